@@ -165,7 +165,7 @@ import Testing
         #expect(plan.omitted == 1)
         #expect(plan.entries.map(\.position.offset) == [2])
         let words = DeadLetterFormatter.verdict(try self.letter(omitted), isReplayed: false, topics: Topics())
-        #expect(words.hasPrefix("cannot be put back"))
+        #expect(words.hasPrefix("cannot be replayed"))
     }
 
     private func push(_ offset: Int64, device: String = "secret", attempts: Int64 = 8) -> KafkaRecord {
@@ -182,10 +182,10 @@ import Testing
             #expect(plan.entries.map(\.position.offset) == [2])
             #expect(
                 ReplayDeadLettersCommand.text(of: plan, self.ledger([self.record(1, code: code)]))
-                    .contains("1 cannot be put back, as they are notifications and no changes: the next change of any"))
+                    .contains("1 cannot be replayed: they are notifications, not changes; the device's next"))
             let words = DeadLetterFormatter.verdict(
                 try self.letter(self.record(1, code: code)), isReplayed: false, topics: Topics())
-            #expect(words.hasPrefix("cannot be put back, as it is a notification and no change"))
+            #expect(words.hasPrefix("cannot be replayed: it is a notification, not a change"))
         }
     }
 

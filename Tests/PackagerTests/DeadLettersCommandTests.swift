@@ -98,7 +98,7 @@ import Testing
             ])
         let list = try await Self.run(broker, ["list"])
         #expect(list.exit == .code(0))
-        #expect(list.output.contains("4 unknown-order\n1 invalid-order\n5 letters"))
+        #expect(list.output.contains("4 unknown-order\n1 invalid-order\n5 dead letters"))
         #expect(list.output.components(separatedBy: "2× ").count == 2)
 
         let other = try await Self.run(broker, ["list", "--json", "--type", "order.com.other"])
@@ -116,20 +116,20 @@ import Testing
 
         let dryRun = try await Self.run(broker, ["replay", "--dry-run"])
         #expect(dryRun.exit == .code(0))
-        #expect(dryRun.output.contains("5 to put back"))
+        #expect(dryRun.output.contains("5 to replay"))
         #expect(try await Self.records(broker, "waybill.order-changes").isEmpty)
 
         #expect(try await Self.run(broker, ["replay", "--at", place, "--yes"]).exit == .code(0))
         #expect(try await Self.run(broker, ["replay", "--code", "unknown-order", "--yes"]).exit == .code(0))
         let again = try await Self.run(broker, ["replay", "--yes"])
         #expect(again.exit == .code(0))
-        #expect(again.output.contains("0 to put back\n5 passed over"))
+        #expect(again.output.contains("0 to replay\n5 skipped: already replayed"))
         let changes = try await Self.records(broker, "waybill.order-changes")
         #expect(changes.count == 5)
         let first = changes.filter { $0.keyText == "order.com.example/1" }
         #expect(first.map { String(decoding: $0.value ?? [], as: UTF8.self) } == [10, 11, 12].map { "{\"n\":\($0)}" })
         #expect(first.allSatisfy { $0.headers.map(\.name) == ["content-type", "waybill-replay"] })
-        #expect(try await Self.run(broker, ["show", place]).output.contains("put back already"))
+        #expect(try await Self.run(broker, ["show", place]).output.contains("already replayed"))
         broker.close()
     }
 
@@ -150,11 +150,11 @@ import Testing
         #expect(!list.output.contains("secret"))
         let replay = try await Self.run(broker, ["replay", "--yes"])
         #expect(replay.exit == .code(2))
-        #expect(replay.output.contains("1 cannot be put back, as they are notifications and no changes"))
+        #expect(replay.output.contains("1 cannot be replayed: they are notifications, not changes"))
         #expect(try await Self.records(broker, "waybill.order-changes").map(\.keyText) == ["order.com.example/1"])
         let again = try await Self.run(broker, ["replay", "--code", "push-undeliverable", "--yes"])
         #expect(again.exit == .code(2))
-        #expect(again.output.contains("0 to put back"))
+        #expect(again.output.contains("0 to replay"))
         broker.close()
     }
 
@@ -176,13 +176,13 @@ import Testing
             ])
         let replay = try await Self.run(broker, ["replay", "--yes"])
         #expect(replay.exit == .code(2), "\(replay.output)")
-        #expect(replay.output.contains("2 to put back\n1 are left out, as their orders were removed since"))
+        #expect(replay.output.contains("2 to replay\n1 left out: their orders were removed"))
         let changes = try await Self.records(broker, "waybill.order-changes")
         let again = changes.filter { record in record.headers.contains { $0.name == DeadLetterHeader.replay } }
         #expect(again.map { String(decoding: $0.value ?? [], as: UTF8.self) }.sorted() == ["{\"n\":1}", "{\"n\":3}"])
         let more = try await Self.run(broker, ["replay", "--yes"])
         #expect(more.exit == .code(2), "\(more.output)")
-        #expect(more.output.contains("0 to put back"), "\(more.output)")
+        #expect(more.output.contains("0 to replay"), "\(more.output)")
         broker.close()
     }
 

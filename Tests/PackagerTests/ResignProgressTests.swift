@@ -39,9 +39,9 @@ import Testing
 
     @Test func theLineSaysHowFarAndHowLong() {
         let line = self.progress().line(sinceStart: (done: 4, seconds: 2))
-        #expect(line == "5 of 10 orders (50%), 2/s, 0 min 3 s left; 1 signed anew, 1 new versions, 1 refused")
+        #expect(line == "5 of 10 orders (50%), 2/s, 0 min 3 s left; 1 re-signed, 1 new versions, 1 refused")
         let empty = ResignProgress(purpose: "p", server: "s", total: 0).line(sinceStart: (0, 1))
-        #expect(empty == "0 of 0 orders (100%), 0/s; 0 signed anew, 0 new versions, 0 refused")
+        #expect(empty == "0 of 0 orders (100%), 0/s; 0 re-signed, 0 new versions, 0 refused")
     }
 
     @Test func thePaceIsTheRateAndAStallIsNotMadeUpFor() {

@@ -111,10 +111,10 @@ import Testing
             #expect(try await scene.count(scene.topics.orders) == 320)
             let again = try await self.resign(scene, renewed)
             #expect(again.exit == .code(0))
-            #expect(again.output.contains("0 signed anew, 0 new versions"))
+            #expect(again.output.contains("0 re-signed, 0 new versions"))
             let forced = try await self.resign(scene, renewed, ["--all"])
             #expect(forced.exit == .code(0), "\(forced.output)")
-            #expect(forced.output.contains("320 signed anew"), "\(forced.output)")
+            #expect(forced.output.contains("320 re-signed"), "\(forced.output)")
         }
     }
 
@@ -126,7 +126,7 @@ import Testing
             let before = try await OrderStore(redis: scene.redis).orders(keys).map { try $0.get()?.state }
             // A picture that no order shows changes nothing.
             try renewed.write(asset: "another.png", SampleFile.png(seed: 50))
-            #expect(try await self.resign(scene, renewed).output.contains("0 signed anew, 0 new versions, 0 refused"))
+            #expect(try await self.resign(scene, renewed).output.contains("0 re-signed, 0 new versions, 0 refused"))
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 51))
             let dryRun = try await self.resign(scene, renewed, ["--dry-run"])
             #expect(dryRun.exit == .code(0))
@@ -162,13 +162,13 @@ import Testing
             try renewed.renewCertificate()
             let refused = try await self.resign(scene, renewed)
             #expect(refused.exit == .code(2))
-            #expect(refused.output.contains("3 signed anew, 0 new versions, 1 refused"))
-            #expect(refused.output.contains("order cannot be repackaged"))
+            #expect(refused.output.contains("3 re-signed, 0 new versions, 1 refused"))
+            #expect(refused.output.contains("order refused"))
             #expect(try await self.signers(scene, keys) == [try renewed.load().signer: 3])
 
             let unknown = try self.start(scene, renewed, ["resign", "--brand", "order.com.example.unknown"])
             #expect(try await unknown.exit(within: .seconds(20)) == .code(64))
-            #expect(unknown.output.contains("there is no such brand; there are order.com.example.shop"))
+            #expect(unknown.output.contains("unknown brand; known brands: order.com.example.shop"))
             let wrong = try self.start(
                 scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "0"])
             #expect(try await wrong.exit(within: .seconds(20)) == .code(64))

@@ -97,12 +97,12 @@ import Testing
                     #expect(exit == .code(0), "\(child.output)")
                     return child.output
                 }
-                #expect(try await restore(["--order", "o2"]).contains("1 orders put back"))
+                #expect(try await restore(["--order", "o2"]).contains("1 orders restored"))
                 let versions = try await OrderStore(redis: fleet.redis).versions(of: Array(orders[..<5]))
                 #expect(versions.map { $0 != nil } == [false, false, true, false, false])
-                #expect(try await restore([]).contains("4 orders put back"))
+                #expect(try await restore([]).contains("4 orders restored"))
                 #expect(try await fleet.content(orders, []) == before)
-                #expect(try await restore([]).contains("0 orders put back"))
+                #expect(try await restore([]).contains("0 orders restored"))
                 #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
             }
         }

@@ -100,7 +100,7 @@ import Tokens
             let wrong = try await self.retoken(
                 scene, renewed, secrets: BrandFixture.secretsFile, ["--withdrawn", path])
             #expect(wrong.exit != .code(0))
-            #expect(wrong.output.contains("is one of these"))
+            #expect(wrong.output.contains("the file contains the secret that mints now"))
             let run = try await self.retoken(scene, renewed, secrets: Self.new, ["--withdrawn", path])
             #expect(run.exit == .code(0))
             #expect(run.output.contains("3 new versions"))

@@ -30,7 +30,7 @@ enum DeadLetterFormatter {
     private static let widths = [12, 20, 23, 40]
 
     /// The consequence for a device that was not notified.
-    static let pushAdvice = "the next change of any of the device's orders tells it of all that it missed"
+    static let pushAdvice = "the device's next notification covers everything that it missed"
 
     static let head = Self.columns(["LETTER", "TIME", "CODE", "ORDER", "REASON"])
 
@@ -58,8 +58,8 @@ enum DeadLetterFormatter {
             "\(count.letters) \(self.shortened(count.code, 40))"
                 + (count.replayed > 0 ? ", \(count.replayed) of them replayed" : "")
         }
-        lines.append("\(ledger.entries.count) letters")
-        if ledger.others > 0 { lines.append("\(ledger.others) records that are no dead letters") }
+        lines.append("\(ledger.entries.count) dead letters")
+        if ledger.others > 0 { lines.append("\(ledger.others) records that are not dead letters") }
         return lines.joined(separator: "\n")
     }
 
@@ -127,18 +127,18 @@ enum DeadLetterFormatter {
 
     /// Says what `replay` would do with the letter, as far as that can be known without the order.
     static func verdict(_ letter: DeadLetterRecord, isReplayed: Bool, topics: Topics) -> String {
-        if letter.isPush { return "cannot be put back, as it is a notification and no change: \(self.pushAdvice)" }
-        if letter.isOmitted { return "cannot be put back: its value was too large to be kept, see the origin" }
-        if isReplayed { return "has been put back already, so it would be passed over" }
-        let back = "puts it back on \(topics.orderChanges)"
+        if letter.isPush { return "cannot be replayed: it is a notification, not a change; \(self.pushAdvice)" }
+        if letter.isOmitted { return "cannot be replayed: its value was too large to keep; see the origin" }
+        if isReplayed { return "already replayed, so it would be skipped" }
+        let back = "republishes it to \(topics.orderChanges)"
         do {
             let message = letter.replay(topics)
             let change = try OrderChange.decode(
                 key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
             guard let sequence = change.sequence else { return back }
-            return "\(back); skipped there if a change of \(change.source) after \(sequence) was applied meanwhile"
+            return "\(back); the packager skips it if a change of \(change.source) after \(sequence) was applied"
         } catch {
-            return "\(back), where it would be refused again as it is: \(error)"
+            return "\(back), where it would be rejected again: \(error)"
         }
     }
 

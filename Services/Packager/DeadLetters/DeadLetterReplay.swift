@@ -27,8 +27,8 @@ final class DeadLetterReplay: Service {
         func line(seconds: Double) -> String {
             let done = self.replayed + self.refused + self.gone + self.removed
             let rate = seconds > 0 ? Int((Double(done) / seconds).rounded()) : 0
-            return "\(done) of \(self.total) letters, \(rate)/s; \(self.replayed) put back, \(self.refused) refused, "
-                + "\(self.gone + self.removed) gone"
+            return "\(done) of \(self.total) dead letters, \(rate)/s; \(self.replayed) replayed, "
+                + "\(self.refused) refused, \(self.gone + self.removed) gone"
         }
     }
 
@@ -142,7 +142,7 @@ final class DeadLetterReplay: Service {
                 case .failure(let error) where error.code == .messageTooLarge:
                     self.tally.withLock { $0.refused += 1 }
                     self.logger.warning(
-                        "dead letter cannot be republished",
+                        "dead letter refused",
                         metadata: ["letter": "\(letter.position)", "error": "\(error.message)"])
                 case .failure(let error):
                     failed.append(letter)

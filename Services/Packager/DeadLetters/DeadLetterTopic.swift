@@ -24,7 +24,7 @@ struct DeadLetterTopic: Sendable {
         if let position = filter.position {
             bounds = bounds.filter { $0.partition == position.partition }
             guard let found = bounds.first, (found.first..<found.end).contains(position.offset) else {
-                throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): there is no such letter")
+                throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): there is no such dead letter")
             }
         }
         let ledger = Mutex(DeadLetterIndex(filter, changes: self.changes))
@@ -40,7 +40,7 @@ struct DeadLetterTopic: Sendable {
         var whole = ledger.withLock { $0 }
         guard let position = filter.position else { return whole }
         guard let letter = try await self.letters(at: [position], { $0 })[position] else {
-            throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): it is no letter")
+            throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): it is not a dead letter")
         }
         whole.keepOnly(letter.identity)
         return whole

@@ -10,10 +10,10 @@ import Operations
 struct DeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dead-letters",
-        abstract: "Looks at changes that could not be applied, and puts them back after a fix.",
+        abstract: "Lists, shows and replays changes that could not be applied.",
         discussion: """
-            Needs Kafka only, and reads the same configuration as the service. A letter is named by its place in the \
-            topic, PARTITION/OFFSET.
+            Needs only Kafka, and reads the same configuration as the service. A dead letter is named by its place in \
+            the topic, PARTITION/OFFSET.
             """,
         subcommands: [ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self])
 
@@ -40,7 +40,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
             let ledger = try await self.letters.survey(filter)
             guard !ledger.isOverfull else {
-                throw ValidationError("more than \(DeadLetterIndex.limit) letters: say --since, --until or --code")
+                throw ValidationError("more than \(DeadLetterIndex.limit) dead letters: use --since, --until or --code")
             }
             return ledger
         }
@@ -54,19 +54,19 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
 /// Which letters, on the command line.
 struct DeadLetterChoice: ParsableArguments {
-    @Option(help: "Only letters of this code, such as invalid-order.")
+    @Option(help: "Only dead letters with this code, such as invalid-order.")
     var code: String?
 
-    @Option(help: "Only letters of this order: <orderTypeIdentifier>/<orderIdentifier>.")
+    @Option(help: "Only dead letters of this order: <orderTypeIdentifier>/<orderIdentifier>.")
     var order: String?
 
-    @Option(help: "Only letters of this order type identifier.")
+    @Option(help: "Only dead letters of this order type identifier.")
     var type: String?
 
-    @Option(help: "Only letters from this moment on: 2025-03-05T16:02:11Z, or how long ago: 30m, 6h, 2d.")
+    @Option(help: "Only dead letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
     var since: String?
 
-    @Option(help: "Only letters before this moment.")
+    @Option(help: "Only dead letters before this time.")
     var until: String?
 
     func filter(nowMilliseconds: Int64) throws -> DeadLetterFilter {
@@ -81,7 +81,8 @@ struct DeadLetterChoice: ParsableArguments {
     private static func moment(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
         guard let text else { return nil }
         guard let moment = RFC3339.moment(text, nowMilliseconds: now) else {
-            throw ValidationError("\(name) \(text): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
+            throw ValidationError(
+                "\(name) \(text): must be a time such as 2025-03-05T16:02:11Z, or an age such as 90s, 30m, 6h, 2d")
         }
         return moment
     }

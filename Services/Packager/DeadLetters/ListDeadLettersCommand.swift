@@ -6,10 +6,10 @@ import Model
 struct ListDeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
-        abstract: "Lists letters, newest last, and counts them by code.",
+        abstract: "Lists dead letters, newest last, and counts them by code.",
         discussion: """
-            A letter that was sent twice, because a packager was killed, is shown once with 2×. Counts are of all \
-            that match, whatever --limit says.
+            A dead letter that was sent twice, because a packager was killed, is shown once with 2×. The counts cover \
+            all that match, whatever --limit says.
             """)
 
     /// Letters that are read again at once for their lines.
@@ -20,7 +20,7 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
     @Option(help: "Show at most this many of the newest, 0 to 100000.")
     var limit = 100
 
-    @Flag(help: "One JSON object a line; the counts come last.")
+    @Flag(help: "Print one JSON object per line; the counts come last.")
     var json = false
 
     func validate() throws {

@@ -11,31 +11,30 @@ import UnixSignals
 struct ReplayDeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
-        abstract: "Puts letters back on the topic of changes, after what made them fail was mended.",
+        abstract: "Republishes changes from dead letters after their cause is fixed.",
         discussion: """
-            Changes go back as they came, with the header waybill-replay, in the order in which they stood for each \
-            order. Each letter is put back once: a note beside it tells the next run. The packager takes them as new \
-            changes, with its usual rules: one whose source and id were applied meanwhile does nothing, and so does \
-            one with a sequence below the last that was applied of its source. What still cannot be applied becomes a \
-            new letter. Notifications that the pusher gave up are no changes and cannot be put back: the next change \
-            of any of the device's orders tells it of all that it missed. A letter whose order was removed after its \
-            change is left out, and so is one that is older than all that the topic of changes still has and whose \
-            order is not known. May be stopped or killed at any time and run again.
+            Changes are republished unchanged, with the header waybill-replay, in the original sequence for each \
+            order. Each dead letter is replayed once; a marker record prevents a second time. The packager handles \
+            them as new changes: it skips one whose source and id were applied, or whose sequence is below the last of \
+            its source. A change that still fails becomes a new dead letter. Notifications that the pusher dropped \
+            cannot be replayed: the device's next notification covers them, and waybill-pusher tell sends one now. A \
+            dead letter is left out if its order was removed after the change, or if neither the topic of changes nor \
+            waybill.orders shows whether it was. The command can be stopped and run again at any time.
 
-            Exit codes: 0 all done, 2 all done but some letters cannot be put back (their values were too large to be \
-            kept, they were deleted, they are notifications, or their orders were removed since), 3 stopped or given \
-            up before the end (run it again), 1 it cannot start.
+            Exit codes: 0: done; 2: done, except for dead letters that cannot be replayed (their values were too large \
+            to keep, they were deleted, they are notifications, or their orders were removed); 3: stopped early (run \
+            it again); 1 or 64: it could not start.
             """)
 
     @OptionGroup var choice: DeadLetterChoice
 
-    @Option(help: "Only this letter, PARTITION/OFFSET.", transform: DeadLetterPosition.init(argument:))
+    @Option(help: "Only this dead letter, PARTITION/OFFSET.", transform: DeadLetterPosition.init(argument:))
     var at: DeadLetterPosition?
 
-    @Option(help: "Most letters a second, 1 to 100000.")
+    @Option(help: "Maximum number of dead letters per second, 1 to 100000.")
     var rate = 200
 
-    @Flag(help: "Say what would be done and write nothing.")
+    @Flag(help: "Print what would be done; write nothing.")
     var dryRun = false
 
     @Flag(help: "Do not ask on a terminal.")
@@ -70,8 +69,8 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         switch end {
         case .done(let tally):
             DeadLettersCommand.say(
-                "\(tally.replayed) letters put back; what their changes did, the packager's log and metrics tell: "
-                    + "changes that their sources have overtaken are skipped by sequence")
+                "\(tally.replayed) dead letters replayed; see the packager's log and metrics for the results. "
+                    + "Changes with an outdated sequence are skipped")
             if plan.left + tally.refused + tally.gone + tally.removed > 0 { throw ExitCode(2) }
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason, _):
@@ -108,21 +107,21 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     }
 
     static func text(of plan: ReplayPlan, _ ledger: DeadLetterIndex) -> String {
-        var lines = [DeadLetterFormatter.summary(ledger), "\(plan.entries.count) to put back"]
-        if plan.replayed > 0 { lines.append("\(plan.replayed) passed over, they were put back before") }
+        var lines = [DeadLetterFormatter.summary(ledger), "\(plan.entries.count) to replay"]
+        if plan.replayed > 0 { lines.append("\(plan.replayed) skipped: already replayed") }
         if plan.omitted > 0 {
-            lines.append("\(plan.omitted) cannot be put back, as their values were too large to be kept")
+            lines.append("\(plan.omitted) cannot be replayed: their values were too large to keep")
         }
         if plan.pushes > 0 {
             let advice = DeadLetterFormatter.pushAdvice
-            lines.append("\(plan.pushes) cannot be put back, as they are notifications and no changes: \(advice)")
+            lines.append("\(plan.pushes) cannot be replayed: they are notifications, not changes; \(advice)")
         }
-        if plan.removed > 0 { lines.append("\(plan.removed) are left out, as their orders were removed since") }
+        if plan.removed > 0 { lines.append("\(plan.removed) left out: their orders were removed") }
         if plan.unknown > 0 {
             lines.append(
-                "\(plan.unknown) are left out, as nobody can tell whether their orders were removed since: the changes "
-                    + "behind them are not kept any more, or stood on another topic than the first, and the orders do "
-                    + "not stand; publish them again if they shall"
+                "\(plan.unknown) left out: it is unknown whether their orders were removed. The topic no longer has "
+                    + "the later changes, or they came from another topic, and the orders are not in waybill.orders; "
+                    + "publish them again if needed"
             )
         }
         return lines.joined(separator: "\n")
@@ -131,7 +130,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     /// Asks on a terminal; a script is not asked.
     private static func isConfirmed(_ plan: ReplayPlan, _ topics: Topics) -> Bool {
         guard isatty(STDIN_FILENO) == 1 else { return true }
-        let question = "Put \(plan.entries.count) letters back on \(topics.orderChanges)? [y/N] "
+        let question = "Republish \(plan.entries.count) changes to \(topics.orderChanges)? [y/N] "
         try? FileHandle.standardError.write(contentsOf: Data(question.utf8))
         // Nothing else is at work yet, so the wait for a person keeps nobody.
         return ["y", "yes"].contains(readLine()?.lowercased())

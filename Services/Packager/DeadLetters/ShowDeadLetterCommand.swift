@@ -6,12 +6,13 @@ import Model
 struct ShowDeadLetterCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "show",
-        abstract: "Shows all of one letter: headers, reason, value, and what a replay would do.")
+        abstract: "Shows all of one dead letter: headers, reason, value, and what a replay would do.")
 
-    @Argument(help: "The letter, PARTITION/OFFSET as list shows it.", transform: DeadLetterPosition.init(argument:))
+    @Argument(
+        help: "The dead letter, PARTITION/OFFSET as list shows it.", transform: DeadLetterPosition.init(argument:))
     var letter: DeadLetterPosition
 
-    @Flag(help: "As one JSON object.")
+    @Flag(help: "Print one JSON object.")
     var json = false
 
     func run() async throws {
@@ -20,7 +21,7 @@ struct ShowDeadLetterCommand: AsyncParsableCommand {
         // The whole partition: doubles and the note of a replay may stand anywhere.
         let ledger = try await context.survey(DeadLetterFilter(position: position))
         guard let letter = try await context.letters.letters(at: [position], { $0 })[position] else {
-            throw ValidationError("\(position): there is no letter at this place")
+            throw ValidationError("\(position): there is no dead letter at this place")
         }
         let identity = letter.identity
         let entry = ledger.entries.first { $0.identity == identity }

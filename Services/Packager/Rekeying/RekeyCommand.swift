@@ -12,20 +12,21 @@ struct RekeyCommand: AsyncParsableCommand {
         commandName: "rekey",
         abstract: "Moves the keys of compacted topics after partitions were added.",
         discussion: """
-            After partitions were added, the new records of a key go to another partition than its old ones, and Kafka \
-            keeps the last old one for ever: once Redis is restored, what was removed since would be back. This \
-            publishes what stands where it belongs, and ends what is left in the old partitions. It does this for \
-            waybill.orders, waybill.registrations and waybill.push-pending. Devices need nothing, \
-            and nobody is pushed. Run it beside the services, within delete.retention.ms (a day unless configured \
-            otherwise) of the change, and again whenever in doubt: what lies where it belongs is only read.
+            After partitions are added, new records of a key go to another partition, while Kafka keeps the last old \
+            one forever; a later restore of Redis would bring removed orders back. This command republishes each \
+            current record to its new partition and writes tombstones to the old one, for waybill.orders, \
+            waybill.registrations and waybill.push-pending. No device is notified. Run it beside the services, within \
+            delete.retention.ms (a day by default) of the change. Repeating it is safe: records in the right partition \
+            are only read.
 
-            Exit codes: 0 all done, 2 done but for keys that cannot be read (see the tally), 1 not done, run it again.
+            Exit codes: 0: done; 2: done, except for keys that cannot be read (see the tally); 1: not done (run it \
+            again); 64: it could not start.
             """)
 
-    @Option(help: "Most keys a second, 1 to 100000.")
+    @Option(help: "Maximum number of keys per second, 1 to 100000.")
     var rate = 2000
 
-    @Flag(help: "Count the keys that lie in the wrong partition and write nothing.")
+    @Flag(help: "Count the misplaced keys and write nothing.")
     var dryRun = false
 
     func validate() throws {

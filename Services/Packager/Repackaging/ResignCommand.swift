@@ -16,27 +16,27 @@ import UnixSignals
 struct ResignCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "resign",
-        abstract: "Packages the stored orders of a brand anew with its present certificate, assets and defaults.",
+        abstract: "Repackages the stored orders of a brand with its current certificate, assets and defaults.",
         discussion: """
             Packages in which only the signature differs are replaced in place: devices need nothing. Where files or \
-            defaults differ, orders get a new version and their devices are told. What is as it should be already is \
-            skipped. May be stopped at any time and run again: it goes on where it was. Reads the same configuration \
-            as the service; run it when the fleet has loaded the new brand.
+            defaults differ, orders get a new version and their devices are notified. Up-to-date packages are skipped. \
+            The command can be stopped and run again at any time: it resumes. Reads the same configuration as the \
+            service; run it when the fleet has loaded the new brand.
 
-            Exit codes: 0 all done, 2 all done but some orders were refused (see the log), 3 stopped or given up \
-            before the end (run it again), 1 it cannot start.
+            Exit codes: 0: done; 2: done, but some orders were refused (see the log); 3: stopped early (run it again); \
+            1 or 64: it could not start, or cannot sign.
             """)
 
     @Option(help: "Order type identifier of the brand.", transform: { try OrderTypeIdentifier($0) })
     var brand: OrderTypeIdentifier
 
-    @Option(help: "Most packages a second, 1 to 100000.")
+    @Option(help: "Maximum number of packages per second, 1 to 100000.")
     var rate = 200
 
-    @Flag(help: "Say what would be done and write nothing.")
+    @Flag(help: "Print what would be done; write nothing.")
     var dryRun = false
 
-    @Flag(help: "Sign also what is signed by the present certificate already.")
+    @Flag(help: "Also sign packages that the current certificate signed.")
     var all = false
 
     func validate() throws {
@@ -87,8 +87,7 @@ struct ResignCommand: AsyncParsableCommand {
         report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) async throws -> ResignRun.End {
         guard let brand = settings.brands.brands[type] else {
-            let known = settings.brands.brands.orderTypes.map(\.rawValue).joined(separator: ", ")
-            throw ValidationError("--brand \(type): there is no such brand; there are \(known)")
+            throw ValidationError(unknownBrand: type, known: settings.brands.brands)
         }
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)

@@ -45,7 +45,7 @@ struct ResignProgress: Hashable, Sendable {
             let left = Int((Double(total - self.done) / rate).rounded(.up))
             line += ", \(left / 60) min \(left % 60) s left"
         }
-        return line + "; \(self.signed) signed anew, \(self.renewed) new versions, \(self.refused) refused"
+        return line + "; \(self.signed) re-signed, \(self.renewed) new versions, \(self.refused) refused"
     }
 }
 

@@ -100,8 +100,7 @@ final class ResignRun: Service {
                     progress.count(outcome)
                     guard case .refused(let reason) = outcome, named < Self.namedLimit else { continue }
                     named += 1
-                    self.logger.warning(
-                        "order cannot be repackaged", metadata: ["order": "\(key)", "reason": "\(reason)"])
+                    self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
                 }
                 // The last line of all comes when the run is done.
                 if page.next != nil || first + Self.chunk < page.orders.count { self.report(line(), false) }

@@ -15,21 +15,21 @@ import Tokens
 struct RestoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "restore",
-        abstract: "Puts orders of a brand back into Redis that are missing or older there than on Kafka.",
+        abstract: "Restores orders of a brand that are missing from Redis or older there than in Kafka.",
         discussion: """
             The packagers restore a Redis that lost everything by themselves. This is for orders that are missing \
-            behind a complete view: somebody deleted them, or no packager had their brand when the view was restored. \
-            Reads all of the orders topic, and writes only what is missing or older; nothing is published and no \
-            device is pushed. May run beside the service, be stopped at any time, and run again. Reads the same \
-            configuration as the service.
+            although the view is complete: somebody deleted them, or no packager had their brand when the view was \
+            restored. Reads all of the orders topic, and writes only what is missing or older; nothing is published \
+            and no device is pushed. It can run beside the service, and be stopped and run again at any time. Reads \
+            the same configuration as the service.
 
-            Exit codes: 0 all done, 3 given up before the end (run it again), 1 it cannot start.
+            Exit codes: 0: done; 3: stopped early (run it again); 1 or 64: it could not start.
             """)
 
     @Option(help: "Order type identifier of the brand.", transform: { try OrderTypeIdentifier($0) })
     var brand: OrderTypeIdentifier
 
-    @Option(help: "One order alone.", transform: { try OrderIdentifier($0) })
+    @Option(help: "Restore only this order.", transform: { try OrderIdentifier($0) })
     var order: OrderIdentifier?
 
     func run() async throws {
@@ -46,7 +46,7 @@ struct RestoreCommand: AsyncParsableCommand {
                 "stopped: the packagers started a restore, or Redis was emptied; run the command again")
             throw ExitCode(3)
         }
-        line.show("\(end) orders put back", isLast: true)
+        line.show("\(end) orders restored", isLast: true)
     }
 
     /// - Returns: how many orders were written; nil when something else restores at the same time.
@@ -56,8 +56,7 @@ struct RestoreCommand: AsyncParsableCommand {
     ) async throws -> Int? {
         if let failure = settings.brands.failures.first(where: { $0.orderType == type }) { throw failure.error }
         guard let brand = settings.brands.brands[type] else {
-            let known = settings.brands.brands.orderTypes.map(\.rawValue).joined(separator: ", ")
-            throw ValidationError("--brand \(type): there is no such brand; there are \(known)")
+            throw ValidationError(unknownBrand: type, known: settings.brands.brands)
         }
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         let reader: KafkaReader

@@ -10,32 +10,32 @@ import Operations
 struct TellCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tell",
-        abstract: "Notifies devices whose notifications were given up.",
+        abstract: "Notifies devices whose notifications were dropped.",
         discussion: """
-            Reads the letters whose codes begin with push- and writes each device, once for each order type, to \
-            push-pending, from which the pushers notify it like any other: with its current push token, and not at all \
-            if it is not registered any more. Needs Kafka only, and reads the same configuration as the service. A \
-            notification has no content, so repeating it is harmless; the command may be stopped at any time and run \
-            again.
+            Reads the dead letters whose codes begin with push- and writes each device, once for each order type, to \
+            push-pending. The pushers notify it from there like any other: with its current push token, and not at all \
+            if it is no longer registered. Needs only Kafka, and reads the same configuration as the service. A \
+            notification has no content, so repeating it is harmless; the command can be stopped and run again at any \
+            time.
             """)
 
     @Flag(help: "Notify the devices named by dead letters.")
     var letters = false
 
-    @Option(help: "Only letters of this code, such as push-credential-stopped.")
+    @Option(help: "Only dead letters with this code, such as push-credential-stopped.")
     var code: String?
 
-    @Option(help: "Only letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
+    @Option(help: "Only dead letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
     var since: String?
 
-    @Option(help: "Most devices per second, 1 to 100000.")
+    @Option(help: "Maximum number of devices per second, 1 to 100000.")
     var rate = 200
 
     @Flag(help: "Print the number of devices and write nothing.")
     var dryRun = false
 
     func validate() throws {
-        guard self.letters else { throw ValidationError("say --letters: there is nothing else to tell again") }
+        guard self.letters else { throw ValidationError("--letters is required") }
         if let code, PushDeadLetterCode(rawValue: code) == nil {
             let codes = PushDeadLetterCode.allCases.map(\.rawValue).joined(separator: ", ")
             throw ValidationError("--code \(code): must be one of \(codes)")
@@ -49,7 +49,8 @@ struct TellCommand: AsyncParsableCommand {
     private func moment(now: Int64) throws -> Int64? {
         guard let since else { return nil }
         guard let moment = RFC3339.moment(since, nowMilliseconds: now) else {
-            throw ValidationError("--since \(since): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
+            throw ValidationError(
+                "--since \(since): must be a time such as 2025-03-05T16:02:11Z, or an age such as 90s, 30m, 6h, 2d")
         }
         return moment
     }
@@ -60,9 +61,9 @@ struct TellCommand: AsyncParsableCommand {
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         let survey = PushDeadLetterSurvey(code: self.code, since: try self.moment(now: now))
         let found = try await survey.read(environment.kafka, topic: common.topics.deadLetters)
-        Self.say("\(found.letters) letters, \(found.devices.count) devices to be told")
+        Self.say("\(found.letters) dead letters, \(found.devices.count) devices to notify")
         guard !found.isOverfull else {
-            throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: say --since or --code")
+            throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: use --since or --code")
         }
         if self.dryRun || found.devices.isEmpty { return }
         let producer = try KafkaProducer(
