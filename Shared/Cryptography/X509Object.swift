@@ -41,7 +41,7 @@ struct X509Object: ~Copyable {
         }
         guard length == der.count else {
             unsafe X509_free(parsed)
-            throw CryptographyError(.malformed, "reading \(name): \(der.count - length) bytes stand behind it")
+            throw CryptographyError(.malformed, "reading \(name): \(der.count - length) bytes follow it")
         }
         unsafe self.raw = parsed
     }

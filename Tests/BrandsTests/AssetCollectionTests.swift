@@ -68,9 +68,9 @@ import Testing
                     "de.lproj: it has no a/logo@2x.png, which en.lproj has"
                 ),
                 (["en.lproj/logo.png"], "en.lproj: it has no order.strings"),
-                (["order.strings"], "order.strings: order.strings must stand in a folder like en.lproj"),
-                (["en.lproj/a/order.strings"], "en.lproj/a/order.strings: order.strings must stand in"),
-                (["a/en.lproj/order.strings"], "a/en.lproj: a folder of a language must stand at the top"),
+                (["order.strings"], "order.strings: order.strings must be in a folder like en.lproj"),
+                (["en.lproj/a/order.strings"], "en.lproj/a/order.strings: order.strings must be in"),
+                (["a/en.lproj/order.strings"], "a/en.lproj: a folder of a language must be at the top"),
             ] { try self.refused(self.files(names), message, in: folder) }
             try self.refused(self.files(strings), "", in: folder, afterMaking: "it.lproj", "it.lproj: it has no order")
         }
@@ -114,7 +114,7 @@ import Testing
                 "en.lproj/order.strings: its keys are not those", in: folder)
             try self.refused(
                 ["en.lproj/order.strings": Array("\"A\" = \"x\";\n\n\"A\" = \"y\";".utf8)],
-                "en.lproj/order.strings:3: the key \"A\" stands in line 1 already", in: folder)
+                "en.lproj/order.strings:3: the key \"A\" is already in line 1", in: folder)
         }
     }
 

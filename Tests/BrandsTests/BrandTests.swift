@@ -56,7 +56,7 @@ import Testing
         ("orderTypeIdentifier", "shop", "$.orderTypeIdentifier: \"shop\" is not an order type identifier"),
         ("orderTypeIdentifier", "order.com.example.other", "it is for \"order.com.example.shop\""),
         ("certificate", nil, "$.certificate is missing"),
-        ("certificate", 5, "$.certificate: a number stands where a text is expected"),
+        ("certificate", 5, "$.certificate: must be a non-empty string, it is a number"),
         ("certificate", "../certificate.pem", "$.certificate: \"../certificate.pem\" must be a path relative"),
         ("certificate", "/etc/passwd", "must be a path relative"),
         ("certificate", "missing.pem", "missing.pem: there is no such file"),
@@ -67,7 +67,7 @@ import Testing
         ("key", "root-key.pem", "it does not belong to the certificate"),
         ("intermediate", "root.pem", "did not issue the certificate"),
         ("push", nil, "$.push is missing"),
-        ("push", "certificate", "$.push: a string stands where an object is expected"),
+        ("push", "certificate", "$.push: must be an object, it is a string"),
         ("push", ["authentication": "key"], "$.push.authentication: \"key\" must be \"certificate\" or \"token\""),
         ("push", ["authentication": "certificate", "key": "x"], "$.push.key is not known here"),
         ("push", ["authentication": "token"], "$.push.key is missing"),
@@ -87,16 +87,16 @@ import Testing
             ],
             "key.pem: reading the provider key: it is not an elliptic key on P-256"
         ),
-        ("defaults", [], "$.defaults: an array stands where an object is expected"),
-        ("defaults", ["merchant": "x"], "$.defaults.merchant: a string stands where an object is expected"),
+        ("defaults", [], "$.defaults: must be an object, it is an array"),
+        ("defaults", ["merchant": "x"], "$.defaults.merchant: must be an object, it is a string"),
         ("push", ["authentication": "certificate", "types": "alert"], "$.push.types is not known here"),
         (
             "push", ["authentication": "certificate", "type": "voip"],
             "$.push.type: \"voip\" must be \"background\" or \"alert\""
         ),
-        ("push", ["authentication": "certificate", "type": 5], "$.push.type: a number stands where a text"),
+        ("push", ["authentication": "certificate", "type": 5], "$.push.type: must be a non-empty string"),
         ("push", ["authentication": "certificate", "priority": 7], "$.push.priority: 7 must be 1, 5 or 10"),
-        ("push", ["authentication": "certificate", "priority": "5"], "$.push.priority: a string stands where a whole"),
+        ("push", ["authentication": "certificate", "priority": "5"], "$.push.priority: must be a whole number"),
         ("push", ["authentication": "certificate", "priority": 10], "$.push.priority: 10 is an error with background"),
         (
             "push", ["authentication": "certificate", "type": "background", "priority": 10],
@@ -112,11 +112,11 @@ import Testing
         ),
         (
             "push", ["authentication": "certificate", "expirationSeconds": [:]],
-            "$.push.expirationSeconds: an object stands where a whole number"
+            "$.push.expirationSeconds: must be a whole number, it is an object"
         ),
         (
             "push", ["authentication": "certificate", "collapseIdentifier": ""],
-            "$.push.collapseIdentifier: a string stands where a text"
+            "$.push.collapseIdentifier: must be a non-empty string, it is a string"
         ),
         (
             "push",
@@ -142,19 +142,19 @@ import Testing
             "defaults", ["changeNotifications": "disabled"],
             "$.defaults.changeNotifications: \"disabled\" must be \"enabled\" or \"disabledIfAppInstalled\""
         ),
-        ("defaults", ["changeNotifications": true], "$.defaults.changeNotifications: a boolean stands where a text"),
-        ("passUnknownMembers", "yes", "$.passUnknownMembers: a string stands where true or false is expected"),
+        ("defaults", ["changeNotifications": true], "$.defaults.changeNotifications: must be a non-empty string"),
+        ("passUnknownMembers", "yes", "$.passUnknownMembers: must be true or false, it is a string"),
         ("passUnknownMember", true, "$.passUnknownMember is not known here"),
-        ("pictures", [], "$.pictures: an array stands where an object is expected"),
+        ("pictures", [], "$.pictures: must be an object, it is an array"),
         ("pictures", [:], "$.pictures.hosts is missing"),
-        ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: a string stands where an array of texts"),
-        ("pictures", ["hosts": ["cdn.example.com", 1]], "an array stands where an array of texts only"),
+        ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: must be an array of strings, it is a string"),
+        ("pictures", ["hosts": ["cdn.example.com", 1]], "must be an array of strings only, it is an array"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
         ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not known here"),
-        ("pictures", ["hosts": [], "ignoreQuery": "X"], "a string stands where true, false or an array of texts"),
+        ("pictures", ["hosts": [], "ignoreQuery": "X"], "must be true, false or an array of strings, it is a string"),
         (
             "pictures", ["hosts": [], "ignoreQuery": [1]],
-            "$.pictures.ignoreQuery: an array stands where an array of texts"
+            "$.pictures.ignoreQuery: must be an array of strings, it is an array"
         ),
         (
             "pictures", ["hosts": [], "ignoreQuery": ["a=b"]],

@@ -80,15 +80,15 @@ import Testing
     }
 
     @Test(arguments: [
-        ("\"A\" = \"a\"\n\"B\" = \"b\";", 1, "behind the value of \"A\" a ; is missing"),
-        ("\n\"A\" \"a\";", 2, "behind the key \"A\" a = is missing"),
-        ("\"A\";", 1, "behind the key \"A\" a = is missing"),
-        ("\n\nA = \"a\";", 3, "a key in quotation marks is expected, \"A\" stands there"),
+        ("\"A\" = \"a\"\n\"B\" = \"b\";", 1, "a ; is missing after the value of \"A\""),
+        ("\n\"A\" \"a\";", 2, "a = is missing after the key \"A\""),
+        ("\"A\";", 1, "a = is missing after the key \"A\""),
+        ("\n\nA = \"a\";", 3, "a key in quotation marks is expected, found \"A\""),
         ("\"A\" = a;", 1, "the value of \"A\" in quotation marks is expected"),
         ("\"A\" = ", 1, "is expected, the file ends"), ("\"A\"", 1, "a = is missing"),
         ("\"A\" = \"a;\n\"B\" = \"b\";", 1, "a text has no end on its line"), ("\"A", 1, "a text has no end"),
         ("\"\" = \"a\";", 1, "the key is empty"), ("\"A\" = \"\";", 1, "the value of \"A\" is empty"),
-        ("// x\r\n/*\r\n*/\r\"A\" = \"a\";\r\"A\" = \"b\";", 5, "the key \"A\" stands in line 4 already; remove one"),
+        ("// x\r\n/*\r\n*/\r\"A\" = \"a\";\r\"A\" = \"b\";", 5, "the key \"A\" is already in line 4; remove one"),
         ("\"A\" = \"a\";\n/* x\n", 2, "the comment that begins here has no end"),
         (#""A" = "\q";"#, 1, "the escape \\q is not known"), (#""A" = "\101";"#, 1, "the escape \\1 is not known"),
         (#""A" = "\U00G9";"#, 1, "needs four hexadecimal digits"),
@@ -97,7 +97,7 @@ import Testing
         (#""A" = "\UDE00\UD83D";"#, 1, "half of a surrogate pair"),
         ("\"A\" = \"\u{1}\";", 1, "a control character (code 1)"),
         ("\"A\" = \"\\", 1, "ends in the middle of an escape"), ("\"A\" = \"a\";\n\0", 2, "a zero byte"),
-        ("<plist/>", 1, "a key in quotation marks is expected, \"<\" stands there"), ("\"A\" = \"a\"; /", 1, "a key"),
+        ("<plist/>", 1, "a key in quotation marks is expected, found \"<\""), ("\"A\" = \"a\"; /", 1, "a key"),
     ])
     func aMistakeIsNamedWithItsLine(_ text: String, _ line: Int, _ message: String) {
         let fault = #expect(throws: OrderStringsFault.self) { try OrderStrings(parsing: Array(text.utf8)) }

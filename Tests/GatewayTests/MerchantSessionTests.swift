@@ -58,7 +58,7 @@ import Testing
     @Test func aCertificateThatEndsSoonAndAKeyThatEverybodyCanReadAreNamed() async throws {
         try await Self.with(days: 9) { bench, _ in
             try await bench.child.line { $0.contains("certificate expires soon") && $0.contains(#""days":"8""#) }
-            try await bench.child.line { $0.contains("key.pem: everybody on this machine can read this secret") }
+            try await bench.child.line { $0.contains("key.pem: every user of this machine can read this secret") }
             let metrics = try await RawConnection.once(
                 port: bench.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             let line = metrics.text.split(separator: "\n").first {

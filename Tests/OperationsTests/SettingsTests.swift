@@ -72,8 +72,8 @@ import Testing
         ])
         #expect(
             found.map(\.description) == [
-                "WAYBILL_LOG_LEVL is no key and is ignored: is WAYBILL_LOG_LEVEL meant?",
-                "WAYBILL_SOMETHING_ELSE_ALTOGETHER is no key and is ignored",
+                "WAYBILL_LOG_LEVL is not a known key and is ignored: did you mean WAYBILL_LOG_LEVEL?",
+                "WAYBILL_SOMETHING_ELSE_ALTOGETHER is not a known key and is ignored",
             ])
     }
 

@@ -85,7 +85,7 @@ final class Endpoints: Responder {
         _ complete: @escaping PackageEndpoint.Completion
     ) {
         if let type = route.orderType, !self.brands.serves(type) {
-            return complete(.success(.failure(.notFound, "order type \(type) is not served here")))
+            return complete(.success(.failure(.notFound, "unknown order type \(type)")))
         }
         switch route {
         case .package(let key):
@@ -113,7 +113,7 @@ final class Endpoints: Responder {
         switch failure {
         case .notFound: .failure(.notFound, "there is nothing here")
         case .methodNotAllowed(let allow):
-            .failure(.methodNotAllowed, "this path takes \(allow)", headers: ["allow": allow])
+            .failure(.methodNotAllowed, "allowed methods: \(allow)", headers: ["allow": allow])
         case .badTarget(let message): .failure(.badRequest, message)
         }
     }

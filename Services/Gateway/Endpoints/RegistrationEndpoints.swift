@@ -81,9 +81,9 @@ struct RegistrationEndpoints: Sendable {
         switch admission {
         case .admitted: return nil
         case .full:
-            (reason, message, seconds) = (.devices, "as many devices as can be are registered for this order", 3600)
+            (reason, message, seconds) = (.devices, "the maximum number of devices is registered for this order", 3600)
         case .tooSoon(let milliseconds):
-            (reason, message) = (.rate, "too many devices came to this order, or left it, within an hour")
+            (reason, message) = (.rate, "too many devices registered or unregistered within an hour")
             seconds = max(1, (milliseconds + 999) / 1000)
         }
         self.metrics.refused(reason)

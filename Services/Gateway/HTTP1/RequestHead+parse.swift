@@ -131,7 +131,7 @@ extension RequestHead {
         case 4 where name.isEqualIgnoringCase("host"): seen.hosts += 1
         case 6 where name.isEqualIgnoringCase("expect"):
             guard value.isEqualIgnoringCase("100-continue") else {
-                throw RequestFault(status: .expectationFailed, message: "the only expectation met is 100-continue")
+                throw RequestFault(status: .expectationFailed, message: "only Expect: 100-continue is supported")
             }
             self.expectsContinue = true
         case 10 where name.isEqualIgnoringCase("connection"):
@@ -174,12 +174,12 @@ extension RequestHead {
     private mutating func decideFraming(_ seen: FieldsSeen) throws(RequestFault) {
         // Source: RFC 9112 §3.2
         guard seen.hosts == 1 || (seen.hosts == 0 && !self.isVersion11) else {
-            throw .malformed("HTTP/1.1 wants exactly one Host")
+            throw .malformed("HTTP/1.1 requires exactly one Host")
         }
         if seen.isChunked {
             // Source: RFC 9112 §6.1, §6.3: both together are how requests are smuggled
             guard seen.length == nil, self.isVersion11 else {
-                throw .malformed("Transfer-Encoding stands beside Content-Length or in HTTP/1.0")
+                throw .malformed("Transfer-Encoding together with Content-Length, or in HTTP/1.0")
             }
             self.framing = .chunked
         } else {

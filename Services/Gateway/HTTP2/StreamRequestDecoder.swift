@@ -115,7 +115,7 @@ struct StreamRequestDecoder {
             case "expect":
                 guard value.lowercased() == "100-continue" else {
                     throw RequestFault(
-                        status: .expectationFailed, message: "the only expectation met is 100-continue")
+                        status: .expectationFailed, message: "only Expect: 100-continue is supported")
                 }
                 self.expectsContinue = true
             default: break

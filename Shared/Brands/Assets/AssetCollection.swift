@@ -27,7 +27,7 @@ struct AssetCollection {
     mutating func add(folder name: String) throws(BrandError) {
         guard name.hasSuffix(LanguageFolder.suffix) else { return }
         guard !name.contains("/") else {
-            throw self.error(name, "a folder of a language must stand at the top of the assets; move it there")
+            throw self.error(name, "a folder of a language must be at the top of the assets; move it there")
         }
         if let fault = LanguageFolder.fault(name) { throw self.error(name, fault) }
         if self.languages[name] == nil { self.languages[name] = Language() }
@@ -43,7 +43,7 @@ struct AssetCollection {
         let (language, file) = Self.split(name)
         if file == Self.stringsName || file.hasSuffix("/" + Self.stringsName) {
             guard let language, file == Self.stringsName else {
-                throw self.error(name, "\(Self.stringsName) must stand in a folder like en.lproj; move it there")
+                throw self.error(name, "\(Self.stringsName) must be in a folder like en.lproj; move it there")
             }
             let strings = try self.strings(name, content)
             self.languages[language, default: Language()].strings = strings

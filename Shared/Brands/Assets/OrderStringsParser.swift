@@ -23,15 +23,15 @@ struct OrderStringsParser {
             let key = try self.quoted("a key in quotation marks")
             let name = Self.shown(key)
             guard !key.isEmpty else { throw OrderStringsFault(start, "the key is empty; name what it translates") }
-            try self.expect("=", "behind the key \(name)")
+            try self.expect("=", "after the key \(name)")
             try self.skipSpaceAndComments()
             let value = try self.quoted("the value of \(name) in quotation marks")
             guard !value.isEmpty else {
                 throw OrderStringsFault(start, "the value of \(name) is empty; Wallet would show nothing there")
             }
-            try self.expect(";", "behind the value of \(name)")
+            try self.expect(";", "after the value of \(name)")
             if let first = lines.updateValue(start, forKey: key) {
-                throw OrderStringsFault(start, "the key \(name) stands in line \(first) already; remove one")
+                throw OrderStringsFault(start, "the key \(name) is already in line \(first); remove one")
             }
             entries.append(OrderStrings.Entry(key: key, value: value, line: start))
         }
@@ -47,7 +47,7 @@ struct OrderStringsParser {
         let end = self.line
         try self.skipSpaceAndComments()
         guard self.position < self.text.count, self.text[self.position] == sign.utf16.first else {
-            throw OrderStringsFault(end, "\(place) a \(sign) is missing")
+            throw OrderStringsFault(end, "a \(sign) is missing \(place)")
         }
         self.position += 1
     }
@@ -96,7 +96,7 @@ struct OrderStringsParser {
 
     private mutating func quoted(_ what: String) throws(OrderStringsFault) -> [UInt16] {
         guard self.peek(0) == 0x22 else {
-            let found = self.peek(0).map { ", \(Self.shown([$0])) stands there" } ?? ", the file ends"
+            let found = self.peek(0).map { ", found \(Self.shown([$0]))" } ?? ", the file ends"
             throw OrderStringsFault(self.line, "\(what) is expected\(found)")
         }
         self.position += 1
@@ -106,13 +106,13 @@ struct OrderStringsParser {
             switch unit {
             case 0x22:
                 guard String(validating: units, as: UTF16.self) != nil else {
-                    throw OrderStringsFault(self.line, "half of a surrogate pair stands alone; write both halves")
+                    throw OrderStringsFault(self.line, "half of a surrogate pair is alone; write both halves")
                 }
                 return units
             case 0x5C: units.append(try self.escaped())
             case 0..<0x09, 0x0B..<0x20, 0x7F:
                 throw OrderStringsFault(
-                    self.line, "a control character (code \(unit)) stands in a text; write it as an escape or remove it"
+                    self.line, "a control character (code \(unit)) is in a text; write it as an escape or remove it"
                 )
             default: units.append(unit)
             }

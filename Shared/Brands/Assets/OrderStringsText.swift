@@ -14,7 +14,7 @@ enum OrderStringsText {
         let text = hasMark ? Array(bytes.dropFirst(3)) : bytes
         if let zero = text.firstIndex(of: 0) {
             throw OrderStringsFault(
-                self.line(of: zero, in: text), "a zero byte stands here; UTF-16 needs a byte order mark, or use UTF-8")
+                self.line(of: zero, in: text), "there is a zero byte; UTF-16 needs a byte order mark, or use UTF-8")
         }
         guard let string = String(validating: text, as: UTF8.self) else {
             let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)

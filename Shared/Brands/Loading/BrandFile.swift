@@ -76,7 +76,7 @@ struct BrandFile {
                 throw BrandError(
                     .configuration,
                     "$.pictures.ignoreQuery: must be true, or at most \(IgnoredQuery.countLimit) names of parameters "
-                        + "as they stand in URLs, such as \"X-Amz-Signature\"")
+                        + "as they are in URLs, such as \"X-Amz-Signature\"")
             }
             ignored = .names(Set(names))
         }

@@ -9,7 +9,7 @@ struct BrandMembers {
     /// - Throws: `BrandError` `.configuration`, as do all methods.
     init(_ json: JSON, path: String) throws(BrandError) {
         guard case .object(let object) = json else {
-            throw BrandError(.configuration, "\(path): \(json.kind) stands where an object is expected")
+            throw BrandError(.configuration, "\(path): must be an object, it is \(json.kind)")
         }
         self.path = path
         self.rest = object
@@ -24,13 +24,15 @@ struct BrandMembers {
         guard let value else {
             return BrandError(.configuration, "\(self.path).\(name) is missing: give \(expected)")
         }
-        return BrandError(.configuration, "\(self.path).\(name): \(value.kind) stands where \(expected) is expected")
+        return BrandError(.configuration, "\(self.path).\(name): must be \(expected), it is \(value.kind)")
     }
 
     /// A text that is not empty.
     mutating func string(_ name: String) throws(BrandError) -> String {
         let value = self.take(name)
-        guard case .string(let text)? = value, !text.isEmpty else { throw self.wrong(name, value, "a text") }
+        guard case .string(let text)? = value, !text.isEmpty else {
+            throw self.wrong(name, value, "a non-empty string")
+        }
         return text
     }
 
@@ -110,16 +112,16 @@ struct BrandMembers {
             _ = self.take(name)
             return isAll ? .all : nil
         case .array?: return .some(try self.texts(name))
-        case let other?: throw self.wrong(name, other, "true, false or an array of texts")
+        case let other?: throw self.wrong(name, other, "true, false or an array of strings")
         }
     }
 
     /// An array of texts.
     mutating func texts(_ name: String) throws(BrandError) -> [String] {
         let value = self.take(name)
-        guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of texts") }
+        guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of strings") }
         let texts = elements.compactMap(\.string)
-        guard texts.count == elements.count else { throw self.wrong(name, value, "an array of texts only") }
+        guard texts.count == elements.count else { throw self.wrong(name, value, "an array of strings only") }
         return texts
     }
 

@@ -255,9 +255,9 @@ final class ConsumerThread: Sendable {
             // librdkafka may never finish closing (CHANGELOG 2.1.0, #4187): the handle is leaked, the process continues
             // to its end.
             self.handle.abandon()
-            self.tell(.error, .error, "closing the consumer: not done in \(Self.closeWait), given up")
+            self.tell(.error, .error, "closing the consumer timed out after \(Self.closeWait)")
         } else if !self.destroy() {
-            self.tell(.error, .error, "destroying the consumer: not done in \(Self.destroyWait), left behind")
+            self.tell(.error, .error, "destroying the consumer timed out after \(Self.destroyWait)")
         }
         let (waiter, closers) = self.state.withLock { $0.end() }
         waiter?.continuation.resume(

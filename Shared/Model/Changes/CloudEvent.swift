@@ -191,7 +191,7 @@ struct CloudEvent {
                 throw ChangeFault(code: .invalidUTF8, reason: "header \(name) is not UTF-8")
             }
             guard found == nil else {
-                throw ChangeFault(code: .invalidEvent, reason: "header \(name) stands twice in the record")
+                throw ChangeFault(code: .invalidEvent, reason: "header \(name) occurs twice in the record")
             }
             found = text
         }

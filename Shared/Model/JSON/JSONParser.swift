@@ -32,7 +32,7 @@ private struct JSONParser {
     mutating func document(_ bytes: Span<UInt8>) throws(JSONError) -> JSON {
         let value = try self.value(bytes, depth: 0)
         self.skipSpace(bytes)
-        guard self.position == bytes.count else { throw self.error("unexpected text behind the JSON value") }
+        guard self.position == bytes.count else { throw self.error("unexpected text after the JSON value") }
         return value
     }
 
@@ -103,7 +103,7 @@ private struct JSONParser {
             let name = try self.string(bytes)
             self.skipSpace(bytes)
             guard self.current(bytes) == UInt8(ascii: ":") else {
-                throw self.error("':' is expected behind \"\(name)\"")
+                throw self.error("':' is expected after \"\(name)\"")
             }
             self.position += 1
             members.append(JSONObject.Member(name: name, value: try self.value(bytes, depth: depth + 1)))
@@ -116,7 +116,7 @@ private struct JSONParser {
                 let object = JSONObject(unsorted: consume members, duplicate: &duplicate)
                 if let duplicate {
                     let place = try self.second(duplicate, bytes, from: start, depth: depth)
-                    throw self.error("member \"\(duplicate)\" stands twice in one object", .duplicateName, at: place)
+                    throw self.error("member \"\(duplicate)\" occurs twice in one object", .duplicateName, at: place)
                 }
                 return object
             default: throw self.error("',' or '}' is expected in an object")
@@ -287,7 +287,7 @@ private struct JSONParser {
         var value: UInt32 = 0
         for _ in 0..<4 {
             guard let byte = self.current(bytes), let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
-                throw self.error("four hexadecimal digits are expected behind \\u")
+                throw self.error("four hexadecimal digits are expected after \\u")
             }
             value = value << 4 | UInt32(digit)
             self.position += 1

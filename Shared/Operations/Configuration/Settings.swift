@@ -164,7 +164,7 @@ public final class Settings {
     public static func secrecyWarning(of path: String) -> String? {
         var status = stat()
         guard unsafe stat(path, &status) == 0, status.st_mode & S_IROTH != 0 else { return nil }
-        return "\(path): everybody on this machine can read this secret; take that right away: chmod o-r"
+        return "\(path): every user of this machine can read this secret: run chmod o-r"
     }
 
     private func remember(_ key: SettingKey, _ value: String?) {

@@ -5,7 +5,8 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
     let nearest: SettingKey?
 
     var description: String {
-        "\(self.name) is no key and is ignored" + (self.nearest.map { ": is \($0.rawValue) meant?" } ?? "")
+        "\(self.name) is not a known key and is ignored"
+            + (self.nearest.map { ": did you mean \($0.rawValue)?" } ?? "")
     }
 
     /// Names that a shell, the tests or Kubernetes set: Kubernetes makes variables of the names of services.

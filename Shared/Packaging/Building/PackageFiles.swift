@@ -100,7 +100,7 @@ struct PackageFileFinder: Sendable {
     private func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
         guard name.hasPrefix("https://") else { return "\(place.text): \(name)" }
         if isTooLarge { return "\(place.text): a URL whose picture makes the package too large" }
-        guard place.isPicture else { return "\(place.text): a URL, where only a file's name may stand" }
+        guard place.isPicture else { return "\(place.text): it is a URL, only the name of a file is allowed" }
         guard let host = PictureHosts.host(of: name) else { return "\(place.text): a URL without a plain host" }
         return "\(place.text): a URL of \(host), which pictures.hosts in brand.json does not list"
     }

@@ -57,7 +57,7 @@ extension CommandRoute {
             self = .slot(try Self.slot(of: arguments.dropFirst(), name))
         default:
             guard Self.keyedByFirst.contains(name), arguments.count >= 2 else {
-                throw Self.error(name, "it is not known where its key stands")
+                throw Self.error(name, "the position of its key is unknown")
             }
             self = .slot(try Self.slot(of: arguments[1...1], name))
         }
@@ -79,7 +79,7 @@ extension CommandRoute {
     private static func slot(of keys: some Collection<RedisArgument>, _ name: String) throws(RedisError) -> Int {
         var slot: Int?
         for key in keys {
-            guard let found = key.slot else { throw Self.error(name, "a key stands among encoded arguments") }
+            guard let found = key.slot else { throw Self.error(name, "a key is among encoded arguments") }
             guard slot == nil || slot == found else { throw Self.error(name, "its keys lie in several slots") }
             slot = found
         }

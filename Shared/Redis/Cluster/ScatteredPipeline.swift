@@ -234,7 +234,7 @@ struct ScatteredPipeline {
     }
 
     private mutating func refuse(_ index: Int) {
-        self.receive(.error("TRYAGAIN its slot is on its way, and no check stands behind it"), for: index)
+        self.receive(.error("TRYAGAIN its slot is migrating, and no check follows it"), for: index)
     }
 
     /// Counts a redirection. One too many is answered with a retriable error that says so.

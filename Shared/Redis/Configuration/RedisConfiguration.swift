@@ -45,7 +45,8 @@ public struct RedisConfiguration: Sendable {
     public init(url: String, password: String? = nil, caFile: String? = nil) throws(RedisError) {
         let parsed = try RedisURL(url)
         guard password == nil || parsed.password == nil else {
-            throw RedisError(.configuration, "reading the Redis URL: a password stands in it and beside it")
+            throw RedisError(
+                .configuration, "reading the Redis URL: the password is given both in the URL and separately")
         }
         self.addresses = parsed.addresses
         self.masterName = parsed.masterName

@@ -79,16 +79,16 @@ struct RedisURL: Hashable, Sendable {
         let behind: Substring
         if text.hasPrefix("[") {
             guard let end = text.firstIndex(of: "]") else {
-                throw Self.error("the ] behind the IPv6 address is missing")
+                throw Self.error("the ] after the IPv6 address is missing")
             }
             host = text[text.index(after: text.startIndex)..<end]
             behind = text[text.index(after: end)...]
-            guard host.contains(":") else { throw Self.error("no IPv6 address stands in the brackets: \"\(host)\"") }
+            guard host.contains(":") else { throw Self.error("the brackets contain no IPv6 address: \"\(host)\"") }
         } else {
             host = text.prefix { $0 != ":" }
             behind = text[host.endIndex...]
             guard !behind.dropFirst().contains(":") else {
-                throw Self.error("an IPv6 address must stand in brackets: \"\(text)\"")
+                throw Self.error("an IPv6 address must be in brackets: \"\(text)\"")
             }
         }
         guard !host.isEmpty, host.allSatisfy({ !$0.isWhitespace && $0 != "%" }) else {

@@ -46,7 +46,7 @@ final class ChangePublisher: Sendable {
     func fold(of type: OrderTypeIdentifier) throws(CheckoutFailure) -> OrderFold {
         guard let brand = self.brands.brands[type] else {
             guard self.brands.serves(type) else {
-                throw CheckoutFailure(.notFound, "orders of this type are not served here")
+                throw CheckoutFailure(.notFound, "unknown order type")
             }
             throw CheckoutFailure.unavailable("the brand of this order type cannot be loaded", retryAfterSeconds: 60)
         }

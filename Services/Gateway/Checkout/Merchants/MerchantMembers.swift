@@ -14,7 +14,7 @@ struct MerchantMembers {
     /// - Parameter path: of the object, for messages: `$.upstream`.
     init(_ json: JSON, path: String) throws(MerchantError) {
         guard let object = json.object else {
-            throw MerchantError("\(path): \(json.kind) stands where an object is expected")
+            throw MerchantError("\(path): must be an object, it is \(json.kind)")
         }
         self.path = path
         self.rest = object
@@ -30,18 +30,18 @@ struct MerchantMembers {
     }
 
     private func missing(_ name: String, _ value: JSON?, _ expected: String) -> MerchantError {
-        self.wrong(name, value.map { "\($0.kind) stands where \(expected) is expected" } ?? "give \(expected)")
+        self.wrong(name, value.map { "must be \(expected), it is \($0.kind)" } ?? "is missing: give \(expected)")
     }
 
     /// A text that is not empty; nil if the member is not there.
     mutating func text(_ name: String) throws(MerchantError) -> String? {
         guard let value = self.take(name) else { return nil }
-        guard let text = value.string, !text.isEmpty else { throw self.missing(name, value, "a text") }
+        guard let text = value.string, !text.isEmpty else { throw self.missing(name, value, "a non-empty string") }
         return text
     }
 
     mutating func requiredText(_ name: String) throws(MerchantError) -> String {
-        guard let text = try self.text(name) else { throw self.missing(name, nil, "a text") }
+        guard let text = try self.text(name) else { throw self.missing(name, nil, "a non-empty string") }
         return text
     }
 
@@ -66,7 +66,7 @@ struct MerchantMembers {
         guard let value = self.take(name) else { return nil }
         let texts = value.array?.compactMap(\.string)
         guard let texts, texts.count == value.array?.count else {
-            throw self.missing(name, value, "an array of texts")
+            throw self.missing(name, value, "an array of strings")
         }
         return texts
     }

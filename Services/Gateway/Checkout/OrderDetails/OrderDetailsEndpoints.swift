@@ -158,7 +158,7 @@ extension Caller {
         do {
             type = try OrderTypeIdentifier(text)
         } catch {
-            throw CheckoutFailure(.notFound, "orders of this type are not served here", param: param)
+            throw CheckoutFailure(.notFound, "unknown order type", param: param)
         }
         try self.require(type)
         return type

@@ -74,7 +74,7 @@ struct DialectMembers {
         let camel = Self.camel(name)
         guard camel != name else { return self.object[name] }
         guard self.object[name] == nil || self.object[camel] == nil else {
-            throw CheckoutFailure(.invalidParameter, "stands in both spellings", param: self.param(name))
+            throw CheckoutFailure(.invalidParameter, "is given in both spellings", param: self.param(name))
         }
         return self.object[name] ?? self.object[camel]
     }

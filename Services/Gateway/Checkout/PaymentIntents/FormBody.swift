@@ -57,22 +57,22 @@ struct FormBody: Hashable, Sendable {
         mutating func add(_ path: ArraySlice<String>, _ value: String) throws(Failure) {
             guard let name = path.first else {
                 guard self.value == nil, self.members.isEmpty else {
-                    throw Failure(message: "a name stands twice, or for a text and an object")
+                    throw Failure(message: "a name occurs twice, or is used for a text and an object")
                 }
                 self.value = value
                 return
             }
-            guard self.value == nil else { throw Failure(message: "a name stands for a text and an object") }
+            guard self.value == nil else { throw Failure(message: "a name is used for a text and an object") }
             let isElement = name.isEmpty || Int(name) == self.members.count
             if self.members.isEmpty { self.isList = isElement && path.startIndex > 0 }
             if let index = self.members.firstIndex(where: { $0.name == name }), !name.isEmpty {
                 return try self.members[index].node.add(path.dropFirst(), value)
             }
             guard !self.isList || isElement else {
-                throw Failure(message: "a name stands for a list and an object, or a list has a gap")
+                throw Failure(message: "a name is used for a list and an object, or a list has a gap")
             }
             guard self.isList || !name.isEmpty else {
-                throw Failure(message: "a name stands for a list and an object")
+                throw Failure(message: "a name is used for a list and an object")
             }
             var node = Node()
             try node.add(path.dropFirst(), value)

@@ -161,7 +161,7 @@ final class CheckoutResponder: Responder {
     ) throws(CheckoutFailure) -> (Merchant, Merchant.Page) {
         guard let text = call.request.fields[.origin], let origin = PageOrigin(text),
             let (merchant, page) = merchants[origin]
-        else { throw CheckoutFailure(.originRefused, "this page may not call here") }
+        else { throw CheckoutFailure(.originRefused, "this origin is not allowed") }
         call.origin = origin
         call.merchant = merchant.name
         return (merchant, page)

@@ -187,7 +187,7 @@ enum CheckoutRoute: Hashable, Sendable {
     }
 
     private static func notAllowed(_ allow: String) -> CheckoutFailure {
-        var failure = CheckoutFailure(.methodNotAllowed, "this path takes \(allow)")
+        var failure = CheckoutFailure(.methodNotAllowed, "allowed methods: \(allow)")
         failure.headers = ["allow": allow]
         return failure
     }

@@ -33,7 +33,7 @@ struct RequestBody {
             // The error of the parser may quote a name.
             let reason: String =
                 switch error.code {
-                case .duplicateName: "a member stands twice"
+                case .duplicateName: "a member occurs twice"
                 case .invalidUTF8: "it is not UTF-8"
                 case .tooDeep: "it is nested too deeply"
                 case .syntax: "it is not JSON"

@@ -96,7 +96,7 @@ struct CompatibilityEndpoints: Sendable {
         let named = PushTarget(members)
         let device = named.device ?? "compat-\(SHA256.hex(Array(pushToken.rawValue.utf8)).prefix(32))"
         guard let device = try? DeviceIdentifier(device) else {
-            return eventLoop.makeSucceededFuture(.failure(.badRequest, "$.deviceIdentifier is none"))
+            return eventLoop.makeSucceededFuture(.failure(.badRequest, "$.deviceIdentifier is not a device identifier"))
         }
         let shown = fields
         return self.order(named, of: token, on: eventLoop).flatMap { key in
