@@ -140,13 +140,13 @@ import Testing
             topic: "waybill.dead-letters", key: Array("order.com.example/1".utf8), value: value.serialized,
             headers: [
                 KafkaHeader(name: DeadLetterHeader.error, text: PushDeadLetterCode.undeliverable.rawValue),
-                KafkaHeader(name: DeadLetterHeader.reason, text: "given up after 8 attempts"),
+                KafkaHeader(name: DeadLetterHeader.reason, text: "dropped after 8 attempts"),
                 KafkaHeader(name: DeadLetterHeader.origin, text: "waybill.orders/0/1"),
             ])
         try await Self.fill(broker, [letter, Self.letter(1, 10)])
         let list = try await Self.run(broker, ["list", "--code", "push-undeliverable"])
         #expect(list.output.contains("push-undeliverable"))
-        #expect(list.output.contains("given up after 8 attempts"))
+        #expect(list.output.contains("dropped after 8 attempts"))
         #expect(!list.output.contains("secret"))
         let replay = try await Self.run(broker, ["replay", "--yes"])
         #expect(replay.exit == .code(2))

@@ -40,7 +40,7 @@ struct PushDeadLetter: Hashable, Sendable {
         let what =
             switch self.code {
             case .undeliverable:
-                "given up after \(self.history.count) attempts, the last one: \(self.cause)"
+                "dropped after \(self.history.count) attempts, the last one: \(self.cause)"
             case .credentialStopped: "APNs refuses the push credential of \(type): \(self.cause)"
             case .refused: "APNs refuses the notification: \(self.cause)"
             case .tokenUnknown: "APNs does not know the push token; the registration stays: \(self.cause)"
