@@ -30,7 +30,7 @@ struct Packager: AsyncParsableCommand {
 /// The service itself, which is what runs when no command is named.
 struct RunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "run", abstract: "Run the service (what is done when no command is named).")
+        commandName: "run", abstract: "Runs the service (the default command).")
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false

@@ -76,7 +76,7 @@ struct APNSCommand: AsyncParsableCommand {
     @Option(help: "Seed of random faults and delays.")
     var seed: UInt64 = 1
 
-    @Option(help: "Most deliveries kept, and most events.")
+    @Option(help: "Maximum number of deliveries to keep, and of events.")
     var journal = 200_000
 
     func validate() throws {

@@ -9,7 +9,7 @@ struct FakesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fakes",
         abstract:
-            "Run stand-ins of Apple's gateway for merchant sessions, of a shop's service and of a payment provider.",
+            "Runs stand-ins of Apple's gateway for merchant sessions, of a shop's service and of a payment provider.",
         discussion: """
             All listen on 127.0.0.1. --out gets the merchant's identity certificate, the shop's secret and fakes.env \
             with the ports. They fail as the admin port is told, for example \
@@ -20,7 +20,7 @@ struct FakesCommand: AsyncParsableCommand {
             """)
 
     @Option(help: "Folder with the certificates that waybill-dev certificates made.") var certificates: String
-    @Option(help: "Folder for what the checkout role needs of them.") var out: String
+    @Option(help: "Folder for the files that the checkout role needs.") var out: String
     @Option(help: "Merchant identifier.") var merchant = PlaygroundMerchant.identifier
     @Option(name: .customLong("domain"), help: "A registered domain; may be repeated.")
     var domains: [String] = ["localhost", "127.0.0.1"]
@@ -28,7 +28,7 @@ struct FakesCommand: AsyncParsableCommand {
     var baskets: [String] = ["demo"]
     @Option(help: "The order document of paid orders, a JSON file.") var order: String?
     @Option(help: "The payment provider's secret key.") var key = "sk_test_waybill"
-    @Option(help: "Port of the admin; 0 takes a free one.") var adminPort = 0
+    @Option(help: "Port of the admin interface; 0 chooses a free one.") var adminPort = 0
 
     func run() async throws {
         let authority = DevelopmentCertificates(directory: self.certificates)

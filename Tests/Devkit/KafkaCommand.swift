@@ -7,7 +7,7 @@ import TestKit
 struct KafkaCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "kafka",
-        abstract: "Run a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
+        abstract: "Runs a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
         discussion: """
             librdkafka's mock broker: it keeps at most 5 MiB per partition, drops the oldest silently, and has no disk \
             and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it accepts connections. SIGUSR1 stops it: \

@@ -10,15 +10,15 @@ import UnixSignals
 struct PlaygroundCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "playground",
-        abstract: "Start everything and a page to try order tracking on, from the pay button to the update in Wallet.",
+        abstract: "Starts everything with a page to try order tracking: from the pay button to the update in Wallet.",
         discussion: """
-            Starts a stack with compose/stack, the fakes of Apple's gateway and a simulated device for each visitor, and \
-            prints one URL. Ends with SIGINT or SIGTERM and leaves nothing running.
+            Starts a stack with compose/stack, the fakes of Apple's gateway and a simulated device for each visitor, \
+            and prints one URL. Ends with SIGINT or SIGTERM and leaves nothing running.
             """)
 
     @Option(help: "The stack.env of a running stack; without it one is started.") var stack: String?
     @Option(help: "The folder of the project, for compose/stack and the JSON Schemas.") var root = "."
-    @Option(help: "The page's port on 127.0.0.1; 0 takes a free one.") var port = 8090
+    @Option(help: "The page's port on 127.0.0.1; 0 chooses a free one.") var port = 8090
     @Option(
         name: .customLong("origin"),
         help: "The origin of another page that may call the checkout role; may be repeated.")

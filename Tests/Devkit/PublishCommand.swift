@@ -6,7 +6,7 @@ import Model
 /// `waybill-dev publish`: changes from files or standard input onto Kafka.
 struct PublishCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "publish", abstract: "Publish order documents, changes or whole CloudEvents.",
+        commandName: "publish", abstract: "Publishes order documents, changes or whole CloudEvents.",
         discussion: """
             Each FILE is a JSON object; '-' reads one JSON object per line from standard input. An object with \
             specversion is published as is. With --type it is the data of such a change to --order. Otherwise, and \
@@ -21,8 +21,8 @@ struct PublishCommand: AsyncParsableCommand {
     @Flag(help: "CloudEvents binary mode instead of structured.") var binary = false
     @Option(help: "CloudEvents type of the change in the files.") var type: String?
     @Option(help: "Order identifier; default: the document's.") var order: String?
-    @Flag(help: "No device is told of the changes.") var silent = false
-    @Option(help: "What the source of a waybill.order.merged alone writes: payment,fulfillments.status")
+    @Flag(help: "Notify no device of the changes.") var silent = false
+    @Option(help: "Members that only the source of a waybill.order.merged writes: payment,fulfillments.status")
     var owns: String?
     @Option(help: "CloudEvents source.") var source = "/waybill-dev/publish"
     @Argument(help: "Files; '-' is standard input.") var files: [String] = ["-"]
@@ -98,7 +98,7 @@ struct PublishCommand: AsyncParsableCommand {
 /// `waybill-dev token --secrets FILE KEY`: the derived token of an order.
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "token", abstract: "Print the derived authentication token of an order.")
+        commandName: "token", abstract: "Prints the derived authentication token of an order.")
 
     @Option(help: "File with the token secrets, one per line.") var secrets: String
     @Argument(help: "<orderTypeIdentifier>/<orderIdentifier>") var key: String

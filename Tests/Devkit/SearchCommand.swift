@@ -8,7 +8,7 @@ import Redis
 /// `waybill-dev search`: looks for texts that must not stay anywhere, such as a payment token.
 struct SearchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "search", abstract: "Search everything that a stack holds for texts that must not be there.",
+        commandName: "search", abstract: "Searches everything that a stack holds for texts that must not be there.",
         discussion: """
             Reads the stack's logs, the metrics of its services, Redis and all topics of Kafka, and prints each place \
             with one of the texts. Ends with 1 if there is one, or if nothing was searched.

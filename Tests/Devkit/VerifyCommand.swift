@@ -5,7 +5,7 @@ import Model
 /// `waybill-dev verify FILE.order --root root.pem`
 struct VerifyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "verify", abstract: "Judge an order package as Wallet would, and name each violation.",
+        commandName: "verify", abstract: "Verifies an order package as Wallet would, and names each violation.",
         discussion: """
             One line for each violation: FILE: code: place: correction. The codes are stable. The root is Apple Root \
             CA in PEM for a real package, root.pem of the development certificates for one of our own.
@@ -17,9 +17,9 @@ struct VerifyCommand: AsyncParsableCommand {
     @Option(
         name: [.customLong("root"), .customLong("roots")], help: "PEM file with the root used in place of Apple's.")
     var root: String
-    @Option(help: "The time to judge for, such as 2026-01-31T12:00:00Z, instead of now.") var at: String?
+    @Option(help: "The time to verify for, such as 2026-01-31T12:00:00Z, instead of now.") var at: String?
     @Flag(help: "Print one JSON object instead of lines.") var json = false
-    @Flag(inversion: .prefixedNo, help: "Verify the signature with the openssl program, else with libcrypto here.")
+    @Flag(inversion: .prefixedNo, help: "Verify the signature with the openssl program; otherwise with libcrypto.")
     var openssl = true
 
     func run() async throws {

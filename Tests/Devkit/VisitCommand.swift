@@ -7,7 +7,7 @@ import NIOHTTP1
 struct VisitCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "visit",
-        abstract: "Be the page of a playground: place an order, hand it to the device, update it.")
+        abstract: "Acts as the page of a playground: places an order, hands it to the device, updates it.")
 
     @Argument(help: "The URL that waybill-dev playground printed.") var url: String
 

@@ -5,7 +5,7 @@ import Model
 /// `waybill-dev wallet`: one device that follows one order.
 struct WalletCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "wallet", abstract: "Act as a device: fetch an order, register, follow pushes and verify.")
+        commandName: "wallet", abstract: "Acts as a device: fetches an order, registers, follows pushes and verifies.")
 
     @Option(help: "Base URL of the gateway.") var gateway: String
     @Option(help: "Order type identifier.") var orderType: String

@@ -138,7 +138,9 @@ import Testing
                 #expect(!answer.text.contains("registered"), "nothing of Apple's error goes to a page")
             }
             #expect(apple.seen.allSatisfy { $0.path == "/paymentservices/paymentSession" }, "no redirect is followed")
-            _ = try await bench.child.line { $0.contains("no merchant session") && $0.contains("not registered") }
+            _ = try await bench.child.line {
+                $0.contains("cannot get a merchant session") && $0.contains("not registered")
+            }
             await apple.stop()
             #expect(try await Self.validate(bench, "{}").code == "upstream_unavailable")
         }

@@ -111,7 +111,7 @@ final class Endpoints: Responder {
 
     private static func answer(_ failure: Route.Failure) -> Answer {
         switch failure {
-        case .notFound: .failure(.notFound, "there is nothing here")
+        case .notFound: .failure(.notFound, "there is no such path")
         case .methodNotAllowed(let allow):
             .failure(.methodNotAllowed, "allowed methods: \(allow)", headers: ["allow": allow])
         case .badTarget(let message): .failure(.badRequest, message)
@@ -161,7 +161,7 @@ final class Endpoints: Responder {
         let isUpstream = error is RedisError || error is StoreError || error is KafkaError
         return isUpstream
             ? .unavailable("the service is not available right now", retryAfterSeconds: 5)
-            : .failure(.internalServerError, "something went wrong here")
+            : .failure(.internalServerError, "internal error")
     }
 
     /// The answer to input that is not a routable request: a body that is too large, malformed HTTP.

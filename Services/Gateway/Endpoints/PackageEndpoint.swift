@@ -247,7 +247,7 @@ final class PackageEndpoint: Sendable {
 
     /// The answer for an order that was removed.
     private static func gone(_ fetch: Fetch, isRight: Bool) -> Answer {
-        guard fetch.token != nil else { return .failure(.notFound, "this order is not there any more") }
+        guard fetch.token != nil else { return .failure(.notFound, "this order no longer exists") }
         return isRight ? .unauthorized : .wrongToken
     }
 

@@ -56,7 +56,7 @@ struct ChunkedDecoder {
                 if line.readableBytes == 0 {
                     self.state = .done
                 } else if !Self.isTrailer(line) {
-                    throw .malformed("a trailer is no field, or one that must come before the body")
+                    throw .malformed("a trailer is not a field, or must come before the body")
                 }
             case .done: return true
             }

@@ -150,7 +150,8 @@ extension RequestHead {
         case 17 where name.isEqualIgnoringCase("if-modified-since"): self.ifModifiedSince = range
         case 17 where name.isEqualIgnoringCase("transfer-encoding"):
             guard !seen.isChunked, value.isEqualIgnoringCase("chunked") else {
-                throw RequestFault(status: .notImplemented, message: "the only transfer coding taken is chunked, once")
+                throw RequestFault(
+                    status: .notImplemented, message: "only the transfer coding chunked is supported, once")
             }
             seen.isChunked = true
         default: break

@@ -58,7 +58,7 @@ struct Answer: Sendable {
     }
 
     /// Data lost by Redis is being restored: at the moment it is unknown what does not exist.
-    static let restoring = Answer.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+    static let restoring = Answer.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
 
     /// 429: a client went beyond one of the limits.
     ///

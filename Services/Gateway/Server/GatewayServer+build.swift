@@ -70,7 +70,7 @@ extension GatewayServer {
         let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())
         if fitting < wished {
             environment.logger.warning(
-                "fewer connections than configured fit into the limit of open files",
+                "the limit of open files allows fewer connections than configured",
                 metadata: ["connections": "\(fitting)", "configured": "\(wished)"])
         }
         edge.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)

@@ -136,7 +136,7 @@ struct PictureFetchJob: Sendable {
             try await self.pictures.save(record, for: claim.key)
             try await self.pictures.finish(claim, dismissing: true, otherwiseAgainAfter: Self.soon)
         }
-        self.logger.warning("picture not fetched", metadata: metadata)
+        self.logger.warning("cannot fetch picture", metadata: metadata)
     }
 
     /// Packages those anew who wait.

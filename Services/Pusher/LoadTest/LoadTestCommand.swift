@@ -34,7 +34,7 @@ struct LoadTestCommand: AsyncParsableCommand {
     @Option(help: "Number of devices that each record concerns.")
     var fanOut = 4
 
-    @Option(help: "Most open streams of a connection.")
+    @Option(help: "Maximum number of open streams per connection.")
     var streams = 100
 
     @Option(help: "Number of connections.")

@@ -6,7 +6,7 @@ import Model
 struct ChaosCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "chaos",
-        abstract: "Stream changes through a stack while faults are injected, then compare everything.",
+        abstract: "Streams changes through a stack while faults are injected, then compares everything.",
         discussion: """
             compose/bench chaos drives it: "mark NAME" on standard input means that a fault is over, "pause" that \
             nothing may be published until "move HOST:PORT", which means that all is in another Kafka now, and "end" \
@@ -23,8 +23,8 @@ struct ChaosCommand: AsyncParsableCommand {
     @Option(help: "Changes per second.") var rate = 40
     @Option(help: "Simulated devices.") var devices = 60
     @Option(help: "Orders on each device.") var ordersPerDevice = 3
-    @Option(help: "Packages to be verified by the openssl program.") var samples = 20
-    @Option(help: "Most seconds for the system to become idle.") var patience = 240
+    @Option(help: "Packages to verify with the openssl program.") var samples = 20
+    @Option(help: "Maximum number of seconds for the system to become idle.") var patience = 240
     @Option(help: "Seed of all random choices.") var seed: UInt64 = 1
     @Flag(help: "The broker is librdkafka's own: refuse a stream that does not fit into it.") var embedded = false
 

@@ -7,7 +7,7 @@ import TestKit
 struct CheckoutLoadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "checkout-load",
-        abstract: "Pay at a rate, and print what customers waited as one JSON object.",
+        abstract: "Pays at a rate, and prints how long customers waited as one JSON object.",
         discussion: """
             Starts waybill-gateway checkout beside a stack, with stand-ins of Apple's gateway and of a shop's service, \
             then runs one load after the other: merchant sessions; payments whose device fetches its order at once; \
@@ -15,9 +15,9 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String
-    @Option(help: "Merchant sessions a second.") var sessionRate = 200
-    @Option(help: "Merchant sessions in all.") var sessions = 4000
-    @Option(help: "Payments a second.") var rate = 100
+    @Option(help: "Merchant sessions per second.") var sessionRate = 200
+    @Option(help: "Total number of merchant sessions.") var sessions = 4000
+    @Option(help: "Payments per second.") var rate = 100
     @Option(help: "Payments whose order is fetched.") var payments = 2000
     @Option(help: "Payments with a slow shop.") var slowPayments = 6000
     @Option(help: "Seconds that the slow shop takes.") var upstreamSeconds = 24

@@ -7,7 +7,7 @@ import Model
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
-        abstract: "Send the example orders and updates through a stack, and follow them as Wallet does.")
+        abstract: "Sends the example orders and updates through a stack, and follows them as Wallet does.")
 
     @Option(help: "The stack.env of a running stack.") var stack: String
     @Option(help: "The directory with the example orders.") var examples: String

@@ -25,7 +25,7 @@ struct PlaygroundServer: Sendable {
             return PlaygroundMerchant.failure(403, "origin_refused", "the request must come from this page")
         }
         guard request.path.hasPrefix("/playground/") else {
-            return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
+            return PlaygroundMerchant.failure(404, "not_found", "there is no such path")
         }
         if request.path == "/playground/session", request.method == "GET" { return await self.session(request) }
         guard let session = Self.session(of: request), self.sessions.touch(session) else {
@@ -41,7 +41,7 @@ struct PlaygroundServer: Sendable {
         case ("DELETE", 3, "orders"): return await self.remove(parts[2], session)
         case ("POST", 2, "wallet"): return self.handOver(request, session)
         case ("GET", 2, "transcript"): return await self.transcript(request, session)
-        default: return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
+        default: return PlaygroundMerchant.failure(404, "not_found", "there is no such path")
         }
     }
 

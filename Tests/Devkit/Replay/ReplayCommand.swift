@@ -8,7 +8,7 @@ struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
         abstract:
-            "Send a table of orders through a stack as changes, then check every package, device and dead letter.",
+            "Sends a table of orders through a stack as changes, then checks every package, device and dead letter.",
         discussion: """
             Exit code 1 if any result differs from the table. The table has the columns of the Brazilian \
             E-Commerce Public Dataset by Olist (orders); without --orders a stream of the same form is generated.
@@ -19,7 +19,7 @@ struct ReplayCommand: AsyncParsableCommand {
     @Option(help: "Number of orders to generate without a table.") var generate = 5000
     @Option(help: "Changes per second; 0: as fast as the system accepts them.") var rate = 0
     @Option(help: "Simulated devices, each following one order.") var devices = 500
-    @Option(help: "Packages to be verified by the openssl program.") var samples = 200
+    @Option(help: "Packages to verify with the openssl program.") var samples = 200
     @Option(help: "Broken changes to mix in.") var broken = 0
     @Option(help: "Seed of all random choices.") var seed: UInt64 = 1
 

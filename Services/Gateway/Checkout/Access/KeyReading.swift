@@ -15,7 +15,7 @@ enum KeyReading {
         let header = fields[.key]
         let authorized = fields.authorization.flatMap { Self.key(authorization: $0) }
         if let header, let authorized, header != authorized {
-            throw CheckoutFailure(.malformedRequest, "Authorization and X-Api-Key bring different keys: send one")
+            throw CheckoutFailure(.malformedRequest, "Authorization and X-Api-Key have different keys: send one")
         }
         guard let key = authorized ?? header, !key.isEmpty, key.utf8.count <= Self.lengthLimit else {
             throw Self.refused

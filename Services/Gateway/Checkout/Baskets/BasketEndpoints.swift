@@ -68,7 +68,7 @@ struct BasketEndpoints: Sendable {
         }
         let violations = PaymentRequestValidator.violations(in: .object(payment))
         guard violations.isEmpty else {
-            throw self.invalid("a basket's payment request is not valid", violations, merchant, identifier)
+            throw self.invalid("shop's payment request for a basket is invalid", violations, merchant, identifier)
         }
         var answer: JSONObject = ["basketIdentifier": .string(basket), "paymentRequest": .object(payment)]
         if let version = members["version"] { answer["version"] = version }
@@ -100,7 +100,7 @@ struct BasketEndpoints: Sendable {
         let members = try await self.object(call, merchant, upstream)
         let violations = PaymentRequestValidator.violations(inUpdate: members)
         guard violations.isEmpty, let isDeliverable = members["deliverable"]?.bool else {
-            throw self.invalid("the answer to a postal code is not valid", violations, merchant, identifier)
+            throw self.invalid("shop's answer to a postal code is invalid", violations, merchant, identifier)
         }
         var answer: JSONObject = [
             "deliverable": .bool(isDeliverable), "errors": .array(PaymentErrors.clean(members["errors"])),
@@ -127,11 +127,11 @@ struct BasketEndpoints: Sendable {
         case 200: break
         case 404: throw CheckoutFailure(.notFound, "there is no such basket")
         default:
-            self.log("the shop did not answer as it should", merchant, call.request, ["status": "\(content.status)"])
+            self.log("shop's answer has an unexpected status", merchant, call.request, ["status": "\(content.status)"])
             throw CheckoutFailure(.upstreamUnavailable, "the shop cannot answer right now")
         }
         guard let object = (try? JSON(parsing: content.body))?.object else {
-            throw self.invalid("the shop's answer is no JSON object", [], merchant, call.request)
+            throw self.invalid("shop's answer is not a JSON object", [], merchant, call.request)
         }
         return object
     }

@@ -83,10 +83,10 @@ final class ChangePublisher: Sendable {
         } catch {
             self.metrics.changed(.failed)
             guard error.code != .messageTooLarge else {
-                throw CheckoutFailure(.bodyTooLarge, "the change is larger than the topic of changes takes")
+                throw CheckoutFailure(.bodyTooLarge, "the change is larger than the topic of changes allows")
             }
             self.logger.warning(
-                "a change was not published", metadata: ["order": "\(event.key)", "error": "\(error)"])
+                "cannot publish a change", metadata: ["order": "\(event.key)", "error": "\(error)"])
             throw CheckoutFailure.unavailable("the change could not be published, try it again")
         }
     }
@@ -109,7 +109,7 @@ final class ChangePublisher: Sendable {
             case .failure(let error):
                 metrics.changed(.failed)
                 logger.error(
-                    "the order of a payment was not published",
+                    "cannot publish the order of a payment",
                     metadata: ["order": "\(event.key)", "error": "\(error)"])
                 isDone.succeed(false)
             }

@@ -70,7 +70,7 @@ struct OrderChangesEndpoint: Sendable {
     ) throws(CheckoutFailure) -> JSONObject? {
         guard type != .orderRemoved else {
             guard request.body.readableBytes == 0 else {
-                throw CheckoutFailure(.malformedBody, "a removal has no body")
+                throw CheckoutFailure(.malformedBody, "a removal must not have a body")
             }
             return nil
         }

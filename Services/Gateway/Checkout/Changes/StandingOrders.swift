@@ -15,21 +15,21 @@ struct StandingOrders: Sendable {
         let found: Result<OrderStore.StoredOrder?, StoreError>?
         do {
             guard let generation = try await self.views.currentGeneration(on: self.group.next()).get() else {
-                throw CheckoutFailure.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+                throw CheckoutFailure.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
             }
             found = try await self.store.orders([key]).first
             guard self.views.holds(generation) else {
-                throw CheckoutFailure.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+                throw CheckoutFailure.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
             }
         } catch let failure as CheckoutFailure {
             throw failure
         } catch {
-            throw CheckoutFailure.unavailable("the order cannot be looked at right now")
+            throw CheckoutFailure.unavailable("the order cannot be read right now")
         }
         switch found {
         case .success(let order?): return order.state.isRemoved ? nil : order.state
         case .success(nil), nil: return nil
-        case .failure: throw CheckoutFailure.unavailable("the order cannot be looked at right now")
+        case .failure: throw CheckoutFailure.unavailable("the order cannot be read right now")
         }
     }
 }

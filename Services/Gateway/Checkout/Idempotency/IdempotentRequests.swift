@@ -62,13 +62,13 @@ struct IdempotentRequests: Sendable {
         let content = Array(request.body.readableBytesView)
         switch try await self.begin(name, content) {
         case .first: break
-        case .running: throw CheckoutFailure(.inProgress, "the same request is being worked on")
+        case .running: throw CheckoutFailure(.inProgress, "the same request is in progress")
         case .conflict:
             throw CheckoutFailure(
                 .idempotencyConflict, "another request came with this key", param: "Idempotency-Key")
         case .answered(let bytes):
             guard let answer = StoredAnswer(decoding: bytes) else {
-                throw CheckoutFailure(.internal, "the kept answer cannot be read")
+                throw CheckoutFailure(.internal, "the stored answer cannot be read")
             }
             return answer
         }
@@ -79,7 +79,7 @@ struct IdempotentRequests: Sendable {
                 do throws(StoreError) {
                     try await self.store.finish(name, content: content, answer: answer.encoded)
                 } catch {
-                    self.logger.warning("an answer was not kept", metadata: ["error": "\(error)"])
+                    self.logger.warning("cannot store an answer", metadata: ["error": "\(error)"])
                 }
             } else {
                 try? await self.store.forget(name)
@@ -97,7 +97,7 @@ struct IdempotentRequests: Sendable {
         do throws(StoreError) {
             return try await self.store.begin(name, content: content)
         } catch {
-            throw CheckoutFailure.unavailable("requests with a key cannot be remembered right now")
+            throw CheckoutFailure.unavailable("requests with an idempotency key cannot be stored right now")
         }
     }
 }

@@ -52,8 +52,8 @@ struct MerchantSessionClient: Sendable {
         switch answer.status {
         case 200 where json?.object != nil: return answer.body
         case 200:
-            self.log(merchant, host, request, ["problem": "the answer is no JSON object"])
-            throw CheckoutFailure(.upstreamInvalid, "Apple's answer is no merchant session")
+            self.log(merchant, host, request, ["problem": "the answer is not a JSON object"])
+            throw CheckoutFailure(.upstreamInvalid, "Apple's answer is not a merchant session")
         case 500...:
             self.log(merchant, host, request, ["status": "\(answer.status)"])
             throw CheckoutFailure(.upstreamUnavailable, "Apple makes no merchant sessions right now")
@@ -77,9 +77,9 @@ struct MerchantSessionClient: Sendable {
         self.log(merchant, host, request, ["error": "\(error)"])
         return switch error.code {
         case .timeout: CheckoutFailure(.upstreamTimeout, "Apple did not answer in time")
-        case .tooLarge, .malformed: CheckoutFailure(.upstreamInvalid, "Apple's answer is no merchant session")
+        case .tooLarge, .malformed: CheckoutFailure(.upstreamInvalid, "Apple's answer is not a merchant session")
         case .busy, .closed, .cancelled:
-            CheckoutFailure.unavailable("too many sessions are being made", retryAfterSeconds: 1)
+            CheckoutFailure.unavailable("too many merchant sessions are in progress", retryAfterSeconds: 1)
         default: CheckoutFailure(.upstreamUnavailable, "Apple cannot be reached right now")
         }
     }

@@ -17,7 +17,7 @@ struct MerchantSessionEndpoint: Sendable {
     ) async throws(CheckoutFailure) -> Answer {
         guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
         if let seconds = self.rates.admit(request.client, page.origin) {
-            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are asked for")
+            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are requested")
             failure.headers = ["retry-after": String(seconds)]
             throw failure
         }
@@ -53,11 +53,11 @@ struct MerchantSessionEndpoint: Sendable {
         }
         guard let host = AppleHost(validationURL: validationURL) else {
             throw CheckoutFailure(
-                .validationURLRefused, "must be a URL of Apple's that makes merchant sessions", param: "validationURL")
+                .validationURLRefused, "must be a URL of Apple's for merchant sessions", param: "validationURL")
         }
         guard host.isAllowed(for: merchant) else {
             self.logger.warning(
-                "a merchant session is refused: its host is none of the merchant's environments and regions",
+                "merchant session refused: its host is not in the merchant's environments and regions",
                 metadata: [
                     "merchant": "\(merchant.name)", "host": "\(host.name)", "request": "\(identifier)",
                     "environment": "\(host.environment.rawValue)", "region": "\(host.region.rawValue)",

@@ -38,7 +38,7 @@ struct OrderDetailsEndpoints: Sendable {
             return StoredAnswer(status: 200, contentType: "text/plain", body: Array(key.order.rawValue.utf8))
         }
         guard let order = try? OrderIdentifier(String(decoding: kept.body, as: UTF8.self)) else {
-            throw CheckoutFailure(.internal, "the kept answer cannot be read")
+            throw CheckoutFailure(.internal, "the stored answer cannot be read")
         }
         let details = self.mint.details(of: OrderKey(orderType: type, order: order), token: token)
         return self.answer(details, isPublished: event != nil)

@@ -100,7 +100,7 @@ struct ConfirmEndpoint: Sendable {
                 body: content.body)
         } catch {
             self.logger.warning(
-                "a payment provider did not answer", metadata: ["error": "\(error)", "request": "\(identifier)"])
+                "payment provider does not respond", metadata: ["error": "\(error)", "request": "\(identifier)"])
             throw Upstream.failure(error)
         }
     }

@@ -73,7 +73,7 @@ struct NotifyEndpoint: Sendable {
             try await self.publisher.publish(OrderEvent(key, .orderAnnounced, data, caller: caller))
             return isTouched ? nil : state.version
         default:
-            throw CheckoutFailure(.invalidParameter, "order, patch and fulfillment do not go together")
+            throw CheckoutFailure(.invalidParameter, "order, patch and fulfillment exclude each other")
         }
     }
 

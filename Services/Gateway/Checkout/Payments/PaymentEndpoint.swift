@@ -31,15 +31,15 @@ struct PaymentEndpoint: Sendable {
         call.isOnce = true
         let content = try await self.upstream.answer(call, of: merchant, upstream)
         guard content.status == 200, let answer = (try? JSON(parsing: content.body))?.object else {
-            self.log("a shop's answer to a payment is of no use", merchant, identifier, ["status": "\(content.status)"])
-            throw CheckoutFailure(.outcomeUnknown, "it is not known whether the payment was made: look the order up")
+            self.log("shop's answer to a payment is invalid", merchant, identifier, ["status": "\(content.status)"])
+            throw CheckoutFailure(.outcomeUnknown, "the outcome of the payment is unknown: look the order up")
         }
         switch answer["status"]?.string {
         case "success": return await self.success(answer, merchant, identifier)
         case "failure": return Self.failure(answer)
         default:
-            self.log("a shop's answer to a payment has no status", merchant, identifier, [:])
-            throw CheckoutFailure(.outcomeUnknown, "it is not known whether the payment was made: look the order up")
+            self.log("shop's answer to a payment has no status", merchant, identifier, [:])
+            throw CheckoutFailure(.outcomeUnknown, "the outcome of the payment is unknown: look the order up")
         }
     }
 
@@ -120,7 +120,7 @@ struct PaymentEndpoint: Sendable {
         } catch {
             let places = error.details.map(\.path).joined(separator: ", ")
             self.log(
-                "an order of a shop is not valid", merchant, identifier, ["order": "\(key)", "places": "\(places)"])
+                "shop's order is invalid", merchant, identifier, ["order": "\(key)", "places": "\(places)"])
             return nil
         }
         let event = OrderEvent(key, .orderReplaced, document, source: "waybill-checkout/\(merchant.name)/payment")
@@ -128,7 +128,7 @@ struct PaymentEndpoint: Sendable {
             try await self.publisher.publishPatiently(event)
         } catch {
             // It may still come.
-            self.log("an order of a payment is not acknowledged", merchant, identifier, ["order": "\(key)"])
+            self.log("Kafka has not acknowledged the order of a payment", merchant, identifier, ["order": "\(key)"])
         }
         guard let token = document["authenticationToken"]?.string.flatMap({ try? AuthenticationToken($0) }) else {
             return nil
@@ -153,7 +153,7 @@ struct PaymentEndpoint: Sendable {
             let url = given["webServiceURL"]?.string, known.contains(url),
             let key = try? OrderKey("\(type)/\(order)"), let token = try? AuthenticationToken(token)
         else {
-            self.log("order details of a shop are not usable", merchant, identifier, [:])
+            self.log("shop's order details are invalid", merchant, identifier, [:])
             return nil
         }
         return OrderDetails(key: key, webServiceURL: url, token: token).json

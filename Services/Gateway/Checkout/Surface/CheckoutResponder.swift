@@ -63,7 +63,7 @@ final class CheckoutResponder: Responder {
         let call = Call(request: request, identifier: RequestIdentifier.random())
         guard self.inHand.wrappingAdd(1, ordering: .relaxed).newValue <= Self.inHandLimit else {
             self.inHand.wrappingSubtract(1, ordering: .relaxed)
-            let failure = CheckoutFailure.unavailable("too many requests are being worked on", retryAfterSeconds: 1)
+            let failure = CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
             return eventLoop.makeSucceededFuture(self.finish(failure.answer(request: call.identifier), call))
         }
         return eventLoop.makeFutureWithTask {

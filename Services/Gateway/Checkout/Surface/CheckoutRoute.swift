@@ -92,7 +92,7 @@ enum CheckoutRoute: Hashable, Sendable {
         }
     }
 
-    static let nothing = CheckoutFailure(.notFound, "there is nothing here")
+    static let nothing = CheckoutFailure(.notFound, "there is no such path")
 
     private static func server(
         _ method: Request.Method, _ path: ArraySlice<String>

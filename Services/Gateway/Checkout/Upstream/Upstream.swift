@@ -14,11 +14,11 @@ enum Upstream {
     static func failure(_ error: FetchError) -> CheckoutFailure {
         switch error.code {
         case .busy, .closed:
-            return CheckoutFailure.unavailable("too many calls are under way", retryAfterSeconds: 1)
+            return CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
         default: break
         }
         return error.mayHaveBeenSent
-            ? CheckoutFailure(.outcomeUnknown, "the service did not answer: it is not known whether it did its work")
+            ? CheckoutFailure(.outcomeUnknown, "the service did not answer: the outcome is unknown")
             : CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
     }
 }
