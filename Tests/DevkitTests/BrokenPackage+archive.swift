@@ -7,7 +7,7 @@ extension BrokenPackage {
         BrokenPackage(archive: "text in front", .archiveLeadingBytes, mention: "8 bytes before") {
             $0.before = Array("Warning\n".utf8)
         },
-        BrokenPackage(archive: "text behind", .archiveTrailingBytes, mention: "2 bytes behind") {
+        BrokenPackage(archive: "text behind", .archiveTrailingBytes, mention: "2 bytes after") {
             $0.behind = [13, 10]
         },
         BrokenPackage(archive: "cut off", .archiveUnreadable, mention: "it was cut") { $0.cut = 10 },

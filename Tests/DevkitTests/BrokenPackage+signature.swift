@@ -32,7 +32,7 @@ extension BrokenPackage {
         BrokenPackage("an empty signature", .signatureUnreadable, mention: "DER", seal: .nothing) { draft, _ in
             draft["signature"] = []
         },
-        BrokenPackage("a signature with a byte more", .signatureUnreadable, mention: "behind", seal: .nothing) {
+        BrokenPackage("a signature with a byte more", .signatureUnreadable, mention: "after", seal: .nothing) {
             draft, _ in draft["signature"]?.append(0)
         },
         BrokenPackage("a signature in PEM", .signatureNotDER, mention: "-outform DER", seal: .nothing) { draft, _ in

@@ -102,7 +102,7 @@ struct InflateTests {
         arguments: [
             ([], "ends in the middle"), ([0b111], "block type 3"), ([0b001, 1, 0, 0, 0], "stored block's length"),
             ([0b001, 2, 0, 0xFD, 0xFF, 65], "ends in the middle"),
-            ([0b001, 0, 0, 0xFF, 0xFF, 9], "behind the last block"),
+            ([0b001, 0, 0, 0xFF, 0xFF, 9], "after the last block"),
             ([0x03, 0x02], "before the first byte"), ([0x1B, 0x03], "length code 286"),
             ([0x73, 0x04, 0x3E], "distance code 30"), ([0xFD, 0x00, 0x00], "too many codes in a block"),
             ([0x05, 0xE0, 0x93, 0x24, 0x49, 0x92, 0x24, 0x49, 0x92, 0x00], "code length code has too many"),

@@ -64,7 +64,7 @@ import Testing
         let error = #expect(throws: ToolError.self) {
             try OlistTable.parse("\(Self.header)\n\(Self.row)\n\n\(other)\n\(Self.row)\n")
         }
-        #expect(error?.message.contains("line 5: order o1 stands in line 2 already") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("line 5: order o1 is already in line 2") == true, "\(error?.message ?? "")")
     }
 
     @Test(arguments: ["", "\n", "order_id,customer_id", row, header.uppercased(), header + ",more"])

@@ -81,7 +81,7 @@ import Testing
         let more = Self.letter(broken) { $0.headers.insert(KafkaHeader(name: "trace", text: "1"), at: 0) }
         #expect(broken.differences(more) == ["its headers are not the record's"])
         let twice = Self.letter(broken) { $0.headers.append(KafkaHeader(name: DeadLetterHeader.origin, text: "x")) }
-        #expect(broken.differences(twice) == ["the header waybill-origin does not stand there once"])
+        #expect(broken.differences(twice) == ["the header waybill-origin is not there exactly once"])
         let other = Self.letter(Self.broken(.unknownMember))
         #expect(broken.differences(other).contains { $0.contains("expected invalid-order and a word of $.payment") })
     }

@@ -30,7 +30,7 @@ struct ZipReaderTests {
     /// Each has this violation, first or last: two may be right where entries lie wrongly.
     @Test(
         arguments: [
-            ("duplicate name", .entryNameTwice, "stands twice"),
+            ("duplicate name", .entryNameTwice, "is twice"),
             ("name ../a", .entryNamePath, "'..' part"),
             ("name a/../b", .entryNamePath, "'..' part"),
             ("name a/./b", .entryNamePath, "'.' or"),
@@ -60,13 +60,13 @@ struct ZipReaderTests {
             ("no bytes", .archiveUnreadable, "too short"),
             ("text", .archiveUnreadable, "no end of central directory"),
             ("comment", .archiveComment, "carries a comment"),
-            ("bytes behind", .archiveTrailingBytes, "4 bytes behind"),
+            ("bytes behind", .archiveTrailingBytes, "4 bytes after"),
             ("bytes before", .archiveLeadingBytes, "6 bytes before"),
             ("bytes before the first entry", .archiveLeadingBytes, "6 bytes before \"order.json\""),
             ("bytes between entries", .archiveStrayBytes, "6 bytes before \"logo.png\""),
             ("bytes before the directory", .archiveStrayBytes, "6 bytes before the directory"),
             ("more entries said than there", .archiveDirectory, "fewer records"),
-            ("fewer entries said than there", .archiveDirectory, "bytes behind the last"),
+            ("fewer entries said than there", .archiveDirectory, "bytes after the last"),
             ("several parts", .archiveDirectory, "one part of several"),
             ("ZIP64", .archiveZIP64, "ZIP64"),
             ("too many entries", .archiveTooManyEntries, "4097 entries"),

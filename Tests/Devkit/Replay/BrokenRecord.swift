@@ -14,7 +14,7 @@ struct BrokenRecord: Sendable {
         var found: [String] = []
         let names = [DeadLetterHeader.error, DeadLetterHeader.reason, DeadLetterHeader.origin]
         for name in names where letter.headers.count(where: { $0.name == name }) != 1 {
-            found.append("the header \(name) does not stand there once")
+            found.append("the header \(name) is not there exactly once")
         }
         let code = letter.text(of: DeadLetterHeader.error)
         let reason = letter.text(of: DeadLetterHeader.reason)

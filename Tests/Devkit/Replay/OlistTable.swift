@@ -39,7 +39,7 @@ enum OlistTable {
             if let first = places.updateValue(index + 2, forKey: order.identifier) {
                 throw ToolError(
                     .input,
-                    "reading the table: line \(index + 2): order \(order.identifier) stands in line \(first) already; "
+                    "reading the table: line \(index + 2): order \(order.identifier) is already in line \(first); "
                         + "take one of the lines out")
             }
             orders.append(order)

@@ -36,7 +36,7 @@ struct DER: Sendable {
     init(_ bytes: ArraySlice<UInt8>) throws(ToolError) {
         var rest = bytes
         try self.init(takingFrom: &rest)
-        guard rest.isEmpty else { throw Self.fault("bytes behind the value") }
+        guard rest.isEmpty else { throw Self.fault("bytes after the value") }
     }
 
     /// The values inside a constructed one.

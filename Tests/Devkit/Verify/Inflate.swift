@@ -37,7 +37,7 @@ struct Inflate {
             default: throw Self.fault("block type 3 does not exist")
             }
         }
-        guard self.position == self.input.endIndex else { throw Self.fault("bytes behind the last block") }
+        guard self.position == self.input.endIndex else { throw Self.fault("bytes after the last block") }
         return self.output
     }
 

@@ -22,7 +22,7 @@ enum Localization {
         for folder in names where !Self.isLanguage(folder) {
             found.note(
                 .localizationFolder, quoted(folder),
-                "It must stand at the root and be called by its language, such as de.lproj or zh-Hans.lproj.")
+                "It must be at the root and be named by its language, such as de.lproj or zh-Hans.lproj.")
         }
         found += Self.stringsViolations(names, files)
         found += Self.pictureViolations(names, folders, files)
@@ -59,7 +59,7 @@ enum Localization {
                 }
                 var seen: Set<String> = []
                 for key in file.keys where !seen.insert(key).inserted {
-                    found.note(.localizationKeyTwice, quoted(name), "The key \(quoted(key)) stands in it twice.")
+                    found.note(.localizationKeyTwice, quoted(name), "The key \(quoted(key)) is in it twice.")
                 }
                 keys.append((folder, seen))
             } catch {
@@ -97,7 +97,7 @@ enum Localization {
         for name in localized.sorted() where files.has(name) {
             found.note(
                 .localizationRootShadows, quoted(name),
-                "It also stands in a language's folder; the one at the root would always win, take it out.")
+                "It is also in a language's folder; the one at the root always wins: remove it.")
         }
         return found
     }
@@ -106,7 +106,7 @@ enum Localization {
         var found: [PackageViolation] = []
         for name in files.names where !PackageFiles.isStray(name) {
             guard let plain = ScaledName(name)?.plain, !files.has(plain) else { continue }
-            found.note(.scaleWithoutPlain, quoted(name), "The plain file \(quoted(plain)) is missing beside it.")
+            found.note(.scaleWithoutPlain, quoted(name), "The plain file \(quoted(plain)) is missing.")
         }
         return found
     }

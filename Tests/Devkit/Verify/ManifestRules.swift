@@ -35,7 +35,7 @@ enum ManifestRules {
             // A stray file has its violation already.
             guard name != "manifest.json", name != "signature", !PackageFiles.isStray(name) else { continue }
             found.note(
-                .manifestFileUnlisted, quoted(name), "The file does not stand in manifest.json; list every file.")
+                .manifestFileUnlisted, quoted(name), "The file is not in manifest.json; list every file.")
         }
         return found
     }

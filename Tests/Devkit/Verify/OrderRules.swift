@@ -65,7 +65,7 @@ enum OrderRules {
             guard let identifier = element.object?[name]?.string, !seen.insert(identifier).inserted else { continue }
             found.note(
                 .orderIdentifierTwice, "order.json $.\(list)[\(index)].\(name)",
-                "\(quoted(identifier)) stands before already; it must be unique in the order.")
+                "\(quoted(identifier)) is used already; it must be unique in the order.")
         }
         return found
     }

@@ -27,7 +27,7 @@ struct PackageFiles: Sendable {
         let missing = Self.required.filter { !self.has($0) }
         if let folder = self.enclosingFolder, !missing.isEmpty {
             found.note(
-                .enclosingFolder, quoted(folder + "/"), "All files stand in this folder; they must lie at the root.")
+                .enclosingFolder, quoted(folder + "/"), "All files are in this folder; they must be at the root.")
         } else {
             for name in missing {
                 found.note(.fileMissing, quoted(name), "The package has no such file; it needs one.")

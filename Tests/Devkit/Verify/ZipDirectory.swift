@@ -36,7 +36,7 @@ struct ZipDirectory: Sendable {
         var end = try Self.endRecord(bytes)
         let behind = bytes.count - end - 22 - bytes.number16(end + 20)
         if behind > 0 {
-            found.note(.archiveTrailingBytes, "archive", "There are \(behind) bytes behind its end; cut them off.")
+            found.note(.archiveTrailingBytes, "archive", "There are \(behind) bytes after its end; remove them.")
         }
         let count = bytes.number16(end + 10)
         let size = bytes.number32(end + 12)
@@ -72,7 +72,7 @@ struct ZipDirectory: Sendable {
         var offset = start
         for _ in 0..<count { records.append(try Self.record(archive, &offset, end: end, &found)) }
         if offset != end {
-            found.note(.archiveDirectory, "archive", "There are bytes behind the last record of the directory.")
+            found.note(.archiveDirectory, "archive", "There are bytes after the last record of the directory.")
         }
         self.archive = archive
         self.start = start

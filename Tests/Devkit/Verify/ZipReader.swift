@@ -60,7 +60,7 @@ struct ZipReader {
     private mutating func check(_ name: String, _ names: inout Set<String>) {
         let place = quoted(name)
         if !names.insert(name).inserted {
-            self.violations.note(.entryNameTwice, place, "The name stands twice in the archive; keep one of them.")
+            self.violations.note(.entryNameTwice, place, "The name is twice in the archive; keep one of them.")
         }
         let parts = (name.hasSuffix("/") ? name.dropLast() : name[...]).split(
             separator: "/", omittingEmptySubsequences: false)
@@ -82,7 +82,7 @@ struct ZipReader {
         let place = quoted(record.name)
         let local = record.offset
         guard local + 30 <= directoryStart, self.bytes.number32(local) == 0x0403_4B50 else {
-            self.violations.note(.entryLost, place, "No local header stands where the directory says.")
+            self.violations.note(.entryLost, place, "No local header is where the directory says.")
             return nil
         }
         let nameEnd = local + 30 + self.bytes.number16(local + 26)
@@ -106,7 +106,7 @@ struct ZipReader {
         }
         if record.flags & 0x08 != 0 {
             self.violations.note(
-                .entryDataDescriptor, place, "Sizes stand behind the data (data descriptor); write them in front.")
+                .entryDataDescriptor, place, "Sizes are after the data (data descriptor); write them before it.")
             self.unpack(record, self.bytes[start..<end])
             return (local, self.descriptorEnd(end, directoryStart))
         }
