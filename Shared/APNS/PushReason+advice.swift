@@ -5,7 +5,7 @@ extension PushReason {
     public var advice: String {
         switch self {
         case .badDeviceToken:
-            "the push token is none of this environment: compare WAYBILL_APNS_URL with the brand's certificate or key"
+            "the push token is of another environment: compare WAYBILL_APNS_URL with the brand's certificate or key"
         case .deviceTokenNotForTopic:
             "the push token belongs to another app or order type: if many say so, the brand's credential is another's"
         case .badTopic, .missingTopic, .topicDisallowed:
@@ -25,7 +25,7 @@ extension PushReason {
         case .badMessageID, .duplicateHeaders, .missingDeviceToken, .payloadEmpty, .payloadTooLarge, .badPath,
             .methodNotAllowed:
             "the request was malformed, which is a mistake of the pusher: report it"
-        case .unregistered, .expiredToken: "the device no longer takes notifications: nothing is to be done"
+        case .unregistered, .expiredToken: "the device no longer accepts notifications: nothing to do"
         case .idleTimeout, .internalServerError, .serviceUnavailable, .shutdown:
             "APNs could not take it: see Apple's system status if it lasts"
         }

@@ -36,7 +36,7 @@ public enum CMS {
 
         guard let message = unsafe message,
             unsafe OBJ_obj2nid(CMS_get0_type(message)) == NID_pkcs7_signed
-        else { throw CryptographyError.drained(.malformed, "reading the signature: it is no CMS SignedData in DER") }
+        else { throw CryptographyError.drained(.malformed, "reading the signature: it is not CMS SignedData in DER") }
         guard unsafe CMS_is_detached(message) == 1 else {
             throw CryptographyError.drained(.malformed, "reading the signature: it is not detached")
         }
@@ -70,7 +70,7 @@ public enum CMS {
         }
         guard count > 0, unsafe X509_STORE_set_purpose(store, X509_PURPOSE_ANY) == 1 else {
             unsafe X509_STORE_free(store)
-            throw CryptographyError.drained(.malformed, "reading the root certificates: there is none in PEM")
+            throw CryptographyError.drained(.malformed, "reading the root certificates: there are none in PEM")
         }
         // The end of the file was left on the queue as an error.
         ErrorQueue.clear()

@@ -15,7 +15,7 @@ extension Certificate {
         let issuer = unsafe X509_get_issuer_name(raw)
         guard let notBefore = unsafe epochSeconds(X509_get0_notBefore(raw)),
             let notAfter = unsafe epochSeconds(X509_get0_notAfter(raw))
-        else { throw CryptographyError.drained(.malformed, "reading a certificate: its validity is no time") }
+        else { throw CryptographyError.drained(.malformed, "reading a certificate: its validity is not a time") }
         self.init(
             der: unsafe encoded { unsafe i2d_X509(raw, $0) },
             subject: unsafe text(of: subject),

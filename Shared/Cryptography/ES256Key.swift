@@ -59,7 +59,7 @@ public final class ES256Key: Sendable {
                 return r + s
             }
         }
-        throw CryptographyError(.library, "signing with the provider key: libcrypto's answer is no ECDSA signature")
+        throw CryptographyError(.library, "signing with the provider key: libcrypto's result is not an ECDSA signature")
     }
 
     private static func coordinate(_ element: (tag: UInt8, content: ArraySlice<UInt8>)?) -> [UInt8]? {

@@ -37,7 +37,7 @@ struct X509Object: ~Copyable {
             return unsafe parsed
         }
         guard let parsed = unsafe parsed else {
-            throw CryptographyError.drained(.malformed, "reading \(name): it is no certificate in DER")
+            throw CryptographyError.drained(.malformed, "reading \(name): it is not a certificate in DER")
         }
         guard length == der.count else {
             unsafe X509_free(parsed)

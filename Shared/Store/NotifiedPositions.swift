@@ -37,7 +37,7 @@ public struct NotifiedPositions: Sendable {
 
     /// By name of the partition.
     public func all() async throws(StoreError) -> [String: Mark] {
-        let what = "reading what was told"
+        let what = "reading notified positions"
         let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.notifiedPositions)), what)
         guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
         var marks: [String: Mark] = [:]
@@ -57,6 +57,6 @@ public struct NotifiedPositions: Sendable {
         }
         _ = try await self.redis.reply(
             to: RedisCommand("HSET", .string(StoreKeys.notifiedPositions), .encoded(RedisEncodedArguments(fields))),
-            "noting what was told")
+            "noting notified positions")
     }
 }

@@ -119,9 +119,9 @@ import Testing
     }
 
     @Test(arguments: [
-        ("English", "is no language tag"), ("Base", "is no language tag"), ("", "is no language tag"),
-        ("e", "is no language tag"), ("en-", "is no language tag"), ("de-x", "is no language tag"),
-        ("d3", "is no language tag"), ("en-US-GB", "is no language tag"), ("en US", "is no language tag"),
+        ("English", "is not a language tag"), ("Base", "is not a language tag"), ("", "is not a language tag"),
+        ("e", "is not a language tag"), ("en-", "is not a language tag"), ("de-x", "is not a language tag"),
+        ("d3", "is not a language tag"), ("en-US-GB", "is not a language tag"), ("en US", "is not a language tag"),
         ("pt_BR", "rename the folder to pt-BR.lproj"), ("zh-hans", "rename the folder to zh-Hans.lproj"),
         ("EN-gb", "rename the folder to en-GB.lproj"), ("zh-hant-tw", "rename the folder to zh-Hant-TW.lproj"),
     ])

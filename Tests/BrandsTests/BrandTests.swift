@@ -60,7 +60,7 @@ import Testing
         ("certificate", "../certificate.pem", "$.certificate: \"../certificate.pem\" must be a path relative"),
         ("certificate", "/etc/passwd", "must be a path relative"),
         ("certificate", "missing.pem", "missing.pem: there is no such file"),
-        ("certificate", "assets", "assets: it is no plain file"),
+        ("certificate", "assets", "assets: it is not a regular file"),
         ("certificate", "brand.json", "no PEM text between BEGIN CERTIFICATE"),
         ("certificate", "server-certificate.pem", "it does not belong to the certificate"),
         ("key", "provider-key.p8", "an order type's key is RSA"),
@@ -69,7 +69,7 @@ import Testing
         ("push", nil, "$.push is missing"),
         ("push", "certificate", "$.push: must be an object, it is a string"),
         ("push", ["authentication": "key"], "$.push.authentication: \"key\" must be \"certificate\" or \"token\""),
-        ("push", ["authentication": "certificate", "key": "x"], "$.push.key is not known here"),
+        ("push", ["authentication": "certificate", "key": "x"], "$.push.key is not a known member"),
         ("push", ["authentication": "token"], "$.push.key is missing"),
         (
             "push",
@@ -89,7 +89,7 @@ import Testing
         ),
         ("defaults", [], "$.defaults: must be an object, it is an array"),
         ("defaults", ["merchant": "x"], "$.defaults.merchant: must be an object, it is a string"),
-        ("push", ["authentication": "certificate", "types": "alert"], "$.push.types is not known here"),
+        ("push", ["authentication": "certificate", "types": "alert"], "$.push.types is not a known member"),
         (
             "push", ["authentication": "certificate", "type": "voip"],
             "$.push.type: \"voip\" must be \"background\" or \"alert\""
@@ -135,7 +135,7 @@ import Testing
             "push", ["authentication": "certificate", "collapseIdentifier": "größe"],
             "$.push.collapseIdentifier: may have visible ASCII characters only"
         ),
-        ("defaults", ["merchants": [:]], "$.defaults.merchants is not known here"),
+        ("defaults", ["merchants": [:]], "$.defaults.merchants is not a known member"),
         ("defaults", ["merchant": ["displayName": "Shop"]], "$.defaults.merchant.merchantIdentifier is missing"),
         ("defaults", ["returnInfo": [:]], "$.defaults.returnInfo.returnPolicyURL is missing"),
         (
@@ -144,13 +144,13 @@ import Testing
         ),
         ("defaults", ["changeNotifications": true], "$.defaults.changeNotifications: must be a non-empty string"),
         ("passUnknownMembers", "yes", "$.passUnknownMembers: must be true or false, it is a string"),
-        ("passUnknownMember", true, "$.passUnknownMember is not known here"),
+        ("passUnknownMember", true, "$.passUnknownMember is not a known member"),
         ("pictures", [], "$.pictures: must be an object, it is an array"),
         ("pictures", [:], "$.pictures.hosts is missing"),
         ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: must be an array of strings, it is a string"),
         ("pictures", ["hosts": ["cdn.example.com", 1]], "must be an array of strings only, it is an array"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
-        ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not known here"),
+        ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not a known member"),
         ("pictures", ["hosts": [], "ignoreQuery": "X"], "must be true, false or an array of strings, it is a string"),
         (
             "pictures", ["hosts": [], "ignoreQuery": [1]],
@@ -232,7 +232,7 @@ import Testing
             refused("nested deeper")
             try folder.writeAssets(["logo.png"])
             try Program.run("mkfifo", [folder.path + "/assets/pipe.png"])
-            refused("it is no plain file")
+            refused("it is not a regular file")
         }
     }
 

@@ -90,7 +90,7 @@ import Testing
         ("\"\" = \"a\";", 1, "the key is empty"), ("\"A\" = \"\";", 1, "the value of \"A\" is empty"),
         ("// x\r\n/*\r\n*/\r\"A\" = \"a\";\r\"A\" = \"b\";", 5, "the key \"A\" is already in line 4; remove one"),
         ("\"A\" = \"a\";\n/* x\n", 2, "the comment that begins here has no end"),
-        (#""A" = "\q";"#, 1, "the escape \\q is not known"), (#""A" = "\101";"#, 1, "the escape \\1 is not known"),
+        (#""A" = "\q";"#, 1, "the escape \\q is not valid"), (#""A" = "\101";"#, 1, "the escape \\1 is not valid"),
         (#""A" = "\U00G9";"#, 1, "needs four hexadecimal digits"),
         (#""A" = "\U12"#, 1, "needs four hexadecimal digits"),
         (#""A" = "\U0000";"#, 1, "is no character"), (#""A" = "\UD83D";"#, 1, "half of a surrogate pair"),

@@ -54,8 +54,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("^.*order-changes", "at least one name"), ("a,a", "each once"), ("a,,b", "no topic's name"),
-        ("a b", "no topic's name"), ("waybill.orders", "what Waybill makes"), ("a,^(", "no regular expression"),
+        ("^.*order-changes", "at least one name"), ("a,a", "each once"), ("a,,b", "not a topic name"),
+        ("a b", "not a topic name"), ("waybill.orders", "what Waybill makes"), ("a,^(", "not a regular expression"),
         ("a,^waybill\\..*", "matches waybill.orders"), ("a,^.*push", "matches waybill.push-pending"),
     ])
     func topicsOfChangesThatCannotBeAreRefused(_ text: String, _ problem: String) {

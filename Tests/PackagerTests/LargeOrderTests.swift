@@ -90,7 +90,7 @@ import Testing
             #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-package", "invalid-package"])
             let reason = try #require(letters[0].header(DeadLetterHeader.reason))
             #expect(reason.contains("max.message.bytes"))
-            #expect(reason.contains("bytes and Kafka's topic of orders takes"))
+            #expect(reason.contains("bytes and Kafka's topic of orders allows"))
         }
     }
 

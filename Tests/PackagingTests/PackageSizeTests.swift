@@ -34,7 +34,7 @@ import Testing
             #expect(OrderPackage.sizeLimit == 4_999_999)
             let error = #expect(throws: PackagingError.self) { try size(5_000_000 - overhead) }
             #expect(error?.code == .tooLarge)
-            #expect(error?.message.contains("it would have 5000000 bytes and Wallet takes 4999999") == true)
+            #expect(error?.message.contains("it would have 5000000 bytes and Wallet accepts 4999999") == true)
         }
     }
 

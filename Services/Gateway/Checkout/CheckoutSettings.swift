@@ -48,7 +48,7 @@ struct CheckoutSettings {
             }
         } else {
             settings.warn(
-                "\(SettingKey.merchants.rawValue) is not set: no key is known, and no page may call")
+                "\(SettingKey.merchants.rawValue) is not set: no key and no page is accepted")
         }
         self.edge.warnIfClear(self.listen, .checkoutListen, secrets: "keys and tokens", settings)
     }

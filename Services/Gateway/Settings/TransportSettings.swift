@@ -43,11 +43,11 @@ struct TransportSettings: Sendable {
         guard let certificate, let key else {
             if let certificate {
                 let key = SettingKey.tlsKey.rawValue
-                throw SettingsError(.tlsCertificate, value: certificate, "wants \(key) beside it")
+                throw SettingsError(.tlsCertificate, value: certificate, "must be set together with \(key)")
             }
             if let key {
                 let certificate = SettingKey.tlsCertificate.rawValue
-                throw SettingsError(.tlsKey, value: key, "wants \(certificate) beside it")
+                throw SettingsError(.tlsKey, value: key, "must be set together with \(certificate)")
             }
             return nil
         }

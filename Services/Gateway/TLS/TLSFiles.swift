@@ -34,7 +34,7 @@ struct TLSFiles: Hashable, Sendable {
         do {
             key = try NIOSSLPrivateKey(bytes: bytes, format: .pem)
         } catch {
-            throw self.error(.key, "it is no PEM key, or one with a password")
+            throw self.error(.key, "it is not a PEM key, or it has a password")
         }
         var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))

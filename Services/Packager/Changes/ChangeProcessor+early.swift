@@ -110,7 +110,7 @@ extension ChangeProcessor {
         }
         for (note, outcome) in zip(notes, await self.producer.produce(notes.map(\.message))) {
             guard case .failure(let error) = outcome else { continue }
-            batchOutcomes.postpone(note.place, "publishing a note beside a dead letter: \(error.message)")
+            batchOutcomes.postpone(note.place, "publishing the marker of a dead letter: \(error.message)")
         }
     }
 

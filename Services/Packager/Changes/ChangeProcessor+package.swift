@@ -51,7 +51,7 @@ extension ChangeProcessor {
         _ body: (OrderPackager) throws(PackagingError) -> OrderDraft
     ) -> Result<OrderDraft, Postponement> {
         guard let packager = packagers[order.key.orderType] else {
-            return .failure(Postponement(place: order.place, reason: "its brand is gone"))
+            return .failure(Postponement(place: order.place, reason: "its brand was removed"))
         }
         return Result { () throws(PackagingError) in try body(packager) }.mapError {
             Postponement(place: order.place, reason: "packaging order \(order.key): \($0)")

@@ -129,7 +129,7 @@ struct OrderPackager: Sendable {
         guard size > recordBytes else { return package }
         throw PackagingError(
             .tooLarge,
-            "its record would have \(size) bytes and Kafka's topic of orders takes \(recordBytes); make the order "
+            "its record would have \(size) bytes and Kafka's topic of orders allows \(recordBytes); make the order "
                 + "smaller, or raise max.message.bytes of the topic and message.max.bytes of the packagers")
     }
 
@@ -215,7 +215,7 @@ struct OrderPackager: Sendable {
             in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
         guard violations.isEmpty else {
             let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
-            return draft.refused("with its brand as it is now the order would not be valid: \(shown)")
+            return draft.refused("with the current brand the order would not be valid: \(shown)")
         }
         let package = try self.build(renewed, pictures, nowEpochSeconds)
         return OrderDraft(

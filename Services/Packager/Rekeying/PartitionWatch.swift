@@ -64,8 +64,8 @@ struct PartitionWatch: Service {
         let text =
             added > 0
             ? "\(added) partitions were added, and keys moved: run waybill-packager rekey within delete.retention.ms "
-                + "of the topic, else what is removed from here on may come back when Redis is restored"
-            : "it has fewer partitions than before, so it was made anew: run waybill-packager rekey"
+                + "of the topic, else orders that are removed from now on may come back when Redis is restored"
+            : "it has fewer partitions than before, so it was recreated: run waybill-packager rekey"
         self.environment.logger.error(
             "Kafka topic needs attention", metadata: ["topic": "\(topic)", "text": "\(text)"])
     }

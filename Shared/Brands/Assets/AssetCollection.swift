@@ -68,7 +68,7 @@ struct AssetCollection {
         for name in self.assets.keys.sorted(by: precedes) {
             let plain = Asset.withoutScale(name)
             guard plain == name || self.assets[plain] != nil else {
-                throw self.error(name, "there is no \(plain), and that is the name which orders use; add it")
+                throw self.error(name, "there is no \(plain), which is the name that orders use; add it")
             }
         }
         let names = self.languages.keys.sorted(by: precedes)

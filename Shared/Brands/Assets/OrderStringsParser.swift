@@ -143,12 +143,12 @@ struct OrderStringsParser {
                 value = value << 4 | digit
                 self.position += 1
             }
-            guard value != 0 else { throw OrderStringsFault(self.line, "\\U0000 is no character; remove it") }
+            guard value != 0 else { throw OrderStringsFault(self.line, "\\U0000 is not a character; remove it") }
             return value
         default:
             throw OrderStringsFault(
                 self.line,
-                "the escape \\\(String(decoding: [unit], as: UTF16.self)) is not known: "
+                "the escape \\\(String(decoding: [unit], as: UTF16.self)) is not valid: "
                     + "\\\" \\\\ \\' \\n \\r \\t and \\U with four digits are; write \\\\ for a backslash")
         }
     }

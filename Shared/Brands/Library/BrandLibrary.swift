@@ -45,7 +45,7 @@ public final class BrandLibrary: Sendable {
         if current.brands.orderTypes.isEmpty {
             _ = try BrandDirectory.names(in: directory)
             throw current.failures.first?.error
-                ?? BrandError(.file, "\(directory): there is no brand; make a directory with a brand.json in it")
+                ?? BrandError(.file, "\(directory): there is no brand; create a directory with a brand.json")
         }
         self.current = Mutex(current)
         self.catalog = Mutex(catalog)

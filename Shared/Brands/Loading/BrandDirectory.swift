@@ -108,7 +108,7 @@ struct BrandDirectory {
 
     private static func read(_ path: String, limit: Int) throws(BrandError) -> [UInt8] {
         let real = self.resolve(path)
-        guard try self.type(real) == .typeRegular else { throw BrandError(.file, "\(path): it is no plain file") }
+        guard try self.type(real) == .typeRegular else { throw BrandError(.file, "\(path): it is not a regular file") }
         let content: Data
         do {
             let size = try FileManager.default.attributesOfItem(atPath: real)[.size] as? Int ?? 0

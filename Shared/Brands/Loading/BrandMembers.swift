@@ -149,6 +149,6 @@ struct BrandMembers {
     /// Refuses the members that were not removed.
     func refuseRest() throws(BrandError) {
         guard let first = self.rest.members.first else { return }
-        throw BrandError(.configuration, "\(self.path).\(first.name) is not known here: is the name mistyped?")
+        throw BrandError(.configuration, "\(self.path).\(first.name) is not a known member: check its spelling")
     }
 }

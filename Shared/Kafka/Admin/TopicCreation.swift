@@ -49,7 +49,7 @@ enum TopicCreation {
         let controller = unsafe rd_kafka_controllerid(raw, timeoutMilliseconds)
         let brokers = unsafe UnsafeBufferPointer(start: found.pointee.brokers, count: Int(found.pointee.broker_cnt))
         if unsafe brokers.contains(where: { unsafe $0.id == controller }) { return }
-        throw KafkaError(.unsupported, "\(action): controller \(controller) is none of the cluster's brokers")
+        throw KafkaError(.unsupported, "\(action): controller \(controller) is not one of the cluster's brokers")
     }
 
     private static func make(_ topic: KafkaTopic) throws(KafkaError) -> OpaquePointer {

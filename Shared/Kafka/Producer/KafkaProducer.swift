@@ -79,7 +79,7 @@ public final class KafkaProducer: Sendable {
             state.core.stop()
             state.core = renewed
             self.onEvent?(
-                KafkaEvent(severity: .warning, kind: .error, message: "producing: going on with a new producer"))
+                KafkaEvent(severity: .warning, kind: .error, message: "producing: continuing with a new producer"))
             return renewed
         }
     }

@@ -69,6 +69,6 @@ struct ReadProgress {
     private func checkForward(_ offset: Int64) throws(KafkaError) {
         if offset >= self.position { return }
         throw KafkaError(
-            .outOfRange, "reading \(self.name): came to \(self.position), and now it goes on at \(offset)")
+            .outOfRange, "reading \(self.name): reached \(self.position), and now continues at \(offset)")
     }
 }

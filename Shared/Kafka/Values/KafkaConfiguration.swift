@@ -60,10 +60,10 @@ public struct KafkaConfiguration: Sendable {
             reason: "with more requests under way an idempotent producer cannot keep their order"),
         Guarantee(
             names: ["partitioner"], values: ["murmur2_random"],
-            reason: "a key must stay in its partition, whoever produces it"),
+            reason: "a key must stay in its partition for all producers"),
         Guarantee(
             names: ["delivery.report.only.error"], values: ["false", "f", "0"],
-            reason: "success must be told as well, or nothing is ever done"),
+            reason: "success must be reported as well, or nothing is ever done"),
         Guarantee(
             names: ["isolation.level"], values: ["read_committed"],
             reason: "what an aborted transaction wrote must not be applied"),

@@ -19,7 +19,7 @@ public enum KafkaDenial: Hashable, Sendable {
         case .group(let group): "Read on group \(group)"
         case .idempotence(let topics):
             "Write on topic \(topics.isEmpty ? "…" : topics.joined(separator: " and "))"
-                + " (brokers before 2.8 want IdempotentWrite on the cluster as well)"
+                + " (brokers before 2.8 require IdempotentWrite on the cluster as well)"
         }
     }
 }

@@ -39,7 +39,7 @@ struct CloudEvent {
     private init(structured value: [UInt8]?, contentType: String?, isDashed: Bool) throws(ChangeFault) {
         let dashed = "; headers ce-… are HTTP's, in Kafka they are ce_… with an underscore"
         guard let value, !value.isEmpty else {
-            throw ChangeFault(code: .missingValue, reason: "the record has no value, a CloudEvent is expected there")
+            throw ChangeFault(code: .missingValue, reason: "the record has no value, it must be a CloudEvent")
         }
         if let contentType, !isMediaType(contentType, "application/cloudevents+json") {
             throw ChangeFault(
@@ -128,7 +128,7 @@ struct CloudEvent {
         guard let type = ChangeType(rawValue: name) else {
             throw ChangeFault(
                 code: .unknownType,
-                reason: "\(prefix)type is \"\(clipped(name))\", which is none of "
+                reason: "\(prefix)type is \"\(clipped(name))\", which is not one of "
                     + ChangeType.allCases.map(\.rawValue).joined(separator: ", "))
         }
         self.isBinary = isBinary

@@ -67,7 +67,7 @@ extension OrderChange {
             if let other = object.members.first(where: { $0.name != "touch" }) {
                 throw ChangeFault(
                     code: .invalidChange,
-                    reason: "$.data.\(clipped(other.name)) is not known, \(event.type.rawValue) has touch alone")
+                    reason: "$.data.\(clipped(other.name)) is unknown, \(event.type.rawValue) has only touch")
             }
             guard let touch = object["touch"], touch != .null else { return .announced(touch: false) }
             guard let touch = touch.bool else {

@@ -50,7 +50,7 @@ public struct RecentChanges: Hashable, Sendable {
             switch byte {
             case UInt8(ascii: "0")...UInt8(ascii: "9"): hash = hash << 4 | UInt64(byte - UInt8(ascii: "0"))
             case UInt8(ascii: "a")...UInt8(ascii: "f"): hash = hash << 4 | UInt64(byte - UInt8(ascii: "a") + 10)
-            default: throw RecordError("the recent changes have a byte that is no digit of 0-9 a-f")
+            default: throw RecordError("the recent changes have a byte that is not a digit of 0-9 a-f")
             }
             if index % 16 == 15 { self.hashes.append(hash) }
         }

@@ -10,7 +10,7 @@ extension ValidationWalk {
             self.report("must not be before createdAt", path: "$.updatedAt")
         }
         if let created, let now = nowEpochSeconds, created.epochSeconds > now + OrderFold.futureLimitSeconds {
-            self.report("lies more than 24 hours in the future", path: "$.createdAt")
+            self.report("is more than 24 hours in the future", path: "$.createdAt")
         }
         if let payment = order["payment"]?.object {
             if payment["status"] == nil, order["schemaVersion"]?.number?.double == 1 {

@@ -67,7 +67,7 @@ public struct CommonSettings: Sendable {
             let made = Topics(prefix: prefix).made
             guard Topics.isPattern(name) else {
                 guard (1...249).contains(name.utf8.count), name.utf8.allSatisfy(Self.isTopicCharacter) else {
-                    throw wrong("\"\(name)\" is no topic's name: letters, digits, '.', '_' and '-', at most 249")
+                    throw wrong("\"\(name)\" is not a topic name: letters, digits, '.', '_' and '-', at most 249")
                 }
                 guard !made.contains(name) else { throw wrong("\(name) has what Waybill makes of changes") }
                 continue
@@ -76,7 +76,7 @@ public struct CommonSettings: Sendable {
             do {
                 pattern = try NSRegularExpression(pattern: name)
             } catch {
-                throw wrong("\"\(name)\" is no regular expression")
+                throw wrong("\"\(name)\" is not a regular expression")
             }
             let matched = made.first {
                 pattern.firstMatch(in: $0, range: NSRange($0.startIndex..., in: $0)) != nil

@@ -99,7 +99,7 @@ struct RedisHealth {
     }
 
     private static func historyHidden(_ server: String) -> String {
-        "INFO does not say master_replid at \(server): after a fail-over to older data nobody would notice it; allow "
+        "INFO does not report master_replid at \(server): a fail-over to older data cannot be detected; allow "
             + "the user +info, or use a service that does not hide it"
     }
 }

@@ -30,7 +30,7 @@ public enum AssetKind: Hashable, Sendable {
             }
         case .pdf:
             guard Self.isPDF(content) else {
-                throw PictureFault("is no PDF that begins with %PDF and ends with %%EOF; export or copy it again")
+                throw PictureFault("is not a PDF that begins with %PDF and ends with %%EOF; export or copy it again")
             }
         }
     }

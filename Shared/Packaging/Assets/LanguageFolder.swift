@@ -10,7 +10,7 @@ public enum LanguageFolder {
         let tag = String(folder.dropLast(self.suffix.count))
         let parts = tag.split(omittingEmptySubsequences: false) { $0 == "-" || $0 == "_" }
         guard let canonical = self.canonical(parts) else {
-            return "\"\(tag)\" is no language tag; name the folder like en.lproj, pt-BR.lproj or zh-Hans.lproj"
+            return "\"\(tag)\" is not a language tag; name the folder like en.lproj, pt-BR.lproj or zh-Hans.lproj"
         }
         return canonical == tag ? nil : "rename the folder to \(canonical)\(self.suffix)"
     }

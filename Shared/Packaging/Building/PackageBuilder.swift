@@ -189,7 +189,7 @@ public struct PackageBuilder: Sendable {
         let list = files.map { "\($0.0) with \($0.1)" }.joined(separator: ", ")
         return PackagingError(
             .tooLarge,
-            "packaging an order: it would have \(size) bytes and Wallet takes \(OrderPackage.sizeLimit); "
+            "packaging an order: it would have \(size) bytes and Wallet accepts \(OrderPackage.sizeLimit); "
                 + "the largest files are \(list); use smaller pictures, receipts or labels")
     }
 }

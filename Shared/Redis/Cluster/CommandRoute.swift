@@ -80,7 +80,7 @@ extension CommandRoute {
         var slot: Int?
         for key in keys {
             guard let found = key.slot else { throw Self.error(name, "a key is among encoded arguments") }
-            guard slot == nil || slot == found else { throw Self.error(name, "its keys lie in several slots") }
+            guard slot == nil || slot == found else { throw Self.error(name, "its keys are in several slots") }
             slot = found
         }
         guard let slot else { throw Self.error(name, "it has no key") }

@@ -193,7 +193,7 @@ struct ScatteredPipeline {
             case .anyMaster:
                 self.items[index].node = nil
                 self.postponed.append(index)
-            case .node, .everyMaster: self.receive(.error("CLUSTERDOWN \(part.node) is no master any more"), for: index)
+            case .node, .everyMaster: self.receive(.error("CLUSTERDOWN \(part.node) is no longer a master"), for: index)
             }
         }
     }

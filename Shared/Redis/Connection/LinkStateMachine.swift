@@ -161,7 +161,7 @@ extension LinkStateMachine {
 
     private mutating func receivedAnswer(_ reply: RedisValue) -> ReplyAction {
         guard !self.unanswered.isEmpty else {
-            return .replace(self.replace(because: RedisError(.protocol, "reading a reply: nothing was asked")))
+            return .replace(self.replace(because: RedisError(.protocol, "reading a reply: no request is open")))
         }
         var isReadOnly = false
         if case .error(let text) = reply {

@@ -160,7 +160,7 @@ public struct AssetSweep: Sendable {
         for (place, reply) in zip(places, replies) {
             guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer,
                 let microseconds = parts[1].integer
-            else { throw StoreError(.unavailable, "sweeping assets: a server does not tell the time") }
+            else { throw StoreError(.unavailable, "sweeping assets: a server does not report the time") }
             clocks[place] = seconds * 1000 + microseconds / 1000
         }
         return clocks

@@ -35,7 +35,7 @@ extension OrderStore {
     /// - Returns: as `versions(of:)`, the versions that stand.
     /// - Throws: as `versions(of:)`.
     public func notePublished(_ orders: [(key: OrderKey, published: Int64?)]) async throws(StoreError) -> [Int64?] {
-        let what = "noting versions that were told"
+        let what = "noting versions that were published"
         let replies: [RedisValue]
         do {
             replies = try await self.redis.evaluate(

@@ -57,7 +57,7 @@ extension Merchant {
                 throw file.wrong("orderTypeIdentifiers", "must name a type for the capability order_tracking")
             }
             for type in self.orderTypes where !loading.serves(type) {
-                throw file.wrong("orderTypeIdentifiers", "there is no brand of \(type)")
+                throw file.wrong("orderTypeIdentifiers", "no brand is loaded for \(type)")
             }
         }
         self.pages = try Self.pages(&file, directory, loading)
@@ -103,8 +103,8 @@ extension Merchant {
     ) throws(MerchantError) -> MerchantIdentity? {
         let (certificate, key) = (try file.file("certificate"), try file.file("key"))
         guard let certificate, let key else {
-            if certificate != nil { throw file.wrong("certificate", "wants key beside it") }
-            if key != nil { throw file.wrong("key", "wants certificate beside it") }
+            if certificate != nil { throw file.wrong("certificate", "must be given together with key") }
+            if key != nil { throw file.wrong("key", "must be given together with certificate") }
             return nil
         }
         secretFiles.append("\(directory)/\(key)")
@@ -130,7 +130,7 @@ extension Merchant {
         for (text, members) in try file.table("origins") {
             var members = members
             guard let origin = PageOrigin(text) else {
-                throw file.wrong("origins", "\"\(text)\" is no origin, which looks like https://shop.example.com")
+                throw file.wrong("origins", "\"\(text)\" is not an origin such as https://shop.example.com")
             }
             guard origin.isSecure || (loading.isDevelopment && origin.isLoopback) else {
                 throw file.wrong("origins", "\"\(text)\" must be https")

@@ -52,7 +52,7 @@ struct MerchantIdentity: Sendable {
         do {
             key = try NIOSSLPrivateKey(bytes: keyPEM, format: .pem)
         } catch {
-            throw MerchantError("$.key: it is no PEM key, or one with a password")
+            throw MerchantError("$.key: it is not a PEM key, or it has a password")
         }
         do {
             var configuration = TLSConfiguration.makeClientConfiguration()

@@ -118,6 +118,6 @@ struct MerchantMembers {
     /// Refuses what nobody took.
     func refuseRest() throws(MerchantError) {
         guard let first = self.rest.members.first else { return }
-        throw self.wrong(first.name, "is not known here: is the name mistyped?")
+        throw self.wrong(first.name, "is not a known member: check its spelling")
     }
 }

@@ -125,7 +125,7 @@ struct OrderDetailsEndpoints: Sendable {
         guard let text = try body.text("orderTypeIdentifier") else {
             guard let only = caller.key.orderTypes.first, caller.key.orderTypes.count == 1 else {
                 throw CheckoutFailure(
-                    .missingParameter, "is required, since the key is not for one type alone",
+                    .missingParameter, "is required, since the key is for several types",
                     param: "orderTypeIdentifier")
             }
             return only

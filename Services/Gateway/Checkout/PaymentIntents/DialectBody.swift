@@ -85,7 +85,7 @@ struct DialectMembers {
         let isCamel = names.contains { Self.camel($0) != $0 && self.object[Self.camel($0)] != nil }
         guard !isSnake || !isCamel else {
             throw CheckoutFailure(
-                .invalidParameter, "the names must be in snake case or in camel case alone",
+                .invalidParameter, "the names must be only in snake case or only in camel case",
                 param: self.path.isEmpty ? nil : self.path)
         }
     }
