@@ -20,7 +20,7 @@ extension Settings {
     private func checkStrength(of secrets: TokenSecrets, _ origin: String) {
         for line in secrets.weakLines {
             self.warn(
-                "\(origin): the secret in line \(line) may be guessed; make one with: openssl rand -hex 32")
+                "\(origin): the secret in line \(line) can be guessed; create one with: openssl rand -hex 32")
         }
     }
 

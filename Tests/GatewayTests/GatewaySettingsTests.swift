@@ -55,6 +55,6 @@ import Testing
         let directory = try TemporaryDirectory("settings")
         let settings = try self.settings(values, in: directory).all
         _ = try GatewaySettings(settings, common: try CommonSettings(settings))
-        #expect(settings.warnings.contains { $0.contains("in clear") } == isWarned)
+        #expect(settings.warnings.contains { $0.contains("unencrypted") } == isWarned)
     }
 }

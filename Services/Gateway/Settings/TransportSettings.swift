@@ -32,8 +32,8 @@ struct TransportSettings: Sendable {
     func warnIfClear(_ listen: ListenAddress, _ key: SettingKey, secrets: String, _ settings: Settings) {
         guard self.tls == nil, self.proxies == .none, !listen.isLoopback else { return }
         settings.warn(
-            "\(key.rawValue)=\(listen): \(secrets) travel in clear; set \(SettingKey.tlsCertificate.rawValue), or name "
-                + "the proxy that speaks TLS in \(SettingKey.trustedProxies.rawValue)")
+            "\(key.rawValue)=\(listen): \(secrets) are sent unencrypted; set \(SettingKey.tlsCertificate.rawValue), or "
+                + "name the proxy that speaks TLS in \(SettingKey.trustedProxies.rawValue)")
     }
 
     private static func tls(

@@ -90,8 +90,8 @@ extension KafkaTopicNeed {
         return [
             KafkaFault(
                 kind: .refused,
-                text: "topic \(self.name): cleanup.policy=\(policy) lets a record replace those before it, which are "
-                    + "no less needed: \(self.command("cleanup.policy=delete"))")
+                text: "topic \(self.name): cleanup.policy=\(policy) lets a record replace earlier ones, which are also "
+                    + "needed: \(self.command("cleanup.policy=delete"))")
         ]
     }
 
