@@ -3,9 +3,6 @@
 import collections
 import json
 
-# An answer may be lost whose request came so short before the end of its connection, in milliseconds: faults make it
-# late by up to 3 s, and keep it back for up to 4 s.
-LOSS = 7000
 # Final answers of APNs to a notification that it does not take: the device cannot be told.
 REFUSALS = (
     (410, "Unregistered"), (410, "ExpiredToken"), (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"))
@@ -16,21 +13,27 @@ CONNECTIONS = 8
 RECONNECTS = "rapidReconnects"
 
 
+def is_final(delivery):
+    return delivery.status == 200 or (delivery.status, delivery.reason) in REFUSALS
+
+
 def untold(events, requests):
     """
     The last event of a device, if its push token has had no final answer since then.
 
-    events: (moment, what it was); requests: (status, reason, moment) of those with the push token that it has.
+    events: (moment, what it was); requests: those with the push token that it has.
 
-    >>> untold([(10, "change"), (20, "change")], [(200, None, 25)])
-    >>> untold([(10, "change"), (20, "registration")], [(200, None, 15), (503, "Shutdown", 25)])
+    >>> from simulator import Delivery
+    >>> def left(events, *answers):
+    ...     return untold(events, [Delivery(1, "a", *answer) for answer in answers])
+    >>> left([(10, "change"), (20, "change")], (200, None, 25))
+    >>> left([(10, "change"), (20, "registration")], (200, None, 15), (503, "Shutdown", 25))
     'registration'
-    >>> untold([(10, "change")], [(410, "Unregistered", 12)])
-    >>> untold([], [])
+    >>> left([(10, "change")], (410, "Unregistered", 12))
+    >>> left([])
     """
     moment, what = max(events, default=(0, None))
-    final = any(when >= moment and (status == 200 or (status, reason) in REFUSALS) for status, reason, when in requests)
-    return None if final else what
+    return None if any(request.moment >= moment and is_final(request) for request in requests) else what
 
 
 def doubles(events, deliveries):
@@ -74,39 +77,18 @@ class Findings:
 
 class Record:
     """
-    All requests to the simulator: (push token, status, reason, moment, connection).
+    All requests to the simulator since a moment.
 
-    A connection ended with its last request, unless it is the last that there was.
-
-    >>> record = Record([("a0", 200, None, 100, 1), ("b0", 200, None, 9000, 1), ("a0", 200, None, 9500, 2)], 0)
-    >>> record.may_be_lost(100, 1), record.may_be_lost(8000, 1), record.lost
-    (False, True, 2)
-
-    slow: (begin, end) of when answers were slow. The client's deadline begins with the first stream of a request, also
-    of one that comes back unprocessed and has another stream later: so an answer that is a little slow can be too late.
-
-    >>> Record([], 0, [(50, 150)]).may_be_late(100), Record([], 0, [(50, 150)]).may_be_late(151)
-    (True, False)
+    unheard: the sequences of those whose answers the pusher may not have read; lost: how many there are of these.
     """
 
-    def __init__(self, deliveries, begin, slow=()):
-        self.begin, self.ends, self.slow = begin, {}, slow
-        self.by_device = collections.defaultdict(list)
-        for token, status, reason, moment, connection in deliveries:
+    def __init__(self, deliveries, begin, unheard=()):
+        self.begin, self.unheard, self.by_device = begin, set(unheard), collections.defaultdict(list)
+        for delivery in deliveries:
             # The last eight digits count the push tokens of a device.
-            self.by_device[token[:-8]].append((token, status, reason, moment, connection))
-            self.ends[connection] = max(moment, self.ends.get(connection, 0))
-        self.lost = sum(
-            status == 200 and (self.may_be_lost(moment, connection) or self.may_be_late(moment))
-            for _, status, _, moment, connection in deliveries)
-
-    def may_be_late(self, moment):
-        """The answer to a request may have come after the client's deadline."""
-        return any(begin <= moment <= end for begin, end in self.slow)
-
-    def may_be_lost(self, moment, connection):
-        """The answer to a request may have been lost with its connection."""
-        return self.ends[connection] - moment <= LOSS
+            self.by_device[delivery.token[:-8]].append(delivery)
+        self.lost = sum(delivery.sequence in self.unheard for delivery in deliveries)
+        self.statuses = collections.Counter(str(delivery.status or "none") for delivery in deliveries)
 
     def requests(self, device):
         return self.by_device.get(device.token[:-8], [])
@@ -116,72 +98,81 @@ class Record:
 
     def trail(self, device):
         """The last events of a device, in seconds since the beginning."""
-        happened = [(moment, what) for moment, what in device.events]
-        happened += [(moment, f"APNs {reason or status or 'silent'}")
-                     for _, status, reason, moment, _ in self.requests(device)]
+        happened = device.events + [
+            (request.moment, f"APNs {request.reason or request.status or 'silent'}")
+            for request in self.requests(device)]
         return "; ".join(f"{(moment - self.begin) / 1000:.3f} {what}" for moment, what in sorted(happened)[-10:])
 
 
-def judge_tellings(devices, record, ended, findings):
+def judge_tellings(devices, record, ended, findings, is_killed=None):
     """
     Each device must be told after its last change, and at most once for each event.
 
-    ended: numbers of the devices that are registered no more by the end.
-    - Returns: how many were told once more, since an answer may have been lost or was too late.
+    ended: numbers of the devices that are registered no more by the end. is_killed: true of a device, a delivery and
+    the next one if a worker may have repeated that because it was killed.
+    - Returns: how many deliveries without an event were explained, `unheard` by an answer that was not read, `killed`.
 
-    >>> def judged(deliveries, stands="a"):
-    ...     device, findings = Scene(stands), Findings()
-    ...     device.events = [(1000, "change"), (2000, "change")]
-    ...     own = [("a" + "0" * 8, status, None, moment, 1) for status, moment in deliveries]
-    ...     # Another device's request: the connection lived on, so that no answer may be lost.
-    ...     record = Record(own + [("b" + "0" * 8, 200, None, 20000, 1)], 0)
-    ...     explained = judge_tellings([device], record, set(), findings)
-    ...     return explained, {rule: texts[0].split(":")[0] for rule, texts in findings.by_rule.items()}
-    >>> judged([(200, 1010), (200, 2010)]), judged([(200, 1010), (503, 2010), (200, 3000)])
-    ((0, {}), (0, {}))
+    >>> from faults_world import Device
+    >>> from simulator import Delivery
+    >>> device = Device(7, ["t/o"])
+    >>> device.events = [(1000, "change"), (2000, "change")]
+    >>> def judged(*answers, unheard=(), is_killed=None, token=device.token):
+    ...     findings = Findings()
+    ...     record = Record([
+    ...         Delivery(number, token, status, None, moment) for number, (status, moment) in enumerate(answers)],
+    ...         0, unheard)
+    ...     excuses = judge_tellings([device], record, set(), findings, is_killed)
+    ...     return {rule: texts[0].split(":")[0] for rule, texts in findings.by_rule.items()}, dict(+excuses)
+    >>> judged((200, 1010), (200, 2010)), judged((200, 1010), (503, 2010), (200, 3000))
+    (({}, {}), ({}, {}))
 
-    A delivery that is missing, the last one, or one that failed and is not sent again; and one that comes twice:
+    A delivery that is missing, the last one, or one that failed and is not sent again; one that comes twice, and one
+    that comes before there is a reason:
 
-    >>> judged([(200, 1010)])
-    (0, {'told': 'device 7 was not told of its last change'})
-    >>> judged([(200, 1010), (503, 2010)])
-    (0, {'told': 'device 7 was not told of its last change'})
-    >>> judged([(200, 1010), (200, 2010), (200, 2011)])
-    (0, {'double': 'device 7 was told without a reason'})
+    >>> judged((200, 1010))[0]
+    {'told': 'device 7 was not told of its last change'}
+    >>> judged((200, 1010), (503, 2010))[0]
+    {'told': 'device 7 was not told of its last change'}
+    >>> judged((200, 1010), (200, 2010), (200, 2011))[0]
+    {'double': 'device 7 was told without a reason'}
+    >>> judged((200, 900), (200, 1010), (200, 2010))[0]
+    {'double': 'device 7 was told without a reason'}
 
     What came with the push token that it had before does not tell it:
 
-    >>> judged([(200, 1010), (200, 2010)], stands="a1")[1]
+    >>> judged((200, 1010), (200, 2010), token=device.token[:-1] + "5")[0]
     {'told': 'device 7 was not told of its last change'}
 
-    A double is explained when the connection ended just after the first delivery:
+    A double is explained when an answer was not read, each such answer one. A request in a connection that was silent
+    is recorded when that ends, after the one that was sent in its place:
 
-    >>> device, findings = Scene("a"), Findings()
-    >>> device.events = [(1000, "change")]
-    >>> token = "a" + "0" * 8
-    >>> judge_tellings([device], Record([(token, 200, None, 1010, 1), (token, 200, None, 1100, 2)], 0), set(), findings)
-    1
-    >>> findings.count
-    0
+    >>> judged((200, 1010), (200, 2010), (200, 2020), unheard=[1]), judged((200, 1010), (200, 2010), unheard=[1])
+    (({}, {'unheard': 1}), ({}, {}))
+    >>> judged((200, 1010), (200, 2010), (200, 2020), (200, 2030), unheard=[1])
+    ({'double': 'device 7 was told without a reason'}, {'unheard': 1})
+    >>> judged((200, 1010), (200, 2010), (200, 2020), unheard=[2])
+    ({}, {'unheard': 1})
+    >>> judged((200, 1010), (200, 2010), (200, 2020), is_killed=lambda device, before, _: before.moment == 2010)
+    ({}, {'killed': 1})
     """
-    explained = 0
+    excuses = collections.Counter()
     for device in devices:
         own = record.requests(device)
-        missed = untold(device.events, [
-            (status, reason, moment) for token, status, reason, moment, _ in own if token == device.token])
+        missed = untold(device.events, [request for request in own if request.token == device.token])
         excused = device.number in ended or device.story and device.story.stuck
         if missed and not excused:
             findings.add("told", f"{record.title(device)} was not told of its last {missed}: {record.trail(device)}")
-        accepted = [(moment, connection) for _, status, _, moment, connection in own if status == 200]
         events = sorted(moment for moment, _ in device.events)
-        for index in doubles(events, [moment for moment, _ in accepted]):
-            before = accepted[index - 1] if index > 0 else None
-            is_explained = before and (record.may_be_lost(*before) or record.may_be_late(before[0]))
-            if is_explained or device.story and device.story.twice:
-                explained += 1
+        accepted = [request for request in own if request.status == 200]
+        read = [request for request in accepted if request.sequence not in record.unheard]
+        found = doubles(events, [request.moment for request in read])
+        excuses["unheard"] += len(doubles(events, [request.moment for request in accepted])) - len(found)
+        for index in found:
+            if index and is_killed and is_killed(device, read[index - 1], read[index]):
+                excuses["killed"] += 1
             else:
                 findings.add("double", f"{record.title(device)} was told without a reason: {record.trail(device)}")
-    return explained
+    return excuses
 
 
 def judge_registrations(devices, standing, recorded, record, findings):
@@ -192,28 +183,31 @@ def judge_registrations(devices, standing, recorded, record, findings):
     tombstone.
     - Returns: numbers of the devices that are registered no more.
 
+    >>> from faults_plan import Story
+    >>> from faults_world import Device
+    >>> device = Device(7, ["t/o"])
+    >>> old, new = device.token, device.token[:-1] + "1"
+    >>> device.generation = 1
     >>> def judged(standing, recorded, end="stays"):
-    ...     device, findings = Scene("a1", end), Findings()
-    ...     tokens = {"a1": "a00000001", "a0": "a00000000", None: None}
-    ...     place = (device.name, device.orders[0])
+    ...     device.story, findings, place = Story(1, "example", end), Findings(), (device.name, "t/o")
     ...     ended = judge_registrations(
-    ...         [device], {place: tokens[standing]}, {place: tokens[recorded]}, Record([], 0), findings)
+    ...         [device], {place: standing}, {place: recorded}, Record([], 0), findings)
     ...     return sorted(ended), {rule: texts[0].split(":")[0] for rule, texts in findings.by_rule.items()}
-    >>> judged("a1", "a1"), judged(None, None, "goes"), judged(None, None, "either"), judged("a1", "a1", "either")
+    >>> judged(new, new), judged(None, None, "goes"), judged(None, None, "either"), judged(new, new, "either")
     (([], {}), ([7], {}), ([7], {}), ([], {}))
 
     Retired although it came back; not retired although it is gone; left with the push token of before:
 
     >>> judged(None, None)
     ([7], {'retired': 'device 7 (example) is registered no more for t/o'})
-    >>> judged("a1", "a1", "goes")
+    >>> judged(new, new, "goes")
     ([], {'retired': 'device 7 (example) is still registered for t/o'})
-    >>> judged("a0", "a0")
+    >>> judged(old, old)
     ([], {'retired': 'device 7 (example) is registered with an older push token for t/o'})
 
     Redis and Kafka disagree, either way:
 
-    >>> sorted(judged(None, "a1")[1]), sorted(judged("a1", None)[1])
+    >>> sorted(judged(None, new)[1]), sorted(judged(new, None)[1])
     (['registrations', 'retired'], ['registrations'])
     """
     ended = set()
@@ -322,25 +316,6 @@ def judge_connections(connections, violations, credentials, silences, findings):
         if violation == RECONNECTS and count <= silences:
             continue
         findings.add("violations", f"{violation}: {count} times")
-
-
-class Scene:
-    """
-    A device for the examples above; its name and place are always the same.
-
-    stands: its push token and how often it changed; end: of the story that it is in, if any.
-    """
-
-    class Story:
-        name, twice, stuck = "example", False, False
-
-    def __init__(self, stands, end=None):
-        self.number, self.name, self.orders, self.events = 7, "device", ["t/o"], []
-        self.token = f"{stands[0]}{int(stands[1:] or 0):08x}"
-        self.story = None
-        if end:
-            self.story = Scene.Story()
-            self.story.end = end
 
 
 def short(token):

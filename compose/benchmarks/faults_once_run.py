@@ -2,11 +2,10 @@
 
 import threading
 
-from faults_judge import judge_connections, judge_letters, judge_memory, judge_registrations, Record
-from faults_metrics import judge_verdicts
-from faults_once import Once, judge_ends
+from faults_judge import judge_tellings
+from faults_once import figures, is_killed, judge_ends, judge_excuses, judge_waits
 from faults_plan import BrownOut, Plan
-from faults_run import CALM, SILENT, FaultsBench
+from faults_run import CALM, FaultsBench
 from faults_stage import TYPES
 from faults_world import Device, now
 from stack import Failure, say
@@ -22,7 +21,7 @@ class OnceFaultsBench(FaultsBench):
         super().__init__(arguments, stack)
         self.todo = sorted(self.by_order)
         self.lot.shuffle(self.todo)
-        self.rebalances, self.calm_moment, self.killer, self.is_over = [], 0, None, threading.Event()
+        self.calm_moment, self.killer, self.is_over = 0, None, threading.Event()
 
     def make_plan(self):
         arguments = self.arguments
@@ -48,7 +47,6 @@ class OnceFaultsBench(FaultsBench):
         for device in self.devices:
             device.events.clear()
         self.first_delivery = len(self.simulator.deliveries)
-        self.first_sequence = self.simulator.last + 1
         self.before = self.metrics()
         if self.arguments.kill_seconds:
             self.killer = threading.Thread(target=self.kill_workers, daemon=True)
@@ -89,35 +87,22 @@ class OnceFaultsBench(FaultsBench):
             super().require_running()
 
     def judge(self, verdicts):
-        findings, deliveries = self.findings, self.simulator.deliveries[self.first_delivery:]
-        record = Record(deliveries, self.begin, self.slow)
-        recorded, tombstones = self.recorded()
-        ended = judge_registrations(self.devices, self.standing(), recorded, record, findings)
-        pending = self.offsets.places_by_key(Offsets.PENDING)
-        changes = {
-            device.token: (device.events[0][0], [
-                ("waybill.orders", *self.changes.places[order]), *pending[order], *pending[f"{device.name}/{order}"]])
-            for device in self.devices for order in device.orders}
-        # The simulator judges the answers of a connection when that has ended.
-        self.stack.stop(*self.stage.pushers)
-        unheard = set(self.simulator.ask("GET", "/unheard")["deliveries"])
-        once = Once(changes, deliveries, self.first_sequence, unheard, self.rebalances, self.calm_moment)
-        once.judge(findings)
-        letters = self.letters()
-        judge_letters({}, letters, findings)
-        seen = self.seen(deliveries)
-        # The counters are the first worker's, and of its life.
-        if not self.arguments.kill_seconds and len(self.stage.pushers) == 1:
-            judge_ends(len(changes), verdicts, findings)
-            judge_verdicts(verdicts, {
-                "statuses": seen, "accepted": seen["200"],
-                "perhaps_lost": sum(sequence >= self.first_sequence for sequence in unheard),
-                "ended": len(ended), "tombstones": tombstones, "bad_retired": 0, "refused": 0, "outdated": 0,
-                "given_up": 0, "letters": len(letters)}, findings)
-            judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
-        silences = sum(self.done[name] for name in SILENT) + 2 * len(self.rebalances)
-        judge_connections(
-            self.connections, self.statistics["violations"], len(TYPES) * len(self.stage.pushers), silences, findings)
-        self.tell(verdicts, seen, {"dead_letters": len(letters), "unheard": len(unheard)})
-        for name, value in once.figures():
+        self.pending = self.offsets.places_by_key(Offsets.PENDING)
+        super().judge(verdicts)
+
+    def judge_tellings(self, record, ended):
+        excuses = judge_tellings(self.devices, record, ended, self.findings, self.is_killed)
+        judge_excuses(excuses["unheard"], len(self.devices), len(self.rebalances) // 2, self.findings)
+        waits = judge_waits(self.devices, record, self.calm_moment, self.findings)
+        for name, value in figures(excuses, waits):
             self.report.figure(f"faults.once_{name}", value)
+        return excuses
+
+    def is_killed(self, device, before, request):
+        order = device.orders[0]
+        places = [("waybill.orders", *self.changes.places[order]), *self.pending[order],
+                  *self.pending[f"{device.name}/{order}"]]
+        return is_killed(device.events[0][0], places, before.moment, request.moment, self.rebalances)
+
+    def judge_ends(self, verdicts):
+        judge_ends(len(self.devices), verdicts, self.findings)

@@ -37,14 +37,13 @@ class Story:
     """
     A device with an order of its own and what happens to them.
 
-    end: whether its registration `stays`, `goes`, or may do `either`. twice: the device may be told once more than it
-    must, since an answer was too late. letters: how many dead letters tell of it. stuck: it can never be told.
+    end: whether its registration `stays`, `goes`, or may do `either`. letters: how many dead letters tell of it. stuck:
+    it can never be told.
     """
 
     number: int
     name: str
     end: str = "stays"
-    twice: bool = False
     letters: int = 0
     stuck: bool = False
 
@@ -179,7 +178,7 @@ def story(name, lot):
         "gone-same": ([(0, "fault", {"body": late | once}), (0.2, "change", {}), (0.9, "register", {})], {}),
         "late": (
             [(0, "fault", {"body": {"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1}}), (0.2, "change", {})],
-            {"twice": True}),
+            {}),
         "bad-token": (
             [(0, "fault", {"body": answer(400, "BadDeviceToken", count=1)}), (0.2, "change", {})],
             {"end": "either"}),

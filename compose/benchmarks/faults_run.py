@@ -9,12 +9,12 @@ import threading
 import time
 
 from faults_judge import (
-    REFUSALS, Findings, Record, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
+    Findings, Record, is_final, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
     judge_tellings)
 from faults_metrics import Verdicts, judge_verdicts
 from faults_plan import Plan
-from faults_stage import TYPES, Stage
-from faults_world import Changes, Device, Registrar, now
+from faults_stage import TYPES, Changes, Stage
+from faults_world import Device, Registrar, now
 from metrics import Metrics
 from processes import memory_mb
 from simulator import Simulator
@@ -29,8 +29,6 @@ CALM = 0.1
 PAUSE = 10
 # Faults after which connections answer nothing.
 SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
-# Faults that make answers slow on connections that live on, and for how long when the fault itself does not say.
-SLOW, SLOW_SECONDS = ("slow", "trickle", "shut-window"), 4
 
 
 class Sampler:
@@ -71,7 +69,9 @@ class FaultsBench(Bench):
         self.seconds = arguments.notifications / arguments.rate
         self.plan = self.make_plan()
         self.lot = random.Random(arguments.seed + 1)
-        self.by_order, self.devices, self.heroes, self.slow = {}, [], {}, []
+        self.by_order, self.devices, self.heroes = {}, [], {}
+        # The first delivery that counts; the moments at which a worker was killed or came back.
+        self.first_delivery, self.rebalances = 0, []
         self.sampler = self.offsets = None
         self.populate()
 
@@ -193,12 +193,6 @@ class FaultsBench(Bench):
             self.simulator.ask("POST", "/faults", body | {"token": device.token})
         if not step.others:
             self.simulator.ask("POST", "/faults", body)
-        if step.name in SLOW:
-            self.slow.append((now(), now() + int(1000 * dict(step.body).get("for", SLOW_SECONDS))))
-        if step.name in ("silence", "unheard"):
-            # The answer is noted as given and kept back all the same: of requests that wait for theirs, and of those
-            # that were read but not looked at yet.
-            self.slow.append((now() - 1000 * SLOW_SECONDS, now() + 1000))
         if step.act == "fault":
             self.done[step.name] += 1
             say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")
@@ -227,37 +221,45 @@ class FaultsBench(Bench):
     # --- judging and report -------------------------------------------------------------------------------------------
 
     def judge(self, verdicts):
-        findings, deliveries = self.findings, self.simulator.deliveries
-        record = Record(deliveries, self.begin, self.slow)
+        findings, deliveries, credentials = self.findings, self.simulator.deliveries[self.first_delivery:], len(TYPES)
+        # The simulator judges the answers of a connection when that has ended.
+        self.stack.stop(*self.stage.pushers)
+        record = Record(deliveries, self.begin, self.simulator.ask("GET", "/unheard")["deliveries"])
         recorded, tombstones = self.recorded()
         ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
-        explained = judge_tellings(self.everybody, record, ended, findings)
-        seen = self.seen(deliveries)
+        excuses = self.judge_tellings(record, ended)
         letters = self.letters()
         bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
         # Of a bad push token there is a letter if the breaker kept its registration.
         judge_letters(
             {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
              if hero.story.letters or hero.number in bad - ended}, letters, findings)
-        late = sum(hero.story.twice for hero in self.heroes.values())
-        judge_verdicts(verdicts, {
-            "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
-            "ended": len(ended), "tombstones": tombstones, "bad_retired": len(ended & bad),
-            "refused": sum(status == 400 and (status, reason) in REFUSALS for _, status, reason, _, _ in deliveries),
-            "outdated": sum(
-                status == 410 for device in self.everybody if device.number not in ended
-                for _, status, _, _, _ in record.requests(device)),
-            "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
-        }, findings)
-        judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
-        silences = sum(self.done[name] for name in SILENT)
-        judge_connections(self.connections, self.statistics["violations"], len(TYPES), silences, findings)
-        self.tell(verdicts, seen, {
-            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "told_twice": explained})
+        # The counters are the first worker's, and of its life.
+        if len(self.stage.pushers) == 1 and not self.arguments.kill_seconds:
+            judge_verdicts(verdicts, {
+                "statuses": record.statuses, "accepted": record.statuses["200"], "perhaps_lost": record.lost,
+                "ended": len(ended), "tombstones": tombstones, "bad_retired": len(ended & bad),
+                "refused": sum(request.status == 400 and is_final(request) for request in deliveries),
+                "outdated": sum(
+                    request.status == 410 for device in self.everybody if device.number not in ended
+                    for request in record.requests(device)),
+                "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
+            }, findings)
+            self.judge_ends(verdicts)
+            judge_memory(self.warm_level, self.last_level, credentials, findings)
+        silences = sum(self.done[name] for name in SILENT) + 2 * len(self.rebalances)
+        judge_connections(
+            self.connections, self.statistics["violations"], credentials * len(self.stage.pushers), silences, findings)
+        self.tell(verdicts, record, {
+            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "unheard": record.lost,
+            "told_twice": excuses.total()})
 
-    @staticmethod
-    def seen(deliveries):
-        return collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
+    def judge_tellings(self, record, ended):
+        """Returns how many doubles were explained, by explanation."""
+        return judge_tellings(self.everybody, record, ended, self.findings)
+
+    def judge_ends(self, verdicts):
+        """Changes that were coalesced have no end of their own."""
 
     def letters(self):
         """(Key, reason) of all dead letters."""
@@ -279,7 +281,8 @@ class FaultsBench(Bench):
             tombstones += not value
         return found, tombstones
 
-    def tell(self, verdicts, seen, counts):
+    def tell(self, verdicts, record, counts):
+        seen = record.statuses
         rows = [("faults", sum(self.done.values())), ("devices", len(self.everybody))]
         rows += [("changes", self.changes.count), ("simulator.requests", sum(seen.values()))]
         rows += [(f"simulator.status_{status}", count) for status, count in sorted(seen.items())]

@@ -1,12 +1,16 @@
-"""The stack of a faults run: two brands, one that shows APNs its certificate and one with provider tokens."""
+"""
+The stack of a faults run: two brands, one that shows APNs its certificate and one with provider tokens; and the changes
+of their orders.
+"""
 
 import copy
 import json
 import shutil
 
+from faults_world import now
 from stack import run_tool
 from subject import QUICK_SESSIONS
-from topics import Publisher
+from topics import Producer, Publisher, key_of
 
 # The first is the stack's own.
 TYPES = ("order.com.example.waybill", "order.com.example.waybill.token")
@@ -59,3 +63,24 @@ class Stage:
             Publisher(stack).replace_with_example(
                 [key.split("/")[1] for key in keys if key.startswith(f"{kind}/")])
         self.stack.stop(*(pusher.replace("pusher", "packager") for pusher in self.pushers))
+
+
+class Changes(Producer):
+    """Puts records on `waybill.orders`, as a packager does when an order has a new version."""
+
+    def __init__(self, stack):
+        super().__init__(stack.env["KAFKA_BOOTSTRAP"])
+        # places: order -> (partition, offset) of its last record.
+        self.count, self.places = 0, {}
+
+    def change(self, order, devices):
+        moment = now()
+        for device in devices:
+            device.events.append((moment, "change"))
+        self.count += 1
+        self.put("waybill.orders", order, "{}")
+
+    def delivered(self, error, message):
+        super().delivered(error, message)
+        if not error:
+            self.places[key_of(message)] = (message.partition(), message.offset())

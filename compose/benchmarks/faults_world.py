@@ -1,11 +1,10 @@
-"""Devices that register over the gateway, and changes of their orders."""
+"""Devices that register over the gateway."""
 
 import json
 import time
 
 from client import Connection
 from stack import Failure, derived_token
-from topics import Producer, key_of
 
 # Each has a registration under way.
 CONNECTIONS = 128
@@ -77,24 +76,3 @@ class Registrar:
     def close(self):
         for connection in self.connections:
             connection.close()
-
-
-class Changes(Producer):
-    """Puts records on `waybill.orders`, as a packager does when an order has a new version."""
-
-    def __init__(self, stack):
-        super().__init__(stack.env["KAFKA_BOOTSTRAP"])
-        # places: order -> (partition, offset) of its last record.
-        self.count, self.places = 0, {}
-
-    def change(self, order, devices):
-        moment = now()
-        for device in devices:
-            device.events.append((moment, "change"))
-        self.count += 1
-        self.put("waybill.orders", order, "{}")
-
-    def delivered(self, error, message):
-        super().delivered(error, message)
-        if not error:
-            self.places[key_of(message)] = (message.partition(), message.offset())

@@ -2,12 +2,27 @@
 
 import json
 import threading
+import typing
 
 from client import ask
 from stack import Failure, eventually
 
 # Deliveries that are read in one go.
 PAGE = 5000
+
+
+class Delivery(typing.NamedTuple):
+    """A request for a notification, and its answer. moment: milliseconds since 1970."""
+
+    sequence: int
+    token: str
+    status: int
+    reason: str
+    moment: int
+
+    @classmethod
+    def of(cls, told):
+        return cls(told["sequence"], told["token"], told["status"], told["reason"], told["receivedEpochMilliseconds"])
 
 
 def tell(url, path, method="GET", body=None):
@@ -23,9 +38,9 @@ def first_told(url, tokens, seconds=60):
         nonlocal last
         page = tell(url, f"/deliveries?after={last}&wait=1")
         last = page["last"]
-        for delivery in page["deliveries"]:
-            if delivery["status"] == 200 and delivery["token"] in tokens:
-                told.setdefault(delivery["token"], delivery["receivedEpochMilliseconds"])
+        for delivery in map(Delivery.of, page["deliveries"]):
+            if delivery.status == 200 and delivery.token in tokens:
+                told.setdefault(delivery.token, delivery.moment)
         return len(told) == len(tokens)
 
     eventually(lambda: f"telling {len(tokens) - len(told)} of {len(tokens)} devices", are_told, seconds, pause=0)
@@ -36,7 +51,7 @@ class Simulator:
     """
     Reads all deliveries as they come, in a thread.
 
-    deliveries: (push token, status, reason, moment, connection), in the order of their coming.
+    deliveries: in the order of their coming.
     """
 
     def __init__(self, url):
@@ -53,14 +68,12 @@ class Simulator:
         try:
             while not self.is_over.is_set():
                 page = self.ask("GET", f"/deliveries?after={self.last}&wait=1&limit={PAGE}")
-                for delivery in page["deliveries"]:
-                    if delivery["sequence"] != self.last + 1:
-                        raise Failure(f"the simulator forgot deliveries before {delivery['sequence']}")
-                    self.last = delivery["sequence"]
-                    self.accepted += delivery["status"] == 200
-                    self.deliveries.append((
-                        delivery["token"], delivery["status"], delivery["reason"],
-                        delivery["receivedEpochMilliseconds"], delivery["connection"]))
+                for delivery in map(Delivery.of, page["deliveries"]):
+                    if delivery.sequence != self.last + 1:
+                        raise Failure(f"the simulator forgot deliveries before {delivery.sequence}")
+                    self.last = delivery.sequence
+                    self.accepted += delivery.status == 200
+                    self.deliveries.append(delivery)
         except (Failure, OSError, ValueError) as error:
             self.error = str(error)
 

@@ -121,11 +121,11 @@ class TrackedOrders(World):
     def pushes(self, first):
         """By push token: notifications that APNs took, those from a certain delivery on, and the last one's moment."""
         pushes, after, last = collections.Counter(), collections.Counter(), {}
-        for place, (token, status, _, moment, _) in enumerate(self.simulator.deliveries):
-            if status == 200:
-                pushes[token] += 1
-                after[token] += place >= first
-                last[token] = moment
+        for place, delivery in enumerate(self.simulator.deliveries):
+            if delivery.status == 200:
+                pushes[delivery.token] += 1
+                after[delivery.token] += place >= first
+                last[delivery.token] = delivery.moment
         self.findings.saw("notifications", sum(pushes.values()))
         return pushes, after, last
 

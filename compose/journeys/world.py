@@ -162,9 +162,9 @@ class World:
         left = {device.push_token: device for device in devices}
 
         def are_told():
-            for token, status, *_ in self.simulator.deliveries[first:]:
-                if status == 200:
-                    left.pop(token, None)
+            for delivery in self.simulator.deliveries[first:]:
+                if delivery.status == 200:
+                    left.pop(delivery.token, None)
             return not left
 
         try:
