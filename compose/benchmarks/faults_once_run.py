@@ -4,7 +4,6 @@ import threading
 
 from faults_judge import judge_tellings
 from faults_once import figures, is_killed, judge_ends, judge_excuses, judge_waits
-from faults_plan import BrownOut, Plan
 from faults_run import CALM, FaultsBench
 from faults_stage import TYPES
 from faults_world import Device, now
@@ -22,13 +21,6 @@ class OnceFaultsBench(FaultsBench):
         self.todo = sorted(self.by_order)
         self.lot.shuffle(self.todo)
         self.calm_moment, self.killer, self.is_over = 0, None, threading.Event()
-
-    def make_plan(self):
-        arguments = self.arguments
-        if arguments.brown_out is not None:
-            return BrownOut(arguments.brown_out)
-        seconds = self.seconds * (1 - CALM)
-        return Plan(arguments.seed, arguments.faults, seconds, arguments.rate, with_stories=False)
 
     def populate(self):
         for number in range(self.arguments.devices):

@@ -15,10 +15,10 @@ class Step:
     """
     One thing to do, `at` seconds after the beginning of the load.
 
-    act: `fault` (POST /faults, counted), `undo` (POST /faults, not counted), `change` or `register` (of the story's own
-    order and device). age: a 410 says that the token was gone so many seconds before now. renewed: it registers with a
-    new push token. others: the fault hits so many devices that are drawn by lot, each as often as it says; credential
-    tells of which brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of any.
+    act: `fault` (POST /faults), `change` or `register` (of the story's own order and device). age: a 410 says that the
+    token was gone so many seconds before now. renewed: it registers with a new push token. others: the fault hits so
+    many devices that are drawn by lot, each as often as it says; credential tells of which brand they are, 0 the one
+    with a certificate, 1 the one with provider tokens; None: of any.
     """
 
     at: float
@@ -52,152 +52,121 @@ def answer(status, reason, **others):
     return {"status": status, "reason": reason} | others
 
 
-# APNs says this of a device, or of a credential that the other brand does not have.
-OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
-
-
-def general(name, lot, rate):
+def general(lot, rate):
     """
-    The fault of a kind that hits whoever comes, and what undoes it: (seconds after, act, body).
+    The faults that hit whoever comes: by name how often each comes beside the others, and its body.
 
-    >>> general("goaway", random.Random(1), 800)
-    [(0, 'fault', {'goaway': {'reason': '', 'processed': True}, 'now': True})]
-    >>> [act for _, act, _ in general("limit-one", random.Random(1), 800)]
-    ['fault', 'undo']
-    >>> all("for" in general(name, random.Random(1), 800)[0][2] for name in ("500", "silence-amid", "no-connects"))
-    True
+    >>> bodies = {name: body for name, (_, body) in general(random.Random(1), 800).items()}
+    >>> bodies["goaway"], bodies["limit-one"]
+    ({'goaway': {'reason': '', 'processed': True}, 'now': True}, {'maxConcurrentStreams': 1, 'for': 3.3})
+    >>> [name for name, body in bodies.items() if not {"for", "count", "now"} & set(body)]
+    []
     """
     few = lot.randint(1, 20)
     many = max(1, int(rate * lot.uniform(0.3, 1.5)))
     hold = round(lot.uniform(0.5, 4), 1)
-    body = {
-        "goaway": {"goaway": {"reason": "", "processed": True}, "now": True},
-        "goaway-unprocessed": {"goaway": {"reason": "", "processed": False}, "now": True},
-        "goaway-shutdown": {"goaway": {"reason": "Shutdown", "processed": lot.random() < 0.5}, "now": True},
-        "goaway-amid": {"goaway": {"reason": "Shutdown", "processed": False}, "count": lot.randint(1, 3)},
-        "cut": {"cut": True, "now": True},
-        "cut-amid": {"cut": True, "count": lot.randint(1, 3)},
-        "silence": {"silence": True, "now": True},
-        "silence-amid": {"silence": True, "count": few},
-        "500": answer(500, "InternalServerError", count=few),
-        "503": answer(503, "ServiceUnavailable", count=few),
-        "503-away": answer(503, "ServiceUnavailable") | {"for": hold},
-        "500-bare": {"status": 500, "count": few},
-        "shutdown": answer(503, "Shutdown", count=few),
-        "429": answer(429, "TooManyRequests", count=lot.randint(1, 3)),
-        "idle": answer(400, "IdleTimeout", count=lot.randint(1, 3)),
-        "expired": answer(403, "ExpiredProviderToken", count=1),
-        "slow": {"delayMilliseconds": lot.randint(500, 3000), "count": many},
-        "limit-none": {"maxConcurrentStreams": 0},
-        "limit-one": {"maxConcurrentStreams": 1},
-        "limit-few": {"maxConcurrentStreams": lot.randint(2, 50)},
-        "goaway-pair": {"goaway": {"reason": "Shutdown", "pairMilliseconds": lot.randint(1, 500)}, "now": True},
-        "goaway-one": {"goaway": {"processed": lot.random() < 0.5}, "now": True, "connection": "busiest"},
-        "goaway-error": {"goaway": {"errorCode": lot.choice((2, 7, 11)), "behind": few}, "now": True},
-        "reset": {"cut": "reset", "now": True, "connection": lot.choice(("busiest", "oldest", "random"))},
-        "half-close": {"halfClose": True, "now": True, "connection": "random"},
-        "black-hole": {"blackHole": True, "now": True, "connection": "busiest"},
-        "unheard": {"mute": True, "now": True, "connection": "busiest"},
-        "reset-stream": {"resetStream": lot.choice((2, 7, 8)), "count": few},
-        "limit-refusing": {"maxConcurrentStreams": lot.randint(1, 20), "refuseOpen": True, "for": hold},
-        "slow-reads": {"slowReads": {"bytes": 200, "everyMilliseconds": 100}, "for": hold},
-        "shut-window": {"shutWindow": True, "for": hold},
-        "trickle": {"trickle": {"bytes": 50, "everyMilliseconds": 20}, "for": hold},
-        "no-connects": {"dropConnects": True, "count": lot.randint(1, 3)},
-        "no-handshakes": {"refuseHandshake": 40, "count": lot.randint(1, 2)},
-        "slow-handshake": {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)},
-        "late-settings": {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)},
-        "closed-port": {"closeListener": True, "for": hold},
+    return {
+        "goaway": (3, {"goaway": {"reason": "", "processed": True}, "now": True}),
+        "goaway-unprocessed": (3, {"goaway": {"reason": "", "processed": False}, "now": True}),
+        "goaway-shutdown": (3, {"goaway": {"reason": "Shutdown", "processed": lot.random() < 0.5}, "now": True}),
+        "goaway-amid": (2, {"goaway": {"reason": "Shutdown", "processed": False}, "count": lot.randint(1, 3)}),
+        "cut": (4, {"cut": True, "now": True}),
+        "cut-amid": (4, {"cut": True, "count": lot.randint(1, 3)}),
+        "silence": (2, {"silence": True, "now": True}),
+        "silence-amid": (3, {"silence": True, "count": few}),
+        "500": (3, answer(500, "InternalServerError", count=few)),
+        "503": (3, answer(503, "ServiceUnavailable", count=few)),
+        "503-away": (2, answer(503, "ServiceUnavailable") | {"for": hold}),
+        "500-bare": (1, {"status": 500, "count": few}),
+        "shutdown": (2, answer(503, "Shutdown", count=few)),
+        "429": (3, answer(429, "TooManyRequests", count=lot.randint(1, 3))),
+        "idle": (1, answer(400, "IdleTimeout", count=lot.randint(1, 3))),
+        "expired": (2, answer(403, "ExpiredProviderToken", count=1)),
+        "slow": (3, {"delayMilliseconds": lot.randint(500, 3000), "count": many}),
+        "limit-none": (2, {"maxConcurrentStreams": 0, "for": hold}),
+        "limit-one": (2, {"maxConcurrentStreams": 1, "for": hold}),
+        "limit-few": (3, {"maxConcurrentStreams": lot.randint(2, 50), "for": hold}),
+        "goaway-pair": (3, {"goaway": {"reason": "Shutdown", "pairMilliseconds": lot.randint(1, 500)}, "now": True}),
+        "goaway-one": (3, {"goaway": {"processed": lot.random() < 0.5}, "now": True, "connection": "busiest"}),
+        "goaway-error": (2, {"goaway": {"errorCode": lot.choice((2, 7, 11)), "behind": few}, "now": True}),
+        "reset": (3, {"cut": "reset", "now": True, "connection": lot.choice(("busiest", "oldest", "random"))}),
+        "half-close": (2, {"halfClose": True, "now": True, "connection": "random"}),
+        "black-hole": (3, {"blackHole": True, "now": True, "connection": "busiest"}),
+        "unheard": (2, {"mute": True, "now": True, "connection": "busiest"}),
+        "reset-stream": (3, {"resetStream": lot.choice((2, 7, 8)), "count": few}),
+        "limit-refusing": (3, {"maxConcurrentStreams": lot.randint(1, 20), "refuseOpen": True, "for": hold}),
+        "slow-reads": (3, {"slowReads": {"bytes": 200, "everyMilliseconds": 100}, "for": hold}),
+        "shut-window": (2, {"shutWindow": True, "for": hold}),
+        "trickle": (2, {"trickle": {"bytes": 50, "everyMilliseconds": 20}, "for": hold}),
+        "no-connects": (1, {"dropConnects": True, "count": lot.randint(1, 3)}),
+        "no-handshakes": (1, {"refuseHandshake": 40, "count": lot.randint(1, 2)}),
+        "slow-handshake": (1, {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)}),
+        "late-settings": (1, {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)}),
+        "closed-port": (1, {"closeListener": True, "for": hold}),
         # A part of APNs that is away: some of the requests, or all of one connection.
-        "brown-out": answer(503, "ServiceUnavailable", probability=0.8) | {"for": hold},
-        "brown-out-500": answer(500, "InternalServerError", probability=0.5) | {"for": hold},
-        "ill-connection": answer(
-            lot.choice((500, 502, 503)), "ServiceUnavailable", connection="busiest") | {"for": hold},
+        "brown-out": (2, answer(503, "ServiceUnavailable", probability=0.8) | {"for": hold}),
+        "brown-out-500": (1, answer(500, "InternalServerError", probability=0.5) | {"for": hold}),
+        "ill-connection": (2, answer(
+            lot.choice((500, 502, 503)), "ServiceUnavailable", connection="busiest") | {"for": hold}),
         # The answers to other requests contradict these: they say nothing of the credential.
-        "odd-credential": answer(403, "InvalidProviderToken", count=1),
-        "odd-topic": answer(400, "TopicDisallowed", count=1),
-        "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},
-    }[name]
-    if "count" in body and name not in OTHERS:
-        body["for"] = COUNTED_SECONDS
-    steps = [(0, "fault", body)]
-    if name.startswith("limit") and "for" not in body:
-        # The newest of several limits holds.
-        steps.append((hold, "undo", {"maxConcurrentStreams": 1000}))
-    return steps
+        "odd-credential": (1, answer(403, "InvalidProviderToken", count=1)),
+        "odd-topic": (1, answer(400, "TopicDisallowed", count=1)),
+        "jitter": (2, {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold}),
+    }
 
 
-GENERAL = (
-    ("goaway", 3), ("goaway-unprocessed", 3), ("goaway-shutdown", 3), ("goaway-amid", 2), ("cut", 4), ("cut-amid", 4),
-    ("silence", 2), ("silence-amid", 3), ("500", 3), ("503", 3), ("503-away", 2), ("500-bare", 1), ("shutdown", 2),
-    ("429", 3), ("idle", 1), ("expired", 2), ("slow", 3), ("limit-none", 2), ("limit-one", 2), ("limit-few", 3),
-    ("goaway-pair", 3), ("goaway-one", 3), ("goaway-error", 2), ("reset", 3), ("half-close", 2), ("black-hole", 3),
-    ("unheard", 2), ("reset-stream", 3), ("limit-refusing", 3), ("slow-reads", 3), ("shut-window", 2), ("trickle", 2),
-    ("no-connects", 1), ("no-handshakes", 1), ("slow-handshake", 1), ("late-settings", 1), ("closed-port", 1),
-    ("jitter", 2), ("odd-credential", 1), ("odd-topic", 1), ("brown-out", 2), ("brown-out-500", 1),
-    ("ill-connection", 2),
-)
+GENERAL = tuple((name, weight) for name, (weight, _) in general(random.Random(0), 1).items())
+# APNs says this of a device, or of a credential that the other brand does not have: (devices, credential) of a Step.
+OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
 
 
-def story(name, lot):
+def stories(lot):
     """
-    What happens to a device, as (seconds after the story's begin, act, arguments), and how it ends.
+    The faults of one device: by name how often each comes beside the others, what happens to the device, as (seconds
+    after the story's begin, act, arguments), and how it ends.
 
-    >>> steps, end = story("gone", random.Random(1))
+    >>> _, (steps, end) = stories(random.Random(1))["gone"]
     >>> [act for _, act, _ in steps], end
     (['fault', 'change'], {'end': 'goes'})
     """
     # Of a token that is gone APNs says so each time; of one that is used again only until then.
     gone, once = answer(410, "Unregistered"), {"count": 1}
     late = gone | {"delayMilliseconds": 1500}
-    again = {
-        "busy": answer(429, "TooManyRequests", count=lot.randint(1, 3)),
-        "failing": answer(500, "InternalServerError", count=lot.randint(1, 3)),
-        "away": answer(503, "ServiceUnavailable", count=lot.randint(1, 3)),
-        "moved": answer(503, "Shutdown", count=1),
-        "mute": {"silence": True, "count": 1},
-        "severed": {"cut": True, "count": lot.randint(1, 2)},
-        "sent-away": {"goaway": {"reason": "Shutdown", "processed": False}, "count": 1},
-    }
-    if name in again:
-        return [(0, "fault", {"body": again[name]}), (0.2, "change", {})], {}
-    stories = {
+
+    def change(seconds):
+        return seconds, "change", {}
+
+    def told(body, *more, age=None, **end):
+        """A fault of the device, a change right after it, and more."""
+        return [(0, "fault", {"body": body, "age": age}), change(0.2), *more], end
+
+    return {
         # The token is gone, and was registered before.
-        "gone": ([(0, "fault", {"body": gone}), (0.2, "change", {})], {"end": "goes"}),
-        "gone-expired": (
-            [(0, "fault", {"body": gone | {"reason": "ExpiredToken"}}), (0.2, "change", {})], {"end": "goes"}),
+        "gone": (4, told(gone, end="goes")),
+        "gone-expired": (2, told(gone | {"reason": "ExpiredToken"}, end="goes")),
         # It was gone an hour before it registered: that says nothing of the registration.
-        "gone-before": (
-            [(0, "fault", {"body": gone | once, "age": 3600}), (0.2, "change", {}), (4, "change", {})], {}),
-        "gone-and-back": (
-            [(0, "fault", {"body": gone}), (0.2, "change", {}), (4, "register", {"renewed": True}),
-             (6, "change", {})], {}),
+        "gone-before": (4, told(gone | once, change(4), age=3600)),
+        "gone-and-back": (4, told(gone, (4, "register", {"renewed": True}), change(6))),
         # It registers with a new token, or with the same one again, while the bad news is on its way.
-        "gone-race": (
-            [(0, "fault", {"body": late}), (0.2, "change", {}), (0.9, "register", {"renewed": True})], {}),
-        "gone-same": ([(0, "fault", {"body": late | once}), (0.2, "change", {}), (0.9, "register", {})], {}),
-        "late": (
-            [(0, "fault", {"body": {"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1}}), (0.2, "change", {})],
-            {}),
-        "bad-token": (
-            [(0, "fault", {"body": answer(400, "BadDeviceToken", count=1)}), (0.2, "change", {})],
-            {"end": "either"}),
-        "wrong-topic": (
-            [(0, "fault", {"body": answer(400, "DeviceTokenNotForTopic", count=1)}), (0.2, "change", {}),
-             (4, "change", {})], {"letters": 1}),
+        "gone-race": (4, told(late, (0.9, "register", {"renewed": True}))),
+        "gone-same": (3, told(late | once, (0.9, "register", {}))),
+        "late": (1, told({"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1})),
+        "bad-token": (2, told(answer(400, "BadDeviceToken", count=1), end="either")),
+        "wrong-topic": (2, told(answer(400, "DeviceTokenNotForTopic", count=1), change(4), letters=1)),
+        # It is sent again until it is taken.
+        "busy": (2, told(answer(429, "TooManyRequests", count=lot.randint(1, 3)))),
+        "failing": (2, told(answer(500, "InternalServerError", count=lot.randint(1, 3)))),
+        "away": (2, told(answer(503, "ServiceUnavailable", count=lot.randint(1, 3)))),
+        "moved": (1, told(answer(503, "Shutdown", count=1))),
+        "mute": (2, told({"silence": True, "count": 1})),
+        "severed": (2, told({"cut": True, "count": lot.randint(1, 2)})),
+        "sent-away": (2, told({"goaway": {"reason": "Shutdown", "processed": False}, "count": 1})),
         # It never gets better: somebody must hear of it, and nobody may wait for it.
-        "stuck": (
-            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", {})],
-            {"letters": 1, "stuck": True}),
+        "stuck": (1, told(answer(429, "TooManyRequests"), letters=1, stuck=True)),
     }
-    return stories[name]
 
 
-STORIES = (
-    ("gone", 4), ("gone-expired", 2), ("gone-before", 4), ("gone-and-back", 4), ("gone-race", 4), ("gone-same", 3),
-    ("late", 1), ("bad-token", 2), ("wrong-topic", 2), ("busy", 2), ("failing", 2), ("away", 2), ("moved", 1),
-    ("mute", 2), ("severed", 2), ("sent-away", 2), ("stuck", 1),
-)
+STORIES = tuple((name, weight) for name, (weight, _) in stories(random.Random(0)).items())
 
 
 def bag(kinds, lot):
@@ -228,6 +197,9 @@ class Plan:
     (True, True)
     >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
     True
+    >>> bodies = [dict(step.body) for step in plan.steps if step.act == "fault" and not step.story and not step.others]
+    >>> all("for" in body or "now" in body for body in bodies)
+    True
     >>> len(Plan(7, 20, 10, 400).stories), len(Plan(7, 20, 10, 400, with_stories=False).stories)
     (8, 0)
     """
@@ -235,23 +207,27 @@ class Plan:
     def __init__(self, seed, faults, seconds, rate, with_stories=True):
         lot = random.Random(seed)
         self.steps, self.stories = [], []
-        generals, stories = bag(GENERAL, lot), bag(STORIES, lot)
+        general_names, story_names = bag(GENERAL, lot), bag(STORIES, lot)
         for number in range(faults):
             at = seconds * (number + lot.random()) / max(1, faults)
             # Two of five faults are about one device.
             if with_stories and number % 5 in (1, 3):
-                self.tell(next(stories), at, lot)
+                self.tell(next(story_names), at, lot)
             else:
-                name = next(generals)
-                for after, act, body in general(name, lot, rate):
-                    others, credential = OTHERS.get(name, (0, None))
-                    self.steps.append(Step(
-                        round(at + after, 2), act, name, tuple(body.items()), others=others, credential=credential))
+                self.fail(next(general_names), at, lot, rate)
         self.steps.sort(key=lambda step: step.at)
+
+    def fail(self, name, at, lot, rate):
+        _, body = general(lot, rate)[name]
+        others, credential = OTHERS.get(name, (0, None))
+        if "count" in body and not others:
+            body["for"] = COUNTED_SECONDS
+        self.steps.append(Step(
+            round(at, 2), "fault", name, tuple(body.items()), others=others, credential=credential))
 
     def tell(self, name, at, lot):
         number = len(self.stories) + 1
-        steps, end = story(name, lot)
+        _, (steps, end) = stories(lot)[name]
         self.stories.append(Story(number, name, **end))
         for after, act, values in steps:
             values = values | {"body": tuple(values.get("body", {}).items())}

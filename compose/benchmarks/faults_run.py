@@ -12,7 +12,7 @@ from faults_judge import (
     Findings, Record, is_final, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
     judge_tellings)
 from faults_metrics import Verdicts, judge_verdicts
-from faults_plan import Plan
+from faults_plan import BrownOut, Plan
 from faults_stage import TYPES, Changes, Stage
 from faults_world import Device, Registrar, now
 from metrics import Metrics
@@ -67,7 +67,8 @@ class FaultsBench(Bench):
         self.stage = Stage(stack, arguments.attempts, arguments.pushers)
         self.findings, self.done = Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
-        self.plan = self.make_plan()
+        self.plan = BrownOut(arguments.brown_out) if arguments.brown_out is not None else Plan(
+            arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate, not arguments.once)
         self.lot = random.Random(arguments.seed + 1)
         self.by_order, self.devices, self.heroes = {}, [], {}
         # The first delivery that counts; the moments at which a worker was killed or came back.
@@ -78,9 +79,6 @@ class FaultsBench(Bench):
     def set_up(self):
         self.stage.up()
         say(f"seed {self.arguments.seed}, in {self.stack.folder}")
-
-    def make_plan(self):
-        return Plan(self.arguments.seed, self.arguments.faults, self.seconds * (1 - CALM), self.arguments.rate)
 
     def populate(self):
         """Devices, each with orders that others have too, and those of the plan's stories."""
@@ -193,9 +191,8 @@ class FaultsBench(Bench):
             self.simulator.ask("POST", "/faults", body | {"token": device.token})
         if not step.others:
             self.simulator.ask("POST", "/faults", body)
-        if step.act == "fault":
-            self.done[step.name] += 1
-            say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")
+        self.done[step.name] += 1
+        say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body))}")
 
     def settle(self, what):
         """Until all that was published is committed and nothing comes any more."""
