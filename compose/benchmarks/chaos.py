@@ -16,7 +16,7 @@ import threading
 import time
 
 import chaos_region
-from chaos_plan import Schedule, choose
+from chaos_plan import choose, schedule
 from operations import GROWING, grow_partitions, partitions_added, rekey, retoken, swap_secrets, write_secrets
 from report import percentile
 from simulator import tell
@@ -95,7 +95,7 @@ class ChaosBench(Bench):
             raise Failure("no fault is left to do")
         if arguments.grow_partitions and not arguments.kafka:
             raise Failure("--grow-partitions needs --kafka: the topics of the embedded broker cannot grow")
-        self.schedule = Schedule(arguments.seed, self.kinds, arguments.workers)
+        self.schedule = schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
         self.snapshot, self.name, self.marked = 0.0, "", ""
 

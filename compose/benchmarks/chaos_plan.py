@@ -3,6 +3,8 @@
 import dataclasses
 import random
 
+from lots import bag
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
@@ -63,36 +65,20 @@ class Fault:
     waits: bool
 
 
-class Schedule:
+def schedule(seed, kinds, workers):
     """
-    Faults without end, the same ones for the same seed. All kinds come before one comes again as often as it weighs.
+    Faults without end, the same ones for the same seed.
 
-    >>> kinds = choose(owned={"redis", "flush"}, loss=False)
-    >>> first, second = Schedule(7, kinds, workers=3), Schedule(7, kinds, workers=3)
+    >>> first, second = (schedule(7, choose(owned={"redis", "flush"}, loss=False), workers=3) for _ in range(2))
     >>> [next(first) for _ in range(100)] == [next(second) for _ in range(100)]
     True
     """
-
-    def __init__(self, seed, kinds, workers):
-        if not kinds:
-            raise ValueError("no kind of fault is left to choose from")
-        self.random, self.kinds, self.workers = random.Random(seed), kinds, workers
-        self.bag, self.number = [], 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if not self.bag:
-            self.bag = [kind for kind in self.kinds for _ in range(kind.weight)]
-            self.random.shuffle(self.bag)
-        kind = self.bag.pop()
-        self.number += 1
-        return Fault(
-            self.number, kind, worker=self.random.randint(1, self.workers),
-            hold=round(self.random.uniform(kind.least, kind.most), 1), gap=round(self.random.uniform(0.5, 4), 1),
+    lot = random.Random(seed)
+    for number, kind in enumerate(bag([(kind, kind.weight) for kind in kinds], lot), 1):
+        yield Fault(
+            number, kind, worker=lot.randint(1, workers), hold=round(lot.uniform(kind.least, kind.most), 1),
             # Now and then the next fault comes into the recovery from this one.
-            waits=self.random.random() < 0.7)
+            gap=round(lot.uniform(0.5, 4), 1), waits=lot.random() < 0.7)
 
 
 def choose(owned, loss=True, only=(), without=()):

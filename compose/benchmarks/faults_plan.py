@@ -3,6 +3,8 @@
 import dataclasses
 import random
 
+from lots import bag
+
 # The client gives up a request after so many seconds (APNSConfiguration.requestTimeout).
 DEADLINE = 10
 # A fault that hits a number of requests is over after so many seconds all the same: an ill credential asks only now and
@@ -167,23 +169,6 @@ def stories(lot):
 
 
 STORIES = tuple((name, weight) for name, (weight, _) in stories(random.Random(0)).items())
-
-
-def bag(kinds, lot):
-    """
-    Names without end; all come before one comes again as often as it weighs.
-
-    >>> names = bag((("a", 1), ("b", 2)), random.Random(3))
-    >>> sorted(next(names) for _ in range(6))
-    ['a', 'a', 'b', 'b', 'b', 'b']
-    """
-    while True:
-        # First each once, so that a short plan has most of them.
-        names = [name for name, _ in kinds]
-        lot.shuffle(names)
-        rest = [name for name, weight in kinds for _ in range(weight - 1)]
-        lot.shuffle(rest)
-        yield from names + rest
 
 
 class Plan:
