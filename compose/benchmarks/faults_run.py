@@ -1,11 +1,11 @@
 """One run of compose/bench faults: devices, load and faults, until all is at rest; then the judges are asked."""
 
 import collections
+import contextlib
 import json
 import os
 import random
 import statistics
-import threading
 import time
 
 from faults_judge import (
@@ -16,6 +16,7 @@ from faults_plan import BrownOut, Plan
 from faults_stage import TYPES, Changes, Stage
 from faults_world import Device, Registrar, now
 from metrics import Metrics
+from pace import Repeater
 from processes import memory_mb
 from simulator import Simulator
 from stack import Failure, say
@@ -32,29 +33,20 @@ SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
 
 
 class Sampler:
-    """The pusher's memory and open files, once a second."""
+    """The pusher's memory and open files, once a second as long as it runs."""
 
     def __init__(self, pid):
         self.pid, self.megabytes, self.files = pid, [], []
-        self.is_over = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        self.looking = Repeater(self.look, 1)
 
-    def run(self):
-        while not self.is_over.wait(1):
-            try:
-                self.megabytes.append(memory_mb(self.pid))
-                self.files.append(len(os.listdir(f"/proc/{self.pid}/fd")))
-            except (OSError, StopIteration):
-                return
+    def look(self, _):
+        with contextlib.suppress(OSError, StopIteration):
+            self.megabytes.append(memory_mb(self.pid))
+            self.files.append(len(os.listdir(f"/proc/{self.pid}/fd")))
 
     def level(self, seconds=5):
         """Memory and files of late."""
         return (statistics.median(self.megabytes[-seconds:]), statistics.median(self.files[-seconds:]))
-
-    def close(self):
-        self.is_over.set()
-        self.thread.join()
 
 
 class FaultsBench(Bench):
@@ -121,8 +113,6 @@ class FaultsBench(Bench):
         self.connections = self.simulator.ask("GET", "/connections")["connections"]
         self.statistics = self.simulator.ask("GET", "/statistics")
         self.simulator.close()
-        if self.simulator.error:
-            raise Failure(f"reading the deliveries: {self.simulator.error}")
         self.judge(Verdicts(self.before, after))
         return self.findings.count > 0
 
@@ -210,8 +200,7 @@ class FaultsBench(Bench):
         say(f"{what}: at rest after {time.monotonic() - begin:.1f} s")
 
     def require_running(self):
-        if self.simulator.error:
-            raise Failure(f"reading the deliveries: {self.simulator.error}")
+        self.simulator.reading.require_running()
         if not os.path.exists(f"/proc/{self.sampler.pid}/stat"):
             raise Failure(f"the pusher ended, see {self.stack.folder}/log/pusher.log")
 
@@ -311,6 +300,6 @@ class FaultsBench(Bench):
 
     def close(self):
         if self.sampler:
-            self.sampler.close()
+            self.sampler.looking.stop()
         if self.offsets:
             self.offsets.close()

@@ -1,11 +1,11 @@
 """One, two and four packagers on one topic."""
 
 import os
-import threading
 import time
 
 import memory
 import plot
+from pace import Repeater
 from processes import Usage
 from stack import Failure
 from workers import CrewBench
@@ -48,7 +48,7 @@ class Run:
 class FleetBench(CrewBench):
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
-        self.cores, self.stopped = os.cpu_count() or 1, threading.Event()
+        self.cores = os.cpu_count() or 1
         if not os.path.isdir(os.path.dirname(os.path.abspath(arguments.svg))):
             raise Failure(f"--svg {arguments.svg}: must be a file in a folder that exists")
 
@@ -56,10 +56,6 @@ class FleetBench(CrewBench):
         runs = [self.measure_fleet(count) for count in FLEETS]
         self.tell(runs, self.measure_memory())
         self.draw(runs)
-
-    def close(self):
-        self.stopped.set()
-        super().close()
 
     # --- measurements ------------------------------------------------------------------------------------------------
 
@@ -77,10 +73,7 @@ class FleetBench(CrewBench):
                 "workers": self.crew.pids(), "servers": [self.stack.pid("redis"), self.stack.pid("kafka")]})
             before = self.crew.committed()
             run = Run(count, self.arguments.orders, time.monotonic())
-        self.stopped.clear()
-        stream = threading.Thread(target=self.stream)
-        stream.start()
-        try:
+        with Repeater(self.stream, 10):
             self.follow(run, before)
             run.drained = time.monotonic() - run.began
             run.changes = self.crew.committed() - before
@@ -89,9 +82,6 @@ class FleetBench(CrewBench):
             until = time.monotonic() + 3
             while time.monotonic() < until:
                 self.look(run, before)
-        finally:
-            self.stopped.set()
-            stream.join()
         self.crew.await_done()
         run.kilobytes = (self.stack.redis.used_memory() - size) / (self.stack.redis.ask("DBSIZE") - keys) / 1000
         run.memory = [worker.memory_mb() for worker in self.crew.workers]
@@ -113,13 +103,9 @@ class FleetBench(CrewBench):
         run.note(max(0, lag), done - before)
         return lag
 
-    def stream(self):
-        """From a thread of its own: new orders at a steady rate, a tenth of a second at once."""
-        began, sent = time.monotonic(), 0
-        while not self.stopped.wait(0.1):
-            due = int((time.monotonic() - began) * STREAM) - sent
-            self.crew.publish(self.documents.next_changes(due))
-            sent += due
+    def stream(self, _):
+        """New orders, a tenth of a second's at once."""
+        self.crew.publish(self.documents.next_changes(STREAM // 10))
 
     def measure_memory(self):
         """The memory of two workers in MB, by the number of orders that they have seen."""

@@ -2,17 +2,18 @@
 
 import email.utils
 import io
+import itertools
 import json
-import threading
 import time
 import zipfile
 from datetime import datetime
 
 from client import Connection
+from pace import Repeater
 from stack import Failure
 from topics import Reader
 
-CONNECTIONS = 4
+CONNECTIONS, CHANGES_A_SECOND = 4, 300
 
 
 class Freshness:
@@ -24,29 +25,20 @@ class Freshness:
     """
 
     def __init__(self, stack, publisher, orders, authorization):
-        self.stack, self.publisher, self.orders = stack, publisher, orders
-        self.authorization, self.stopped = authorization, threading.Event()
-        self.tags, self.seen, self.violations = {}, 0, []
+        self.stack, self.publisher, self.orders = stack, publisher, itertools.cycle(orders)
+        self.authorization, self.seen, self.violations = authorization, 0, []
+        self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
+        self.tags = {order: self.connections[0].get(stack.path(order), authorization).headers["etag"]
+                     for order in orders}
 
-    def change(self):
-        """From a thread of its own: one order after the other, about 300 a second."""
-        count = 0
-        while not self.stopped.is_set():
-            order = self.orders[count % len(self.orders)]
-            self.publisher.send(order, "patched", {"statusDescription": f"step {count}"})
-            count += 1
-            time.sleep(1 / 300)
+    def change(self, _):
+        self.publisher.send(next(self.orders), "patched", {"statusDescription": f"step {time.time_ns()}"})
 
     def run(self, seconds):
         """Returns the number of versions that were fetched; `violations` tells what was wrong."""
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
         reader.follow("waybill.orders")
-        connections = [Connection(self.stack.gateway_port) for _ in range(CONNECTIONS)]
-        for order in self.orders:
-            self.tags[order] = connections[0].get(self.stack.path(order), self.authorization).headers["etag"]
-        writer = threading.Thread(target=self.change)
-        writer.start()
-        try:
+        with Repeater(self.change, CHANGES_A_SECOND):
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
                 message = reader.consumer.poll(0.5)
@@ -54,27 +46,24 @@ class Freshness:
                     continue
                 if message.error():
                     raise Failure(f"following waybill.orders: {message.error()}")
-                self.look(connections, message)
-        finally:
-            self.stopped.set()
-            writer.join()
-            reader.close()
-            for connection in connections:
-                connection.close()
+                self.look(message)
+        reader.close()
+        for connection in self.connections:
+            connection.close()
         if self.seen == 0:
             raise Failure("no version was published while the freshness of answers was looked at")
         return self.seen
 
-    def look(self, connections, message):
+    def look(self, message):
         order = message.key().decode().split("/")[1]
         known = self.tags.get(order)
         if known is None:
             return
         condition = [("if-none-match", known)]
         path = self.stack.path(order)
-        for index, connection in enumerate(connections):
+        for index, connection in enumerate(self.connections):
             connection.send(path, self.authorization + (condition if index % 2 else []))
-        answers = [connection.receive() for connection in connections]
+        answers = [connection.receive() for connection in self.connections]
         record = json.loads(message.value())
         self.seen += 1
         for answer in answers:

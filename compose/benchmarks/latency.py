@@ -3,6 +3,7 @@
 import math
 import time
 
+from pace import paced
 from simulator import first_told
 from stack import Failure, eventually
 
@@ -10,8 +11,7 @@ from stack import Failure, eventually
 def steadily(orders, rate, sent):
     """Gives one order after the other at its moment, and notes the nanosecond."""
     began = time.monotonic()
-    for index, order in enumerate(orders):
-        time.sleep(max(0, began + index / rate - time.monotonic()))
+    for order in paced(orders, rate):
         sent[order] = time.time_ns()
         yield order
     late = time.monotonic() - began - len(orders) / rate

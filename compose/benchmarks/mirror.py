@@ -1,10 +1,12 @@
 """Copies topics of one Kafka to another: all of a record but its offset; and translates the offsets of groups."""
 
+import math
 import threading
 import time
 
 import confluent_kafka
 
+from pace import Repeater
 from stack import Failure, eventually
 from topics import Reader
 
@@ -37,38 +39,33 @@ class Mirror:
         self.lock, self.failed = threading.Lock(), []
         # By (topic, partition) here: the next offset to be read; offsets here with those of their copies, growing.
         self.next, self.copies = {}, {}
-        self.is_over = threading.Event()
-        places = []
-        for topic in self.names:
-            for place in self.reader.places(topic):
-                place.offset = 0
-                places.append(place)
-                self.next[topic, place.partition], self.copies[topic, place.partition] = 0, []
+        places = [place for topic in self.names for place in self.reader.places(topic)]
+        for place in places:
+            place.offset = 0
+            self.next[place.topic, place.partition], self.copies[place.topic, place.partition] = 0, []
+        # Partitions with records from before the first copy; the last record of each key there.
+        self.ends = {place: self.end(*place) for place in self.next if place[0] in self.compacted}
+        self.held = {place: {} for place, end in self.ends.items() if end}
         self.reader.consumer.assign(places)
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        self.reading = Repeater(self.read, math.inf)
 
-    def run(self):
-        # Partitions with records from before the first copy.
-        ends = {place: self.end(*place) for place in self.next if place[0] in self.compacted}
-        held = {place: {} for place, end in ends.items() if end}
-        while not self.is_over.is_set():
-            for message in self.reader.consumer.consume(1000, 0.05):
-                if message.error():
-                    self.failed.append(str(message.error()))
-                    continue
-                place = (message.topic(), message.partition())
-                if place in held:
-                    # The last of a key, at its own place.
-                    held[place].pop(message.key(), None)
-                    held[place][message.key()] = message
-                    if message.offset() + 1 >= ends[place]:
-                        for kept in held.pop(place).values():
-                            self.copy(kept)
-                else:
-                    self.copy(message)
-                self.next[place] = message.offset() + 1
-            self.producer.poll(0)
+    def read(self, _):
+        for message in self.reader.consumer.consume(1000, 0.05):
+            if message.error():
+                self.failed.append(str(message.error()))
+                continue
+            place = (message.topic(), message.partition())
+            if place in self.held:
+                # The last of a key, at its own place.
+                self.held[place].pop(message.key(), None)
+                self.held[place][message.key()] = message
+                if message.offset() + 1 >= self.ends[place]:
+                    for kept in self.held.pop(place).values():
+                        self.copy(kept)
+            else:
+                self.copy(message)
+            self.next[place] = message.offset() + 1
+        self.producer.poll(0)
 
     def copy(self, message):
         place, offset = (message.topic(), message.partition()), message.offset()
@@ -92,6 +89,7 @@ class Mirror:
         ends = {place: self.end(*place) for place in self.next if place[0] in topics}
 
         def are_copied():
+            self.reading.require_running()
             if self.failed:
                 raise Failure(f"mirroring: {self.failed[0]}")
             return all(self.next[place] >= end for place, end in ends.items())
@@ -120,7 +118,6 @@ class Mirror:
         there.close()
 
     def close(self):
-        self.is_over.set()
-        self.thread.join(30)
+        self.reading.stop()
         self.producer.flush(10)
         self.reader.close()

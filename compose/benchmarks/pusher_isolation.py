@@ -1,12 +1,14 @@
 """The notifications of one brand while another one cannot be told."""
 
 import json
+import math
 import multiprocessing
 import statistics
 import time
 
 from latency import push_waits
 from metrics import Metrics
+from pace import paced
 from processes import memory_mb
 from report import percentile
 from simulator import tell
@@ -89,17 +91,15 @@ class PusherIsolationBench(Bench):
         return Producer(
             self.stack.env["KAFKA_BOOTSTRAP"], {"partitioner": "murmur2_random", "linger.ms": milliseconds})
 
-    def change(self, kind, orders, rate=None):
+    def change(self, kind, orders, rate=math.inf):
         """
         Publishes changes, as fast as possible or at a rate per second.
 
         In large batches: the stack's broker answers a fetch with one of each partition, and walks through all there
         are to find it.
         """
-        producer, began = self.producer_after(100), time.monotonic()
-        for index, order in enumerate(orders):
-            if rate and index % 50 == 0:
-                time.sleep(max(0, began + index / rate - time.monotonic()))
+        producer = self.producer_after(100)
+        for order in paced(orders, rate, 50):
             producer.put(TOPIC, f"{kind}/{order}", b"{}")
         producer.flush()
 

@@ -2,16 +2,16 @@
 
 import collections
 import random
-import threading
 
 from client import Connection
+from pace import Repeater
 from simulator import Simulator
 from stack import derived_token, eventually
 from topics import Reader
 
 ORDERS, CONNECTIONS = 400, 4
-# Seconds between two requests on a connection.
-PAUSE = 0.02
+# Requests a second.
+RATE = 200
 
 
 class Watch:
@@ -24,18 +24,15 @@ class Watch:
 
     def __init__(self, stack, orders):
         self.stack, self.answers, self.wrong, self.pushes = stack, collections.Counter(), 0, 0
-        self.secret, self.is_over = stack.secret(), threading.Event()
+        self.secret = stack.secret()
         stack.start("gateway", "pusher")
         self.simulator = Simulator(stack.env["APNS_ADMIN_URL"])
         self.await_pusher()
         self.told = len(self.simulator.deliveries)
-        self.known, connection = {}, Connection(stack.gateway_port)
-        for order in random.sample(orders, min(ORDERS, len(orders))):
-            self.known[order] = self.fetch(connection, order)
-        connection.close()
-        self.threads = [threading.Thread(target=self.run, daemon=True) for _ in range(CONNECTIONS)]
-        for thread in self.threads:
-            thread.start()
+        self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
+        self.known = {order: self.fetch(self.connections[0], order)
+                      for order in random.sample(orders, min(ORDERS, len(orders)))}
+        self.visiting = Repeater(self.visit, RATE, CONNECTIONS)
 
     def await_pusher(self):
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"], "waybill-pusher")
@@ -49,23 +46,22 @@ class Watch:
         answer = connection.get(self.stack.path(order), [("authorization", f"AppleOrder {token}")])
         return answer.status, answer.headers.get("etag"), answer.headers.get("last-modified")
 
-    def run(self):
-        connection, orders = Connection(self.stack.gateway_port), list(self.known)
+    def visit(self, number):
+        order = random.choice(list(self.known))
         try:
-            while not self.is_over.wait(PAUSE):
-                order = random.choice(orders)
-                answer = self.fetch(connection, order)
-                self.answers[answer[0]] += 1
-                self.wrong += answer[0] != 503 and answer != self.known[order]
+            answer = self.fetch(self.connections[number], order)
         except OSError:
             self.wrong += 1
-        connection.close()
+            self.connections[number] = Connection(self.stack.gateway_port)
+            return
+        self.answers[answer[0]] += 1
+        self.wrong += answer[0] != 503 and answer != self.known[order]
 
     def end(self):
         """Ends the services as well."""
-        self.is_over.set()
-        for thread in self.threads:
-            thread.join()
+        self.visiting.stop()
+        for connection in self.connections:
+            connection.close()
         self.await_pusher()
         self.pushes = len(self.simulator.deliveries) - self.told
         self.simulator.close()

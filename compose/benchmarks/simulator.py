@@ -1,10 +1,11 @@
 """The admin port of the APNs simulator."""
 
 import json
-import threading
+import math
 import typing
 
 from client import ask
+from pace import Repeater
 from stack import Failure, eventually
 
 # Deliveries that are read in one go.
@@ -55,35 +56,28 @@ class Simulator:
     """
 
     def __init__(self, url):
-        self.url, self.deliveries, self.accepted, self.error = url, [], 0, None
+        self.url, self.deliveries, self.accepted = url, [], 0
         self.last = self.ask("GET", f"/deliveries?after={2 ** 63}")["last"]
-        self.is_over = threading.Event()
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
+        self.reading = Repeater(self.read, math.inf)
 
     def ask(self, method, path, body=None):
         return tell(self.url, path, method, body)
 
-    def read(self):
-        try:
-            while not self.is_over.is_set():
-                page = self.ask("GET", f"/deliveries?after={self.last}&wait=1&limit={PAGE}")
-                for delivery in map(Delivery.of, page["deliveries"]):
-                    if delivery.sequence != self.last + 1:
-                        raise Failure(f"the simulator forgot deliveries before {delivery.sequence}")
-                    self.last = delivery.sequence
-                    self.accepted += delivery.status == 200
-                    self.deliveries.append(delivery)
-        except (Failure, OSError, ValueError) as error:
-            self.error = str(error)
+    def read(self, _):
+        page = self.ask("GET", f"/deliveries?after={self.last}&wait=1&limit={PAGE}")
+        for delivery in map(Delivery.of, page["deliveries"]):
+            if delivery.sequence != self.last + 1:
+                raise Failure(f"the simulator forgot deliveries before {delivery.sequence}")
+            self.last = delivery.sequence
+            self.accepted += delivery.status == 200
+            self.deliveries.append(delivery)
 
     def settle(self):
         """Returns when nothing has come for 1.5 s."""
         last = -1
         while last != len(self.deliveries):
             last = len(self.deliveries)
-            self.is_over.wait(1.5)
+            self.reading.wait(1.5)
 
     def close(self):
-        self.is_over.set()
-        self.thread.join(40)
+        self.reading.stop()

@@ -13,10 +13,11 @@ import time
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from operations import GROWING, grow_partitions, partitions_added, rekey
+from pace import Repeater
 from stack import Failure, eventually, say
 from topics import Offsets, key_of
 from tracked import COMPACTED, TrackedOrders, seen
-from world import Client, Load
+from world import Client
 
 BEFORE, AFTER = 16, 48
 # By the remainder of an order's number: it is removed, or its registration ends, before the partitions are added,
@@ -51,7 +52,7 @@ class Partitions(TrackedOrders):
         self.fetches = [Client(self.stack.gateway_port) for _ in range(4)]
         self.busy = [device for device in self.devices if device.number % GROUPS > QUIET]
         self.told = len(self.simulator.deliveries)
-        with Load(self.fetch_some, 100, 4), Load(lambda _: self.change(random.choice(self.busy)), 100, 1):
+        with Repeater(self.fetch_some, 100, 4), Repeater(lambda _: self.change(random.choice(self.busy)), 100):
             self.grow()
             self.lose_redis()
         # The restored registrations and orders are good for another change.

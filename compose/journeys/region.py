@@ -9,11 +9,12 @@ they have read what the mirror has, the producers follow, with clocks that are a
 import json
 
 from mirror import PUSHERS, Mirror, clusters
+from pace import Repeater
 from processes import start_broker
 from stack import SERVICES, Failure, eventually, say
 from topics import CHANGES, COMPACTED, Offsets, Publisher, Reader, key_of
 from tracked import TrackedOrders, seen
-from world import Client, Load
+from world import Client
 
 MIRRORED = f"east.{CHANGES}"
 # Changes of an order, the first of which creates it.
@@ -54,7 +55,7 @@ class Region(TrackedOrders):
         self.publish(self.devices, EAST // 2)
         mirror = Mirror(self.east, self.west, {CHANGES: MIRRORED}, {topic: topic for topic in COMPACTED})
         self.fetches = [Client(self.stack.gateway_port) for _ in range(4)]
-        with Load(self.fetch_some, 100, 4):
+        with Repeater(self.fetch_some, 100, 4):
             self.publish(self.devices, EAST - EAST // 2)
             self.simulator.settle()
             self.races = self.race_before()

@@ -16,9 +16,10 @@ import threading
 import time
 
 from operations import retoken, write_secrets
+from pace import Repeater
 from processes import free_ports
 from stack import Failure, derived_token, eventually, say
-from world import Client, Device, Load, World
+from world import Client, Device, World
 
 KEY = "sk_test_rotation"
 CHECKOUTS = ("ahead", "behind")
@@ -55,7 +56,7 @@ class Rotation(World):
     def travel(self):
         checkouts = self.start_checkouts()
         self.workers = [Worker(self.stack.gateway_port, checkouts) for _ in range(8)]
-        with Load(self.step, self.arguments.rate) as load:
+        with Repeater(self.step, self.arguments.rate, len(self.workers)) as load:
             self.rotate(load)
             self.retoken(load)
             self.withdraw(load)

@@ -2,8 +2,8 @@
 
 import collections
 import random
-import time
 
+from pace import paced
 from stack import Failure, derived_token, eventually
 from topics import COMPACTED, Offsets
 from world import Device, Unanswered, World
@@ -42,12 +42,8 @@ class TrackedOrders(World):
 
     def publish(self, devices, rounds):
         """Publishes as many changes of each order, RATE a second."""
-        begin, sent = time.monotonic(), 0
-        for _ in range(rounds):
-            for device in devices:
-                self.change(device)
-                sent += 1
-                time.sleep(max(0.0, begin + sent / RATE - time.monotonic()))
+        for device in paced(devices * rounds, RATE):
+            self.change(device)
         self.publisher.flush()
 
     def await_packages(self):

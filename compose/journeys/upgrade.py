@@ -12,9 +12,10 @@ import re
 import threading
 import time
 
+from pace import Repeater
 from processes import free_ports
 from stack import Failure, derived_token, eventually, program, say
-from world import Client, Device, Load, Unanswered, World
+from world import Client, Device, Unanswered, World
 
 ORDERS = 200
 WORKERS = 6
@@ -79,7 +80,7 @@ class Upgrade(World):
 
     def live(self, deed=lambda: None):
         """Load, in which something is done; then all must be right."""
-        with Load(self.step, self.arguments.rate, WORKERS) as load:
+        with Repeater(self.step, self.arguments.rate, WORKERS) as load:
             load.wait(self.arguments.phase / 4)
             deed()
             load.wait(self.arguments.phase)
