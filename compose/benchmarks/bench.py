@@ -7,12 +7,13 @@ Prints tables for people, and lines `BENCH <figure> <value>` for programs.
 import dataclasses
 import pkgutil
 import resource
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 
-from options import arguments_of, flag, list_programs, number, parser_of, word
+from options import flag, list_programs, number, parser_of, word
 from stack import ROOT, Failure, Stack, catch_signals, exit_code, ignore_signals, say
 
 
@@ -33,7 +34,8 @@ class Subject:
 ROUNDS = number(5, "how often all servers are measured in turn; the figures are medians (5)")
 ORDERS = number(20_000, "orders of the backlog, or that are lost (20000)")
 MINUTES = number(10.0, "how long floods or silence last (10)", least=0.1)
-SEED = number(None, "of all that is drawn by lot", least=0, most=2 ** 63)
+# Another one in each run.
+SEED = number(secrets.randbits(24), "of all that is drawn by lot", least=0, most=2 ** 63)
 KEEP = flag("leaves the stack running and its folder in place, and says where")
 KEEP_DATA = flag("leaves logs and data in place also after success")
 
@@ -204,9 +206,10 @@ def main(words):
               "compose/bench SUBJECT --help tells the meaning of the options.")
         return 2
     names = ALL if title == "all" else [title]
-    given = vars(parser(title, names).parse_args(words[1:]))
+    # Refuses what none of them takes; each leaves alone what is for others.
+    parser(title, names).parse_args(words[1:])
     for name in names:
-        if status := measure(name, arguments_of({"keep": KEEP} | SUBJECTS[name].options, given)):
+        if status := measure(name, parser(name, [name]).parse_known_args(words[1:])[0]):
             return status
     return 0
 

@@ -1,7 +1,6 @@
 """Options of compose/bench and compose/journey."""
 
 import argparse
-import os
 
 
 def number(default, text, least=1, most=999_999, **others):
@@ -19,28 +18,18 @@ def number(default, text, least=1, most=999_999, **others):
 
 
 def flag(text):
-    return {"action": "store_true", "default": False, "help": text}
+    return {"action": "store_true", "help": text}
 
 
 def word(text, **others):
-    return {"default": None, "help": text} | others
+    return {"help": text} | others
 
 
 def parser_of(program, text, options):
-    """A parser whose result has only the options that are given."""
     parser = argparse.ArgumentParser(prog=program, description=text, allow_abbrev=False)
     for name, settings in options.items():
-        parser.add_argument(f"--{name}", **settings | {"default": argparse.SUPPRESS})
+        parser.add_argument(f"--{name}", **settings)
     return parser
-
-
-def arguments_of(options, given):
-    """These options: those that are given, and the defaults of the others."""
-    arguments = {name.replace("-", "_"): settings["default"] for name, settings in options.items()}
-    arguments |= {name: value for name, value in given.items() if name in arguments}
-    if arguments.get("seed", 0) is None:
-        arguments["seed"] = int.from_bytes(os.urandom(3), "big")
-    return argparse.Namespace(**arguments)
 
 
 def list_programs(parsers):

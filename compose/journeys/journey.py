@@ -5,7 +5,7 @@ import pkgutil
 import subprocess
 import sys
 
-from options import arguments_of, flag, list_programs, number, parser_of, word
+from options import flag, list_programs, number, parser_of, word
 from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, run_tool
 from subject import QUICK_METADATA
 
@@ -77,10 +77,9 @@ def main(words):
         print("usage: compose/journey cluster --dir D\n\n"
               "    masters of a Redis Cluster fail: one is emptied, another one dies")
         return 2
-    make, _, options = JOURNEYS[name]
-    arguments = arguments_of(DIR | options, vars(parser(name).parse_args(words[1:])))
+    arguments = parser(name).parse_args(words[1:])
     subprocess.run([f"{ROOT}/compose/prepare", "trials"], check=True, stdout=sys.stderr)
-    return travel(make, arguments)
+    return travel(JOURNEYS[name][0], arguments)
 
 
 sys.exit(exit_code(lambda: main(sys.argv[1:])))
