@@ -7,6 +7,11 @@ import urllib.parse
 from stack import Failure
 
 
+def showing(token):
+    """The headers of a request that shows an order's token."""
+    return [("authorization", f"AppleOrder {token}")]
+
+
 class Response:
     def __init__(self, status, headers, body):
         self.status, self.headers, self.body = status, headers, body

@@ -112,7 +112,7 @@ def judge_tellings(devices, record, ended, findings, is_killed=None):
     the next one if a worker may have repeated that because it was killed.
     - Returns: how many deliveries without an event were explained, `unheard` by an answer that was not read, `killed`.
 
-    >>> from faults_world import Device
+    >>> from devices import Device
     >>> from simulator import Delivery
     >>> device = Device(7, ["t/o"])
     >>> device.events = [(1000, "change"), (2000, "change")]
@@ -183,8 +183,8 @@ def judge_registrations(devices, standing, recorded, record, findings):
     tombstone.
     - Returns: numbers of the devices that are registered no more.
 
+    >>> from devices import Device
     >>> from faults_plan import Story
-    >>> from faults_world import Device
     >>> device = Device(7, ["t/o"])
     >>> old, new = device.token, device.token[:-1] + "1"
     >>> device.generation = 1

@@ -62,8 +62,8 @@ def judge_waits(devices, record, calm, findings):
     calm: the moment at which that ended, 0 without one.
     - Returns: the seconds from each change to its final answer.
 
+    >>> from devices import Device
     >>> from faults_judge import Findings, Record
-    >>> from faults_world import Device
     >>> from simulator import Delivery
     >>> device = Device(7, ["t/o"])
     >>> device.events = [(1000, "change")]

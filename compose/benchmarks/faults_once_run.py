@@ -2,11 +2,11 @@
 
 import threading
 
+from devices import Device, now
 from faults_judge import judge_tellings
 from faults_once import figures, is_killed, judge_ends, judge_excuses, judge_waits
 from faults_run import CALM, FaultsBench
 from faults_stage import TYPES
-from faults_world import Device, now
 from stack import Failure, say
 from topics import Offsets
 

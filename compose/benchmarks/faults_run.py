@@ -8,13 +8,13 @@ import random
 import statistics
 import time
 
+from devices import Device, Registrar, now
 from faults_judge import (
     Findings, Record, is_final, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
     judge_tellings)
 from faults_metrics import Verdicts, judge_verdicts
 from faults_plan import BrownOut, Plan
 from faults_stage import TYPES, Changes, Stage
-from faults_world import Device, Registrar, now
 from metrics import Metrics
 from pace import Repeater
 from processes import memory_mb

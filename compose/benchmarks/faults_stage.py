@@ -7,7 +7,7 @@ import copy
 import json
 import shutil
 
-from faults_world import now
+from devices import now
 from stack import run_tool
 from subject import QUICK_SESSIONS
 from topics import Producer, Publisher, key_of

@@ -11,6 +11,7 @@ from datetime import datetime
 from client import Connection
 from pace import Repeater
 from stack import Failure
+from subject import AUTHORIZATION
 from topics import Reader
 
 CONNECTIONS, CHANGES_A_SECOND = 4, 300
@@ -24,11 +25,11 @@ class Freshness:
     be answered 304.
     """
 
-    def __init__(self, stack, publisher, orders, authorization):
+    def __init__(self, stack, publisher, orders):
         self.stack, self.publisher, self.orders = stack, publisher, itertools.cycle(orders)
-        self.authorization, self.seen, self.violations = authorization, 0, []
+        self.seen, self.violations = 0, []
         self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
-        self.tags = {order: self.connections[0].get(stack.path(order), authorization).headers["etag"]
+        self.tags = {order: self.connections[0].get(stack.path(order), AUTHORIZATION).headers["etag"]
                      for order in orders}
 
     def change(self, _):
@@ -62,7 +63,7 @@ class Freshness:
         condition = [("if-none-match", known)]
         path = self.stack.path(order)
         for index, connection in enumerate(self.connections):
-            connection.send(path, self.authorization + (condition if index % 2 else []))
+            connection.send(path, AUTHORIZATION + (condition if index % 2 else []))
         answers = [connection.receive() for connection in self.connections]
         record = json.loads(message.value())
         self.seen += 1

@@ -91,7 +91,7 @@ class GatewayBench(Bench):
         connection.close()
         self.report.note(f"{ORDERS} orders, packages of {len(response.body)} bytes")
         self.peers.start(response.headers)
-        self.peers.check(self.orders[:: ORDERS // 20], AUTHORIZATION)
+        self.peers.check(self.orders[:: ORDERS // 20])
         return latest[0]
 
     # --- measurements ------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class GatewayBench(Bench):
             self.report.figure(f"gateway.{name}_ms_half_load", value, *limit)
 
     def measure_freshness(self):
-        check = Freshness(self.stack, self.publisher, self.orders[:100], AUTHORIZATION)
+        check = Freshness(self.stack, self.publisher, self.orders[:100])
         seen = check.run(self.arguments.seconds * 3)
         self.report.note(f"freshness: {seen} versions, each fetched four times as it was published")
         for violation in check.violations[:5]:
@@ -153,7 +153,7 @@ class GatewayBench(Bench):
 
     def measure_connections(self):
         loaded = memory_mb(self.stack.pid("gateway"))
-        started, warm, untouched, used = idle.measure(self.stack, self.paths[0], AUTHORIZATION)
+        started, warm, untouched, used = idle.measure(self.stack, self.paths[0])
         self.report.note(
             f"gateway memory: {started:.0f} MB started, {warm:.0f} MB warmed up, {loaded:.0f} MB after the load above; "
             f"a connection {untouched:.1f} kB untouched, {used:.1f} kB after a request")

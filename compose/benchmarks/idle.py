@@ -6,13 +6,14 @@ import time
 from client import Connection
 from processes import memory_mb
 from stack import Failure
+from subject import AUTHORIZATION
 
 CONNECTIONS = 10_000
 # As many addresses as a limit of connections per address could ask for, each in a network of its own.
 ADDRESSES = 250
 
 
-def measure(stack, path, authorization):
+def measure(stack, path):
     """
     Returns the resident MB of a gateway that was just started, the same warmed up, and the kB per connection when
     10,000 are open: untouched, and after one request each, which is how Wallet leaves them.
@@ -23,10 +24,10 @@ def measure(stack, path, authorization):
     idle = memory_mb(pid)
     # Code that was never run before is read in now, so that it does not count as the connections'.
     first = Connection(stack.gateway_port)
-    since = ("if-modified-since", first.get(path, authorization).headers["last-modified"])
+    since = ("if-modified-since", first.get(path, AUTHORIZATION).headers["last-modified"])
     for _ in range(2000):
-        first.get(path, authorization + [since])
-        first.get(path, authorization)
+        first.get(path, AUTHORIZATION + [since])
+        first.get(path, AUTHORIZATION)
     warm = memory_mb(pid)
     opened = []
     gc.disable()
@@ -39,12 +40,12 @@ def measure(stack, path, authorization):
         time.sleep(1)
         untouched = memory_mb(pid)
         for connection in opened:
-            answer = connection.get(path, authorization + [since])
+            answer = connection.get(path, AUTHORIZATION + [since])
             if answer.status != 304:
                 raise Failure(f"an idle connection is answered {answer.status} instead of 304")
         time.sleep(1)
         used = memory_mb(pid)
-        first.get(path, authorization)
+        first.get(path, AUTHORIZATION)
     finally:
         gc.enable()
         first.close()

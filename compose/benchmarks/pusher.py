@@ -6,14 +6,14 @@ import os
 import statistics
 import time
 
-from client import Connection
+from devices import Device, Registrar
 from latency import push_waits
 from nghttpd import BEARER, TOPIC, Nghttpd
 from processes import Program, free_ports, memory_mb, output_of
 from report import median_cost, median_rate, median_ratio, percentile
 from simulator import first_told, tell
 from stack import SERVICES, Failure, program
-from subject import AUTHORIZATION, HERE, PEER_PYTHON, TOKEN, Bench
+from subject import HERE, PEER_PYTHON, Bench
 from topics import Publisher
 
 STREAMS, MANY_STREAMS = 100, 1000
@@ -148,15 +148,18 @@ class PusherBench(Bench):
     def measure_stack(self):
         """From a change's record to its notification, with every service in between."""
         count = CHANGES_A_SECOND * self.arguments.seconds
-        devices = {f"push-{number}": f"{number:064x}" for number in range(1, count + 1)}
+        devices = [Device(number, [f"{self.stack.type}/push-{number}"]) for number in range(1, count + 1)]
+        tokens = {f"push-{device.number}": device.token for device in devices}
         publisher = Publisher(self.stack, {"linger.ms": 0})
-        publisher.replace_with_example(devices, TOKEN)
-        self.register(devices)
+        publisher.replace_with_example(tokens)
+        registrar = Registrar(self.stack)
+        registrar.register_all(devices)
+        registrar.close()
         # A registration soon after a change is told as well.
-        first_told(self.stack.env["APNS_ADMIN_URL"], devices.values())
+        first_told(self.stack.env["APNS_ADMIN_URL"], tokens.values())
         tell(self.stack.env["APNS_ADMIN_URL"], "/deliveries", "DELETE")
         waits = push_waits(
-            self.stack, devices, CHANGES_A_SECOND,
+            self.stack, tokens, CHANGES_A_SECOND,
             lambda order: publisher.send(order, "patched", {"statusDescription": f"changed at {time.time_ns()}"}),
             publisher.flush)
         self.report.figure("stack.push_p50_ms", percentile(waits, 0.5))
@@ -164,13 +167,3 @@ class PusherBench(Bench):
         self.report.note(
             f"{CHANGES_A_SECOND} changes/s for {self.arguments.seconds} s, from Kafka to the simulator: at most "
             f"{max(waits):.0f} ms")
-
-    def register(self, devices):
-        connection = Connection(self.stack.gateway_port)
-        for number, (order, token) in enumerate(devices.items()):
-            path = f"/v1/devices/bench-device-{number}/registrations/{self.stack.type}/{order}"
-            connection.send(path, AUTHORIZATION, "POST", json.dumps({"pushToken": token}))
-            answer = connection.receive()
-            if answer.status not in (200, 201):
-                raise Failure(f"registering answers {answer.status}")
-        connection.close()

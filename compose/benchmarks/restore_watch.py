@@ -3,7 +3,7 @@
 import collections
 import random
 
-from client import Connection
+from client import Connection, showing
 from pace import Repeater
 from simulator import Simulator
 from stack import derived_token, eventually
@@ -43,7 +43,7 @@ class Watch:
     def fetch(self, connection, order):
         """The status of an answer, and what tells its version."""
         token = derived_token(self.secret, f"{self.stack.type}/{order}")
-        answer = connection.get(self.stack.path(order), [("authorization", f"AppleOrder {token}")])
+        answer = connection.get(self.stack.path(order), showing(token))
         return answer.status, answer.headers.get("etag"), answer.headers.get("last-modified")
 
     def visit(self, number):

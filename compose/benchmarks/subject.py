@@ -2,13 +2,14 @@
 
 import os
 
+from client import showing
 from report import Report
 from stack import ROOT
 
 # Python with the packages that are measured beside Waybill.
 PEER_PYTHON = f"{ROOT}/.build/bench-python/bin/python"
 TOKEN = "waybill-bench-waybill-bench-0000"
-AUTHORIZATION = [("authorization", f"AppleOrder {TOKEN}")]
+AUTHORIZATION = showing(TOKEN)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

@@ -81,7 +81,7 @@ class Partitions(TrackedOrders):
         """Orders are removed, registrations ended."""
         for device in self.group(REMOVED[phase]):
             device.is_removed, device.is_registered = True, False
-            self.publisher.send(device.key.split("/")[1], "removed", None)
+            self.publisher.send(device.identifier, "removed", None)
         self.publisher.flush()
         for device in self.group(ENDED[phase]):
             self.patiently(lambda: device.unregister(self.client) == 200)

@@ -241,13 +241,13 @@ class Rotation(World):
             elif deed < 7:
                 with self.lock:
                     self.publisher.send(
-                        device.key.split("/")[1], "patched", {"statusDescription": f"note {time.time_ns()}"})
+                        device.identifier, "patched", {"statusDescription": f"note {time.time_ns()}"})
             elif deed < 8:
                 self.expect(device, "registers again", device.register(worker.gateway), 200)
             elif deed < 9:
                 self.expect(device, "removes its registration", device.unregister(worker.gateway), 200)
                 self.expect(device, "registers", device.register(worker.gateway), 201)
-            elif device.list(worker.gateway) != [device.key.split("/")[1]]:
+            elif device.list(worker.gateway) != [device.identifier]:
                 self.findings.add(f"the device of {device.key} does not list it")
 
     def fetch(self, device, client, is_conditional=False):

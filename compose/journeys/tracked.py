@@ -29,7 +29,7 @@ class TrackedOrders(World):
 
     def change(self, device):
         """Publishes the next change of an order. All can be seen in the end: each fulfillment, and the last number."""
-        number, order = device.published, device.key.split("/")[1]
+        number, order = device.published, device.identifier
         if number == 0:
             self.publisher.send(order, "replaced", self.document | {"orderNumber": "0", "fulfillments": []})
         elif number % 2:
@@ -128,7 +128,7 @@ class TrackedOrders(World):
     def judge_registrations(self):
         """A device lists its order exactly while it is registered."""
         for device in self.devices:
-            wanted = [device.key.split("/")[1]] if device.is_registered else []
+            wanted = [device.identifier] if device.is_registered else []
             listed = device.list(self.client)
             if listed != wanted:
                 self.findings.add(f"the device of {device.key} lists {listed}, right is {wanted}")

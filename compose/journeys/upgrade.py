@@ -88,7 +88,7 @@ class Upgrade(World):
 
     def change(self, device):
         with self.lock:
-            order = device.key.split("/")[1]
+            order = device.identifier
             if device.changes == 0:
                 self.publisher.send(order, "replaced", self.document | {"orderNumber": "0"})
             else:
@@ -147,7 +147,7 @@ class Upgrade(World):
     def list(self, device, client, gateway):
         listed = device.list(client)
         self.findings.saw("lists: 503" if listed is None else "lists")
-        if listed is not None and listed != [device.key.split("/")[1]]:
+        if listed is not None and listed != [device.identifier]:
             self.findings.saw(f"{self.phase}: lists without an order at {gateway}")
 
     # --- between the steps -------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Upgrade(World):
             unlisted = stale = 0
             for device in self.devices:
                 listed = device.list(client)
-                unlisted += listed != [device.key.split("/")[1]]
+                unlisted += listed != [device.identifier]
                 status = device.fetch(client)
                 stale += status != 200 or device.order["orderNumber"] != str(device.changes - 1)
             self.findings.saw("devices compared", len(self.devices))

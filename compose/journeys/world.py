@@ -8,7 +8,7 @@ import threading
 import time
 import zipfile
 
-from client import Connection
+from client import Connection, showing
 from metrics import Metrics
 from orders import example
 from processes import free_ports
@@ -90,12 +90,14 @@ class Device:
     def push_token(self):
         return f"{self.number:064x}"
 
-    def _authorization(self):
-        return [("authorization", f"AppleOrder {self.token}")]
+    @property
+    def identifier(self):
+        """The order's, without its type."""
+        return self.key.split("/")[1]
 
     def fetch(self, client, is_conditional=False):
         """Returns the status; after 200 the device has the version."""
-        headers = self._authorization()
+        headers = showing(self.token)
         if is_conditional and self.modified:
             headers.append(("if-modified-since", self.modified))
         answer = client.ask("GET", f"/v1/orders/{self.key}", headers)
@@ -106,7 +108,7 @@ class Device:
 
     def _registration(self, client, method, body=None):
         path = f"/v1/devices/{self.name}/registrations/{self.key}"
-        return client.ask(method, path, self._authorization(), body).status
+        return client.ask(method, path, showing(self.token), body).status
 
     def register(self, client):
         return self._registration(client, "POST", json.dumps({"pushToken": self.push_token}))

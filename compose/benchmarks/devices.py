@@ -3,7 +3,7 @@
 import json
 import time
 
-from client import Connection
+from client import Connection, showing
 from stack import Failure, derived_token
 
 # Each has a registration under way.
@@ -45,9 +45,9 @@ class Registrar:
         self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
 
     def send(self, connection, device, order):
-        headers = [("authorization", f"AppleOrder {derived_token(self.secret, order)}")]
-        body = json.dumps({"pushToken": device.token})
-        connection.send(f"/v1/devices/{device.name}/registrations/{order}", headers, "POST", body)
+        connection.send(
+            f"/v1/devices/{device.name}/registrations/{order}", showing(derived_token(self.secret, order)), "POST",
+            json.dumps({"pushToken": device.token}))
 
     def register_all(self, devices):
         """Registers each device for its orders, many at once."""
