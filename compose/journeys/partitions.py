@@ -45,7 +45,7 @@ class Partitions(TrackedOrders):
             if count != BEFORE:
                 raise Failure(f"{topic} has {count} partitions instead of {BEFORE}: take a new cluster")
         self.publish(self.devices, FIRST)
-        self.await_packages()
+        self.await_packages(self.devices)
         for device in self.devices:
             self.register(device)
         self.simulator.settle()
@@ -129,7 +129,7 @@ class Partitions(TrackedOrders):
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda device: self.judge_package(device, Client(self.stack.gateway_port)), self.devices))
         self.judge_registrations()
-        self.judge_pushes(moments)
+        self.judge_pushes(self.told, moments, self.group(QUIET))
 
     def judge_topics(self, offsets):
         """No key has a value in two partitions. Returns when the last version of each order, unless silent, came."""
@@ -147,14 +147,3 @@ class Partitions(TrackedOrders):
                     self.findings.add(f"{topic} has {count} values of {key}, each in a partition of its own")
             self.findings.saw(f"keys with a value on {topic}", len(places))
         return moments
-
-    def judge_pushes(self, moments):
-        pushes, after, last = self.pushes(self.told)
-        for device in self.devices:
-            token = device.push_token
-            if pushes[token] > device.published + device.posts:
-                self.findings.add(f"{device.key} was pushed {pushes[token]} times for {device.published} changes")
-            if device.number % GROUPS == QUIET and after[token]:
-                self.findings.add(f"{device.key} was pushed {after[token]} times and is unchanged")
-            if device.is_registered and last.get(token, 0) < moments[device.key] - 1:
-                self.findings.add(f"the device of {device.key} was not told of its last version")

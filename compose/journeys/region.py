@@ -47,7 +47,7 @@ class Region(TrackedOrders):
 
     def move(self):
         self.publish(self.devices, 1)
-        self.await_packages()
+        self.await_packages(self.devices)
         # Several times, so that offsets in the east are higher than those of the copies, of which only the last stay.
         for _ in range(HISTORY):
             for device in self.devices:
@@ -157,7 +157,12 @@ class Region(TrackedOrders):
         self.findings.saw("changes that came again and were skipped", self.metric("waybill_changes_skipped_total"))
         if applied + here != published:
             self.findings.add(f"{published} changes were published, {applied} and {here} applied")
-        self.judge_pushes(moments, told)
+        raced = [device for devices in self.races for device in devices]
+        quiet = [device for device in self.devices if device.number % QUIET == 0 and device not in raced]
+        # Those were told in the east.
+        for device in quiet:
+            moments[device.key] = 0
+        self.judge_pushes(told, moments, quiet)
         self.judge_registrations()
 
     def judge_versions(self, offsets):
@@ -171,19 +176,3 @@ class Region(TrackedOrders):
             count += 1
         self.findings.saw("versions on waybill.orders in the west", count)
         return moments
-
-    def judge_pushes(self, moments, told):
-        pushes, after, last = self.pushes(told)
-        for device in self.devices:
-            token = device.push_token
-            # Each of its changes made a version at most, and each registration so soon after one is told as well.
-            most = device.published + device.posts
-            if pushes[token] > most:
-                self.findings.add(f"{device.key} was pushed {pushes[token]} times for {most} reasons")
-            raced = any(device in devices for devices in self.races)
-            if device.number % QUIET == 0 and not raced:
-                self.findings.saw("quiet orders")
-                if after[token]:
-                    self.findings.add(f"{device.key} was pushed {after[token]} times after the move and is unchanged")
-            elif device.is_registered and last.get(token, 0) < moments[device.key] - 1:
-                self.findings.add(f"the device of {device.key} was not told of its last version")

@@ -46,10 +46,6 @@ class TrackedOrders(World):
             self.change(device)
         self.publisher.flush()
 
-    def await_packages(self):
-        eventually("packages of all orders", lambda: all(
-            device.order or device.fetch(self.client) == 200 for device in self.devices))
-
     def register(self, device):
         if device.register(self.client) not in (200, 201):
             raise Failure(f"{device.key}: registering is refused")
@@ -114,16 +110,29 @@ class TrackedOrders(World):
                 f"{device.key} has number {device.order['orderNumber']} and {found} after change {number}")
         self.findings.saw("packages compared")
 
-    def pushes(self, first):
-        """By push token: notifications that APNs took, those from a certain delivery on, and the last one's moment."""
-        pushes, after, last = collections.Counter(), collections.Counter(), {}
+    def judge_pushes(self, first, moments, quiet):
+        """
+        No device is told more often than there are reasons, the quiet ones not at all from a certain delivery on, and
+        those that are registered after the moment of their last version.
+        """
+        pushes, after, last = collections.Counter(), collections.Counter(), collections.Counter()
         for place, delivery in enumerate(self.simulator.deliveries):
             if delivery.status == 200:
                 pushes[delivery.token] += 1
                 after[delivery.token] += place >= first
                 last[delivery.token] = delivery.moment
         self.findings.saw("notifications", sum(pushes.values()))
-        return pushes, after, last
+        for device in self.devices:
+            token = device.push_token
+            # Each of its changes made a version at most, and each registration so soon after one is told as well.
+            most = device.published + device.posts
+            if pushes[token] > most:
+                self.findings.add(f"{device.key} was pushed {pushes[token]} times for {most} reasons")
+            if device in quiet and after[token]:
+                self.findings.add(f"{device.key} was pushed {after[token]} times and is unchanged")
+            if device.is_registered and last[token] < moments[device.key] - 1:
+                self.findings.add(f"the device of {device.key} was not told of its last version")
+        self.findings.saw("quiet orders", len(quiet))
 
     def judge_registrations(self):
         """A device lists its order exactly while it is registered."""

@@ -14,7 +14,7 @@ import time
 
 from pace import Repeater
 from processes import free_ports
-from stack import Failure, derived_token, eventually, program, say
+from stack import Failure, derived_token, program, say
 from world import Client, Device, Unanswered, World
 
 ORDERS = 200
@@ -36,8 +36,7 @@ class Upgrade(World):
         for device in self.devices:
             self.change(device)
         self.publisher.flush()
-        eventually("packages of all orders", lambda: all(
-            device.order or device.fetch(self.client) == 200 for device in self.devices))
+        self.await_packages(self.devices)
         for device in self.devices:
             if device.register(self.client) != 201:
                 raise Failure(f"{device.key}: registering is refused")

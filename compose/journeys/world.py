@@ -155,6 +155,10 @@ class World:
         with open(f"{self.stack.folder}/log/{service}.log") as file:
             return file.read()
 
+    def await_packages(self, devices):
+        eventually("packages of all orders", lambda: all(
+            device.order or device.fetch(self.client) == 200 for device in devices))
+
     def metric(self, name):
         """The first packager's, summed over all labels."""
         return Metrics.of(self.stack.env["OPERATIONS_PACKAGER"]).total(name)
