@@ -39,7 +39,7 @@ class Load:
         shares = usage.end().shares()
         outputs = [process.communicate(timeout=self.seconds + 30)[0] for process in self.running]
         self.running = []
-        total = sum(self.parse(output, expected) for output in outputs)
+        total = sum(rate_in(output, expected) for output in outputs)
         latencies = self.read_logs(count) if rate else []
         return Round(total, shares, next(iter(shares.values())) / total, latencies)
 
@@ -52,8 +52,7 @@ class Load:
             "h2load", "--h1", "-t1", f"-c{clients}", f"-D{self.seconds}", f"--warm-up-time={WARM_UP}",
             "-i", f"{self.folder}/paths-{index}",
         ]
-        for name, value in headers:
-            command += ["-H", f"{name}: {value}"]
+        command += words_of(headers)
         if rate:
             command += [f"--rps={rate / self.connections:.2f}", f"--log-file={self.folder}/latencies-{index}"]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -69,20 +68,26 @@ class Load:
     def wait_until(moment):
         time.sleep(max(0, moment - time.monotonic()))
 
-    @staticmethod
-    def parse(output, expected):
-        rate = re.search(r"finished in .*?, ([\d.]+) req/s", output)
-        failures = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
-        codes = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
-        if not rate or not failures or not codes:
-            raise Failure(f"h2load says: {output.strip()[-500:]}")
-        others = sum(int(n) for i, n in enumerate(codes.groups(), start=2) if i != expected // 100)
-        if others or any(int(n) for n in failures.groups()):
-            raise Failure(f"not every answer is {expected}: {failures.group(0)}; {codes.group(0)}")
-        return float(rate.group(1))
-
     def stop(self):
         for process in self.running:
             process.kill()
             process.wait()
         self.running = []
+
+
+def words_of(headers):
+    """The arguments of h2load for headers."""
+    return [word for name, value in headers for word in ("-H", f"{name}: {value}")]
+
+
+def rate_in(output, expected):
+    """Answers a second as h2load tells them; all of them must have the expected status."""
+    rate = re.search(r"finished in .*?, ([\d.]+) req/s", output)
+    failures = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
+    codes = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
+    if not rate or not failures or not codes:
+        raise Failure(f"h2load says: {output.strip()[-500:]}")
+    others = sum(int(n) for i, n in enumerate(codes.groups(), start=2) if i != expected // 100)
+    if others or any(int(n) for n in failures.groups()):
+        raise Failure(f"not every answer is {expected}: {failures.group(0)}; {codes.group(0)}")
+    return float(rate.group(1))

@@ -2,10 +2,10 @@
 
 import json
 import os
-import re
 import shutil
 import time
 
+from load import rate_in, words_of
 from processes import ENDED, Program, Usage, free_ports, listens, output_of
 from report import Round
 from stack import Failure
@@ -44,20 +44,12 @@ class Nghttpd:
         """The same requests with headers of the same size, by a generator that does nothing with the answers."""
         command = ["h2load", "-t1", "-c1", f"-m{streams}", f"-n{notifications}", "-i", f"{self.folder}/uris",
                    "-d", f"{self.folder}/body"]
-        for name, value in (
+        command += words_of((
             ("authorization", BEARER), ("apns-topic", TOPIC), ("apns-push-type", "background"),
             ("apns-priority", "5"), ("apns-expiration", str(int(time.time()) + 604800)),
             ("apns-id", "00000000-0000-4000-8000-000000000000"),
-        ):
-            command += ["-H", f"{name}: {value}"]
-
-        def rate(output):
-            found = re.search(r"finished in .*?, ([\d.]+) req/s", output)
-            if not found or f" {notifications} 2xx," not in output:
-                raise Failure(f"h2load says: {output.strip()[-500:]}")
-            return float(found.group(1))
-
-        return self.measure("h2load", command, None, notifications, rate)
+        ))
+        return self.measure("h2load", command, None, notifications, lambda output: rate_in(output, 200))
 
     def sender(self, name, command, job, notifications):
         """A sender that tells about itself as JSON."""
