@@ -171,7 +171,7 @@ def measure_with_stack(name, subject, arguments):
         ignore_signals()
         try:
             if bench:
-                bench.close()
+                bench.ending.close()
                 # Also what was measured before something failed.
                 bench.report.show()
         finally:

@@ -83,8 +83,6 @@ class Tool:
 
 
 class ChaosBench(Bench):
-    tool = None
-
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
         owned = {"apns"} | (set() if arguments.kafka else {"kafka"})
@@ -118,14 +116,11 @@ class ChaosBench(Bench):
         command += [] if arguments.kafka else ["--embedded"]
         with open(f"{self.stack.folder}/log/chaos.log", "w") as log:
             self.tool = Tool(command, log)
+            self.ending.callback(self.tool.end)
             if not self.tool.listen(120, "started"):
                 raise Failure("waybill-dev chaos does not start")
             self.run(seconds)
         return self.tell() > 0 or self.tool.process.returncode != 0
-
-    def close(self):
-        if self.tool:
-            self.tool.end()
 
     # --- the run ------------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,6 @@ class FaultsBench(Bench):
         self.by_order, self.devices, self.heroes = {}, [], {}
         # The first delivery that counts; the moments at which a worker was killed or came back.
         self.first_delivery, self.rebalances = 0, []
-        self.sampler = self.offsets = None
         self.populate()
 
     def set_up(self):
@@ -98,6 +97,7 @@ class FaultsBench(Bench):
     def measure(self):
         self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
         self.changes, self.offsets = Changes(self.stack), Offsets(self.stack)
+        self.ending.callback(self.offsets.close)
         self.prepare()
         begin = time.monotonic()
         self.registrar = Registrar(self.stack)
@@ -126,6 +126,7 @@ class FaultsBench(Bench):
         self.stage.package(orders)
         self.stack.start(*self.stage.pushers)
         self.sampler = Sampler(self.stack.pid("pusher"))
+        self.ending.callback(self.sampler.looking.stop)
         # No device is there yet, so these packages are told to nobody.
         self.settle("the orders")
         self.before = self.metrics()
@@ -297,9 +298,3 @@ class FaultsBench(Bench):
         self.report.figure("faults.memory_most_mb", max(self.sampler.megabytes))
         for rule in self.rules:
             self.report.figure(f"faults.wrong_{rule}", len(self.findings.by_rule[rule]))
-
-    def close(self):
-        if self.sampler:
-            self.sampler.looking.stop()
-        if self.offsets:
-            self.offsets.close()

@@ -25,6 +25,7 @@ class GatewayBench(Bench):
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
         self.load = Load(self.folder, arguments.connections, arguments.seconds)
+        self.ending.callback(self.load.stop)
         self.peers = Peers(stack, self.folder)
         self.orders = [f"bench-{number}" for number in range(ORDERS)]
 
@@ -38,10 +39,6 @@ class GatewayBench(Bench):
         self.measure_waiting()
         self.measure_freshness()
         self.measure_connections()
-
-    def close(self):
-        self.load.stop()
-        self.peers.stop()
 
     # --- orders and peers --------------------------------------------------------------------------------------------
 
@@ -90,7 +87,7 @@ class GatewayBench(Bench):
             latest = max(latest, (response.headers["last-modified"], file.st_mtime), key=lambda pair: pair[1])
         connection.close()
         self.report.note(f"{ORDERS} orders, packages of {len(response.body)} bytes")
-        self.peers.start(response.headers)
+        self.ending.callback(self.peers.start(response.headers).stop)
         self.peers.check(self.orders[:: ORDERS // 20])
         return latest[0]
 

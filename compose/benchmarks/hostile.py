@@ -72,8 +72,6 @@ class Client(threading.Thread):
 
 
 class HostileBench(Bench):
-    flood = None
-
     def measure(self):
         orders = [f"bench-{number}" for number in range(ORDERS)]
         Publisher(self.stack).replace_with_example(orders, TOKEN)
@@ -92,11 +90,6 @@ class HostileBench(Bench):
         self.tell(quiet, hostile, memory, samples, shares, self.stop_flood())
         return len(hostile.failures) > 0
 
-    def close(self):
-        if self.flood:
-            self.flood.kill()
-            self.flood.wait()
-
     def fetch(self, seconds, samples=None):
         """The well-behaved client. Samples get the gateway's resident MB, four times a second."""
         client = Client(self.stack.gateway_port, self.paths, seconds)
@@ -111,10 +104,11 @@ class HostileBench(Bench):
 
     def start_flood(self):
         # Niced: hostile clients have machines of their own.
-        self.flood = subprocess.Popen(
+        self.flood = self.ending.enter_context(subprocess.Popen(
             ["nice", "-n", "10", sys.executable, f"{HERE}/hostile_flood.py", str(self.stack.gateway_port),
              self.stack.type, TOKEN],
-            stdout=subprocess.PIPE, text=True, start_new_session=True)
+            stdout=subprocess.PIPE, text=True, start_new_session=True))
+        self.ending.callback(self.flood.kill)
 
     def stop_flood(self):
         self.flood.terminate()

@@ -2,16 +2,13 @@
 
 import json
 import os
-import shutil
 import time
 
 from load import rate_in, words_of
-from processes import ENDED, Program, Usage, free_ports, listens, output_of
+from processes import ENDED, Program, Usage, free_ports, listens, output_of, server
 from report import Round
 from stack import Failure
 
-# nghttpd is where Debian keeps servers.
-NGHTTPD = shutil.which("nghttpd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 # Streams that nghttpd allows a connection.
 LIMIT = 1000
 TOPIC = "order.com.example.load-test"
@@ -31,10 +28,10 @@ class Nghttpd:
             file.writelines(f"{self.url}{path}\n" for path in devices)
         with open(f"{folder}/body", "w") as file:
             file.write("{}")
-        self.server = Program(
-            [NGHTTPD, "-a", "127.0.0.1", "-m", str(LIMIT), "-d", f"{folder}/htdocs", str(self.port),
+        self.process = Program(
+            [server("nghttpd"), "-a", "127.0.0.1", "-m", str(LIMIT), "-d", f"{folder}/htdocs", str(self.port),
              f"{certificates}/server-key.pem", f"{certificates}/server-certificate.pem"], f"{folder}/nghttpd.log")
-        self.server.await_ready(lambda: listens(self.port))
+        self.process.await_ready(lambda: listens(self.port))
 
     @property
     def url(self):
@@ -63,7 +60,7 @@ class Nghttpd:
         return self.measure(name, command, job, notifications, rate)
 
     def measure(self, name, command, job, notifications, rate):
-        usage = Usage({name: ENDED, "nghttpd": [self.server.pid]})
+        usage = Usage({name: ENDED, "nghttpd": [self.process.pid]})
         output = output_of(command, json.dumps(job) if job else None, 120)
         shares = usage.end().shares()
         return Round(rate(output), shares, usage.used[name] / notifications)

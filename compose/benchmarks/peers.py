@@ -3,19 +3,15 @@
 import email.utils
 import os
 import pwd
-import shutil
 
 from client import Connection, showing
-from processes import Program, free_ports, listens
+from processes import Program, free_ports, listens, server
 from stack import Failure
 from subject import AUTHORIZATION, HERE
 
-NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
-
-
 class Peers:
     def __init__(self, stack, folder):
-        self.stack, self.folder, self.nginx = stack, folder, None
+        self.stack, self.folder = stack, folder
         self.static_port, self.lua_port = free_ports(2)
 
     def save(self, order, response):
@@ -28,7 +24,7 @@ class Peers:
         os.utime(file, (modified, modified))
 
     def start(self, headers):
-        """headers: of the gateway's answer; the peers say the same about caching."""
+        """Starts nginx. headers: of the gateway's answer; the peers say the same about caching."""
         with open(f"{HERE}/gateway/nginx.conf") as file:
             text = file.read()
         words = {
@@ -43,18 +39,14 @@ class Peers:
         with open(f"{self.folder}/nginx.conf", "w") as file:
             file.write(text)
         self.nginx = Program(
-            [NGINX, "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
+            [server("nginx"), "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
             f"{self.folder}/nginx.log")
-        self.nginx.await_ready(lambda: listens(self.static_port) and listens(self.lua_port))
+        return self.nginx.await_ready(lambda: listens(self.static_port) and listens(self.lua_port))
 
     def workers(self):
         pid = self.nginx.pid
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(word) for word in file.read().split()]
-
-    def stop(self):
-        if self.nginx:
-            self.nginx.stop()
 
     def check(self, orders):
         """Refuses to compare servers that do not answer alike."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import shutil
 import socket
 import subprocess
 import time
@@ -41,7 +42,11 @@ class Program:
             self.require_running()
             return is_ready()
 
-        eventually(lambda: f"starting {self.process.args[0]}, which says: {self.last_words()}", is_up, seconds)
+        try:
+            eventually(lambda: f"starting {self.process.args[0]}, which says: {self.last_words()}", is_up, seconds)
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def last_words(self):
@@ -58,19 +63,27 @@ class Program:
         self.process.wait()
 
 
+def server(name):
+    """The path of a server's program, also where only the administrator's search path leads."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
 def start_broker(folder, name, topics):
     """Starts an embedded broker with these topics, numbers of partitions by names. Returns it and its address."""
-    file = f"{folder}/{name}.address"
     words = [word for topic, partitions in topics.items() for word in ("--topic", f"{topic}:{partitions}")]
+    return start_with_address(folder, name, ["kafka", "--port", str(free_ports(1)[0]), *words])
+
+
+def start_with_address(folder, name, words):
+    """Starts a server of waybill-dev that writes its address to a file. Returns it and what it wrote."""
+    file = f"{folder}/{name}.address"
     # Of an earlier run in this folder.
     with contextlib.suppress(FileNotFoundError):
         os.remove(file)
-    broker = Program(
-        [program("waybill-dev"), "kafka", "--port", str(free_ports(1)[0]), "--address-file", file, *words],
-        f"{folder}/{name}.log")
-    broker.await_ready(lambda: os.path.exists(file), 20)
+    started = Program([program("waybill-dev"), *words, "--address-file", file], f"{folder}/{name}.log")
+    started.await_ready(lambda: os.path.exists(file), 20)
     with open(file) as opened:
-        return broker, opened.read().strip()
+        return started, opened.read().strip()
 
 
 def output_of(words, given=None, seconds=180):

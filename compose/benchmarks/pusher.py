@@ -2,14 +2,13 @@
 
 import contextlib
 import json
-import os
 import statistics
 import time
 
 from devices import Device, Registrar
 from latency import push_waits
 from nghttpd import BEARER, TOPIC, Nghttpd
-from processes import Program, free_ports, memory_mb, output_of
+from processes import free_ports, memory_mb, output_of, start_with_address
 from report import median_cost, median_rate, median_ratio, percentile
 from simulator import first_told, tell
 from stack import SERVICES, Failure, program
@@ -30,8 +29,6 @@ CHANGES_A_SECOND = 200
 
 
 class PusherBench(Bench):
-    nghttpd = None
-
     def measure(self):
         self.certificates = f"{self.stack.folder}/certificates"
         self.measure_idle()
@@ -40,10 +37,6 @@ class PusherBench(Bench):
         self.measure_slow_answers()
         self.measure_rates()
         self.measure_queue()
-
-    def close(self):
-        if self.nghttpd:
-            self.nghttpd.server.stop()
 
     def load_test(self, port, devices, *words):
         """Made-up records on the pusher's whole road; as many notifications under way as there are devices."""
@@ -54,7 +47,8 @@ class PusherBench(Bench):
 
     def measure_rates(self):
         paths = output_of([program("waybill-pusher"), "load-test", "--paths", "--devices", str(DEVICES)]).split()
-        self.nghttpd = server = Nghttpd(self.folder, self.certificates, paths)
+        server = Nghttpd(self.folder, self.certificates, paths)
+        self.ending.callback(server.process.stop)
         count = self.arguments.notifications
         limit, ours, many = [], [], []
         peers = {name: [] for name in PEER_NOTIFICATIONS}
@@ -128,13 +122,10 @@ class PusherBench(Bench):
     def simulator(self, streams, milliseconds):
         """A simulator of its own that answers late; gives its port."""
         port = free_ports(1)[0]
-        addresses = f"{self.folder}/apns-{port}.address"
-        started = Program(
-            [program("waybill-dev"), "apns", "--certificates", self.certificates, "--port", str(port),
-             "--delay-milliseconds", str(milliseconds), "--max-concurrent-streams", str(streams),
-             "--address-file", addresses], f"{self.folder}/apns.log")
+        started, _ = start_with_address(self.folder, "apns", [
+            "apns", "--certificates", self.certificates, "--port", str(port), "--delay-milliseconds",
+            str(milliseconds), "--max-concurrent-streams", str(streams)])
         try:
-            started.await_ready(lambda: os.path.exists(addresses))
             yield port
         finally:
             started.stop()

@@ -37,12 +37,8 @@ class RestoreBench(CrewBench):
         topics = {CHANGES: count, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
                   "waybill.dead-letters": 16}
         self.broker, address = start_broker(self.folder, "kafka", topics)
+        self.ending.callback(self.broker.stop)
         super().set_up("--kafka", address, kafka_properties="fetch.wait.max.ms=5\n")
-
-    def close(self):
-        super().close()
-        if self.broker:
-            self.broker.stop()
 
     def measure(self):
         beginning = self.measure_beginning()

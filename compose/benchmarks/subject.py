@@ -1,5 +1,6 @@
 """The subjects of compose/bench."""
 
+import contextlib
 import os
 
 from client import showing
@@ -24,6 +25,8 @@ class Bench:
 
     def __init__(self, arguments, stack):
         self.arguments, self.stack, self.report = arguments, stack, Report()
+        # Everything that is started beside the stack ends with it, also after a failure.
+        self.ending = contextlib.ExitStack()
         self.folder = f"{stack.folder}/bench"
         os.makedirs(self.folder, exist_ok=True)
 
@@ -35,6 +38,3 @@ class Bench:
     def measure(self):
         """Fills the report. Returns true if anything is wrong."""
         raise NotImplementedError
-
-    def close(self):
-        """Ends what it started beside the stack, also after a failure."""

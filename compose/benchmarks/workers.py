@@ -149,14 +149,9 @@ class Crew:
 class CrewBench(Bench):
     """A subject that starts the packagers itself."""
 
-    crew = None
-
     def set_up(self, *options, **others):
         super().set_up(*options, **others)
         self.documents = Documents()
         add_pictures(self.stack.brand)
         self.crew = Crew(self.stack)
-
-    def close(self):
-        if self.crew:
-            self.crew.close()
+        self.ending.callback(self.crew.close)
