@@ -45,7 +45,7 @@ class Partitions(TrackedOrders):
             if count != BEFORE:
                 raise Failure(f"{topic} has {count} partitions instead of {BEFORE}: take a new cluster")
         self.publish(self.devices, FIRST)
-        self.await_packages(self.devices)
+        self.await_packages()
         for device in self.devices:
             self.register(device)
         self.simulator.settle()

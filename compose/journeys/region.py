@@ -47,7 +47,7 @@ class Region(TrackedOrders):
 
     def move(self):
         self.publish(self.devices, 1)
-        self.await_packages(self.devices)
+        self.await_packages()
         # Several times, so that offsets in the east are higher than those of the copies, of which only the last stay.
         for _ in range(HISTORY):
             for device in self.devices:

@@ -46,8 +46,12 @@ class TrackedOrders(World):
             self.change(device)
         self.publisher.flush()
 
+    def await_packages(self):
+        eventually("packages of all orders", lambda: all(
+            device.order or device.fetch(self.client) == 200 for device in self.devices))
+
     def register(self, device):
-        if device.register(self.client) not in (200, 201):
+        if device.register(self.client) not in ((200, 201) if device.posts else (201,)):
             raise Failure(f"{device.key}: registering is refused")
         device.posts, device.is_registered = device.posts + 1, True
 
@@ -65,21 +69,24 @@ class TrackedOrders(World):
     def fetch_some(self, number):
         device = random.choice(self.devices)
         with device.lock:
-            before = device.order and device.order["updatedAt"]
             try:
-                status = device.fetch(self.fetches[number], is_conditional=random.random() < 0.5)
+                self.fetch(device, self.fetches[number])
             except Unanswered:
                 self.findings.saw("fetches without an answer, the gateway is away")
-                return
-            self.findings.saw(f"fetches: {status}")
-            if device.is_removed and status not in (200, 304):
-                device.is_gone = True
-            elif status not in (200, 304, 503):
-                self.findings.add(f"the device of {device.key} fetches and is answered {status}")
-            elif device.is_gone:
-                self.findings.add(f"{device.key} was removed and is served again: {status}")
-            elif before and device.order["updatedAt"] < before:
-                self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']}")
+
+    def fetch(self, device, client, gateway="the gateway"):
+        """A fetch with or without a condition, whose answer must be right at any time."""
+        before = device.order and device.order["updatedAt"]
+        status = device.fetch(client, is_conditional=random.random() < 0.5)
+        self.findings.saw(f"fetches: {status}")
+        if device.is_removed and status not in (200, 304):
+            device.is_gone = True
+        elif status not in (200, 304, 503):
+            self.findings.add(f"the device of {device.key} fetches from {gateway} and is answered {status}")
+        elif device.is_gone:
+            self.findings.add(f"{device.key} was removed and is served again by {gateway}: {status}")
+        elif before and device.order["updatedAt"] < before:
+            self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']} at {gateway}")
 
     def await_rest(self):
         """Returns when the pusher has nothing left to do."""

@@ -14,21 +14,19 @@ import time
 
 from pace import Repeater
 from processes import free_ports
-from stack import Failure, derived_token, program, say
-from world import Client, Device, Unanswered, World
+from stack import program, say
+from tracked import TrackedOrders
+from world import Client, Unanswered
 
 ORDERS = 200
 WORKERS = 6
 
 
-class Upgrade(World):
+class Upgrade(TrackedOrders):
     def __init__(self, arguments, stack):
-        super().__init__(arguments, stack)
-        self.devices = [Device(number, f"{self.type}/upgrade-{number}") for number in range(ORDERS)]
-        for device in self.devices:
-            device.token, device.changes = derived_token(self.secret, device.key), 0
-        self.lock, self.phase = threading.Lock(), "the earlier release"
-        self.gateways = {"gateway": self.stack.gateway_port}
+        super().__init__(arguments, stack, "upgrade", ORDERS)
+        self.lock, self.gateways = threading.Lock(), {"gateway": self.stack.gateway_port}
+        self.findings.phase = "the earlier release"
 
     def travel(self):
         self.begin()
@@ -36,16 +34,15 @@ class Upgrade(World):
         for device in self.devices:
             self.change(device)
         self.publisher.flush()
-        self.await_packages(self.devices)
+        self.await_packages()
         for device in self.devices:
-            if device.register(self.client) != 201:
-                raise Failure(f"{device.key}: registering is refused")
+            self.register(device)
         self.live()
         old, new = self.arguments.old, os.path.dirname(program("waybill-dev"))
         for direction, folder in (("forth", new), ("back", old)):
             for service in ("packager-2", "packager", "gateway-2", "gateway", "pusher-2", "pusher"):
-                self.phase = f"{direction}, {service} changed"
-                say(self.phase)
+                self.findings.phase = f"{direction}, {service} changed"
+                say(self.findings.phase)
                 self.live(lambda: self.become(service, folder))
 
     def begin(self):
@@ -87,12 +84,12 @@ class Upgrade(World):
 
     def change(self, device):
         with self.lock:
-            order = device.identifier
-            if device.changes == 0:
-                self.publisher.send(order, "replaced", self.document | {"orderNumber": "0"})
+            number = {"orderNumber": str(device.published)}
+            if device.published == 0:
+                self.publisher.send(device.identifier, "replaced", self.document | number)
             else:
-                self.publisher.send(order, "patched", {"orderNumber": str(device.changes)})
-            device.changes += 1
+                self.publisher.send(device.identifier, "patched", number)
+            device.published += 1
 
     def step(self, number):
         device = random.choice(self.devices)
@@ -125,29 +122,17 @@ class Upgrade(World):
                 status = None
             if status not in (None, 503):
                 if status != right:
-                    self.differ(f"the device of {device.key} {what} and is answered {status}")
+                    self.findings.add(f"the device of {device.key} {what} and is answered {status}")
                 self.findings.saw(f"{what}: {status}")
                 return
             time.sleep(0.2)
-        self.differ(f"the device of {device.key} {what} and is not answered for a minute")
-
-    def differ(self, text):
-        self.findings.add(f"{self.phase}: {text}")
-
-    def fetch(self, device, client, gateway):
-        before = device.order["updatedAt"]
-        status = device.fetch(client, is_conditional=random.random() < 0.5)
-        self.findings.saw(f"fetches: {status}")
-        if status not in (200, 304, 503):
-            self.differ(f"the device of {device.key} fetches from {gateway} and is answered {status}")
-        elif device.order["updatedAt"] < before:
-            self.differ(f"{device.key} went back from {before} to {device.order['updatedAt']} at {gateway}")
+        self.findings.add(f"the device of {device.key} {what} and is not answered for a minute")
 
     def list(self, device, client, gateway):
         listed = device.list(client)
         self.findings.saw("lists: 503" if listed is None else "lists")
         if listed is not None and listed != [device.identifier]:
-            self.findings.saw(f"{self.phase}: lists without an order at {gateway}")
+            self.findings.saw(f"{self.findings.phase}: lists without an order at {gateway}")
 
     # --- between the steps -------------------------------------------------------------------------------------------
 
@@ -159,7 +144,7 @@ class Upgrade(World):
             self.change(device)
         self.publisher.flush()
         for device in self.untold(self.devices, first, 20):
-            self.differ(f"the device of {device.key} was not told")
+            self.findings.add(f"the device of {device.key} was not told")
         for name, port in self.gateways.items():
             client = Client(port)
             unlisted = stale = 0
@@ -167,10 +152,10 @@ class Upgrade(World):
                 listed = device.list(client)
                 unlisted += listed != [device.identifier]
                 status = device.fetch(client)
-                stale += status != 200 or device.order["orderNumber"] != str(device.changes - 1)
+                stale += status != 200 or device.order["orderNumber"] != str(device.published - 1)
             self.findings.saw("devices compared", len(self.devices))
             if unlisted:
-                self.differ(f"{unlisted} of {len(self.devices)} devices do not list their order at {name}")
+                self.findings.add(f"{unlisted} of {len(self.devices)} devices do not list their order at {name}")
             if stale:
-                self.differ(f"{stale} of {len(self.devices)} orders are not served as changed last at {name}")
+                self.findings.add(f"{stale} of {len(self.devices)} orders are not served as changed last at {name}")
             client.close()

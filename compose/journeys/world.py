@@ -25,16 +25,16 @@ class Unanswered(Exception):
 
 
 class Findings:
-    """Differences from the promises, and counts of comparisons. Threads: any."""
+    """Differences from the promises, in a phase of the journey, and counts of comparisons. Threads: any."""
 
     def __init__(self):
-        self.lock, self.count, self.counts = threading.Lock(), 0, collections.Counter()
+        self.lock, self.count, self.counts, self.phase = threading.Lock(), 0, collections.Counter(), ""
 
     def add(self, text):
         with self.lock:
             self.count += 1
             if self.count <= SHOWN:
-                say(f"DIFFERENCE: {text}")
+                say(f"DIFFERENCE: {self.phase}{': ' if self.phase else ''}{text}")
 
     def saw(self, what, number=1):
         with self.lock:
@@ -154,10 +154,6 @@ class World:
     def log(self, service):
         with open(f"{self.stack.folder}/log/{service}.log") as file:
             return file.read()
-
-    def await_packages(self, devices):
-        eventually("packages of all orders", lambda: all(
-            device.order or device.fetch(self.client) == 200 for device in devices))
 
     def metric(self, name):
         """The first packager's, summed over all labels."""
