@@ -95,7 +95,8 @@ class ChaosBench(Bench):
             raise Failure("--grow-partitions needs --kafka: the topics of the embedded broker cannot grow")
         self.schedule = schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
-        self.snapshot, self.name, self.marked = 0.0, "", ""
+        # unmarked: the fault that goes on.
+        self.snapshot, self.unmarked = 0.0, ""
 
     def set_up(self):
         arguments = self.arguments
@@ -139,12 +140,12 @@ class ChaosBench(Bench):
             if self.tool.process.poll() is not None:
                 raise Failure("waybill-dev chaos ended before the faults did")
             say(f"{time.monotonic() - begin:5.0f} s: {fault.kind.name} {self.target(fault)} for {fault.hold} s")
-            self.name = f"{fault.number}-{fault.kind.name}"
+            name = self.unmarked = f"{fault.number}-{fault.kind.name}"
             self.do(fault)
             self.undo()
-            self.done.append((self.name, fault.kind.name))
+            self.done.append((name, fault.kind.name))
             if fault.waits:
-                self.tool.listen(min(40, max(0.1, end - time.monotonic())), f"recovered {self.name}")
+                self.tool.listen(min(40, max(0.1, end - time.monotonic())), f"recovered {name}")
             self.tool.listen(max(0.0, min(fault.gap, end - time.monotonic())), None)
             self.bring_back(time.monotonic())
         self.calm()
@@ -157,9 +158,9 @@ class ChaosBench(Bench):
 
     def undo(self):
         """The fault is over from here on: what comes is recovery. Once for each fault."""
-        if self.name and self.marked != self.name:
-            self.marked = self.name
-            self.tool.tell(f"mark {self.name}")
+        if self.unmarked:
+            self.tool.tell(f"mark {self.unmarked}")
+            self.unmarked = ""
 
     def look_for_dead(self):
         """A service that ended by itself is a finding; somebody starts it again, as an orchestrator would."""
@@ -193,8 +194,11 @@ class ChaosBench(Bench):
         base, _, verb = fault.kind.name.partition("-")
         if base == "apns" and verb != "restart":
             return self.fail_apns(verb, fault)
-        if base == "redis" and verb in ("empty", "older", "flush"):
-            return getattr(self, f"{verb}_redis")(fault)
+        if fault.kind.name == "redis-flush":
+            # On a new connection, since Redis is also stopped and started.
+            return Redis(self.stack.env["REDIS_URL"]).ask("FLUSHALL")
+        if base == "redis" and verb in ("empty", "older"):
+            return self.replace_redis(fault, verb == "older")
         if base == "all":
             return self.kill_all(fault)
         if base == "secrets":
@@ -230,12 +234,8 @@ class ChaosBench(Bench):
             self.stack.run("kill", service)
         time.sleep(fault.hold)
         self.undo()
-        # All at once, as after the end of a machine.
-        starts = [threading.Thread(target=self.start, args=(service,)) for service in services]
-        for thread in starts:
-            thread.start()
-        for thread in starts:
-            thread.join()
+        # As after the end of a machine.
+        chaos_region.at_once(self.start, services)
 
     def start(self, service):
         try:
@@ -302,24 +302,16 @@ class ChaosBench(Bench):
 
     # --- Redis without its data ---------------------------------------------------------------------------------------
 
-    def flush_redis(self, _):
-        # On a new connection, since Redis is also stopped and started.
-        Redis(self.stack.env["REDIS_URL"]).ask("FLUSHALL")
-
-    def empty_redis(self, fault):
-        self.replace_redis(fault, None)
-
-    def older_redis(self, fault):
-        self.replace_redis(fault, f"{self.stack.folder}/redis-older")
-        self.snapshot = 0.0
-
-    def replace_redis(self, fault, folder):
+    def replace_redis(self, fault, is_older):
+        """Redis comes back empty, or with what it had a while ago if that was kept."""
+        data, older = f"{self.stack.folder}/redis", f"{self.stack.folder}/redis-older"
         self.stack.stop("redis")
-        shutil.rmtree(f"{self.stack.folder}/redis")
-        if folder and os.path.isdir(folder):
-            shutil.copytree(folder, f"{self.stack.folder}/redis")
+        shutil.rmtree(data)
+        if is_older and os.path.isdir(older):
+            shutil.copytree(older, data)
+            self.snapshot = 0.0
         else:
-            os.makedirs(f"{self.stack.folder}/redis")
+            os.makedirs(data)
         time.sleep(fault.hold)
         self.undo()
         self.start("redis")

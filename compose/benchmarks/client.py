@@ -1,5 +1,6 @@
 """HTTP/1.1 on this machine."""
 
+import collections
 import json
 import socket
 import urllib.parse
@@ -12,9 +13,7 @@ def showing(token):
     return [("authorization", f"AppleOrder {token}")]
 
 
-class Response:
-    def __init__(self, status, headers, body):
-        self.status, self.headers, self.body = status, headers, body
+Response = collections.namedtuple("Response", "status headers body")
 
 
 class Connection:

@@ -1,5 +1,6 @@
 """Lines over time as SVG, readable on a light and on a dark page."""
 
+import collections
 from xml.sax.saxutils import escape
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, GAP, BOTTOM = 760, 190, 72, 120, 56, 56, 48
@@ -7,11 +8,8 @@ COLOURS = (("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"
 DASHES = ("", "8 4", "2 3", "10 3 2 3")
 
 
-class Panel:
-    """One pair of axes; lines are (name, [(x, y), …])."""
-
-    def __init__(self, title, lines):
-        self.title, self.lines = title, lines
+# One pair of axes; lines are (name, [(x, y), …]).
+Panel = collections.namedtuple("Panel", "title lines")
 
 
 def svg(title, panels, x_title):
