@@ -48,7 +48,7 @@ class Peer:
         if code not in (0, errno.EINPROGRESS):
             self.close()
             return False
-        self.unsent = b""
+        self.unsent = self.kind.opening
         return True
 
     def close(self):
@@ -69,20 +69,20 @@ class Peer:
 class Kind:
     """Connections that do the same, and what became of them."""
 
-    def __init__(self, name, count, batch):
-        # batch: gives the bytes for a connection in a tick and the number of requests in them.
-        self.name, self.batch = name, batch
+    def __init__(self, name, count, batch, opening=b""):
+        # batch: gives the bytes for a connection in a tick and the number of requests in them; opening: comes first.
+        self.name, self.batch, self.opening = name, batch, opening
         # Those that write in the same tick, of each TURNS.
         self.turns = [
             [Peer(self, address, number) for address in ADDRESSES[turn::TURNS] for number in range(count)]
             for turn in range(TURNS)]
         self.peers = [peer for peers in self.turns for peer in peers]
-        self.sent, self.bytes, self.closed, self.answers = 0, 0, 0, {}
+        self.sent, self.bytes, self.closed, self.answers = 0, 0, 0, collections.Counter()
 
     def told(self):
         return {
             "sent": self.sent, "megabytes": self.bytes / 1e6, "closed": self.closed, "answers": self.answers,
-            "open": sum(1 for peer in self.peers if peer.socket),
+            "open": sum(peer.socket is not None for peer in self.peers),
         }
 
 
@@ -96,8 +96,9 @@ class Flood:
         self.pipelined = pipelined[1:] + pipelined[:1]
         self.kinds = [
             Kind("wrong tokens", 1, self.wrong_tokens), Kind("lists of changes", 1, self.lists),
-            Kind("registrations", 1, self.registrations), Kind("pipelined bodies", 1, self.bodies),
-            Kind("slow", SLOW, self.slow), Kind("idle", min(IDLE, files // len(ADDRESSES) - 2 * SLOW), None),
+            Kind("registrations", 1, self.registrations), Kind("pipelined bodies", 1, self.bodies, b"P"),
+            Kind("slow", SLOW, self.slow, b"GET /x HTTP/1.1\r\nhost: a\r\nx: "),
+            Kind("idle", min(IDLE, files // len(ADDRESSES) - 2 * SLOW), None),
         ]
         self.poll = select.epoll()
         self.open = {}
@@ -164,10 +165,6 @@ class Flood:
                 return
             self.open[peer.socket.fileno()] = peer
             self.poll.register(peer.socket.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
-            if peer.kind.name == "pipelined bodies":
-                peer.unsent = b"P"
-            elif peer.kind.name == "slow":
-                peer.unsent = b"GET /x HTTP/1.1\r\nhost: a\r\nx: "
 
     def write(self, kind):
         for peer in kind.turns[self.tick % TURNS]:
@@ -193,9 +190,7 @@ class Flood:
                     continue
                 except OSError:
                     data = b""
-                for status in STATUS.findall(data):
-                    answers, name = peer.kind.answers, status.decode()
-                    answers[name] = answers.get(name, 0) + 1
+                peer.kind.answers.update(status.decode() for status in STATUS.findall(data))
                 if not data:
                     self.drop(peer)
 
@@ -206,9 +201,6 @@ class Flood:
         peer.close()
         self.closed.appendleft(peer)
 
-    def tell(self):
-        print(json.dumps({kind.name: kind.told() for kind in self.kinds}), flush=True)
-
 
 def main(port, order_type, token):
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -216,7 +208,7 @@ def main(port, order_type, token):
     flood = Flood(int(port), order_type, token, files)
 
     def stop(*_):
-        flood.tell()
+        print(json.dumps({kind.name: kind.told() for kind in flood.kinds}), flush=True)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, stop)
