@@ -17,18 +17,17 @@ class Step:
     """
     One thing to do, `at` seconds after the beginning of the load.
 
-    act: `fault` (POST /faults), `change` or `register` (of the story's own order and device). age: a 410 says that the
-    token was gone so many seconds before now. renewed: it registers with a new push token. others: the fault hits so
-    many devices that are drawn by lot, each as often as it says; credential tells of which brand they are, 0 the one
-    with a certificate, 1 the one with provider tokens; None: of any.
+    act: `fault` (POST /faults), `change` or `register` (of the story's own order and device). renewed: it registers
+    with a new push token. others: the fault hits so many devices that are drawn by lot, each as often as it says;
+    credential tells of which brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of
+    any.
     """
 
     at: float
     act: str
     name: str
-    body: tuple = ()
+    body: dict = dataclasses.field(default_factory=dict)
     story: int = 0
-    age: float = None
     renewed: bool = False
     others: int = 0
     credential: int = None
@@ -138,16 +137,16 @@ def stories(lot):
     def change(seconds):
         return seconds, "change", {}
 
-    def told(body, *more, age=None, **end):
+    def told(body, *more, **end):
         """A fault of the device, a change right after it, and more."""
-        return [(0, "fault", {"body": body, "age": age}), change(0.2), *more], end
+        return [(0, "fault", {"body": body}), change(0.2), *more], end
 
     return {
         # The token is gone, and was registered before.
         "gone": (4, told(gone, end="goes")),
         "gone-expired": (2, told(gone | {"reason": "ExpiredToken"}, end="goes")),
         # It was gone an hour before it registered: that says nothing of the registration.
-        "gone-before": (4, told(gone | once, change(4), age=3600)),
+        "gone-before": (4, told(gone | once | {"timestampOffsetSeconds": -3600}, change(4))),
         "gone-and-back": (4, told(gone, (4, "register", {"renewed": True}), change(6))),
         # It registers with a new token, or with the same one again, while the bad news is on its way.
         "gone-race": (4, told(late, (0.9, "register", {"renewed": True}))),
@@ -171,62 +170,44 @@ def stories(lot):
 STORIES = tuple((name, weight) for name, (weight, _) in stories(random.Random(0)).items())
 
 
-class Plan:
+def plan(seed, faults, seconds, rate, with_stories=True):
     """
     Steps and stories of a run, the same ones for the same seed.
 
-    >>> plan, same = Plan(7, 200, 250, 800), Plan(7, 200, 250, 800)
-    >>> plan.steps == same.steps, sum(step.act == "fault" for step in plan.steps)
+    >>> steps, _ = plan(7, 200, 250, 800)
+    >>> plan(7, 200, 250, 800)[0] == steps, sum(step.act == "fault" for step in steps)
     (True, 200)
-    >>> sorted(plan.steps, key=lambda step: step.at) == plan.steps, plan.steps[0].at >= 0
+    >>> sorted(steps, key=lambda step: step.at) == steps, steps[0].at >= 0
     (True, True)
-    >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
+    >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in steps if step.act == "fault"}
     True
-    >>> bodies = [dict(step.body) for step in plan.steps if step.act == "fault" and not step.story and not step.others]
+    >>> bodies = [step.body for step in steps if step.act == "fault" and not step.story and not step.others]
     >>> all("for" in body or "now" in body for body in bodies)
     True
-    >>> len(Plan(7, 20, 10, 400).stories), len(Plan(7, 20, 10, 400, with_stories=False).stories)
+    >>> len(plan(7, 20, 10, 400)[1]), len(plan(7, 20, 10, 400, with_stories=False)[1])
     (8, 0)
     """
-
-    def __init__(self, seed, faults, seconds, rate, with_stories=True):
-        lot = random.Random(seed)
-        self.steps, self.stories = [], []
-        general_names, story_names = bag(GENERAL, lot), bag(STORIES, lot)
-        for number in range(faults):
-            at = seconds * (number + lot.random()) / max(1, faults)
-            # Two of five faults are about one device.
-            if with_stories and number % 5 in (1, 3):
-                self.tell(next(story_names), at, lot)
-            else:
-                self.fail(next(general_names), at, lot, rate)
-        self.steps.sort(key=lambda step: step.at)
-
-    def fail(self, name, at, lot, rate):
-        _, body = general(lot, rate)[name]
-        others, credential = OTHERS.get(name, (0, None))
-        if "count" in body and not others:
-            body["for"] = COUNTED_SECONDS
-        self.steps.append(Step(
-            round(at, 2), "fault", name, tuple(body.items()), others=others, credential=credential))
-
-    def tell(self, name, at, lot):
-        number = len(self.stories) + 1
-        _, (steps, end) = stories(lot)[name]
-        self.stories.append(Story(number, name, **end))
-        for after, act, values in steps:
-            values = values | {"body": tuple(values.get("body", {}).items())}
-            self.steps.append(Step(round(at + after, 2), act, name, story=number, **values))
+    lot = random.Random(seed)
+    steps, told = [], []
+    general_names, story_names = bag(GENERAL, lot), bag(STORIES, lot)
+    for number in range(faults):
+        at = seconds * (number + lot.random()) / max(1, faults)
+        # Two of five faults are about one device.
+        if with_stories and number % 5 in (1, 3):
+            name = next(story_names)
+            _, (parts, end) = stories(lot)[name]
+            told.append(Story(len(told) + 1, name, **end))
+            steps += [Step(round(at + after, 2), act, name, story=len(told), **values) for after, act, values in parts]
+        else:
+            name = next(general_names)
+            _, body = general(lot, rate)[name]
+            others, credential = OTHERS.get(name, (0, None))
+            if "count" in body and not others:
+                body["for"] = COUNTED_SECONDS
+            steps.append(Step(round(at, 2), "fault", name, body, others=others, credential=credential))
+    return sorted(steps, key=lambda step: step.at), told
 
 
-class BrownOut:
-    """
-    One fault: for so many seconds APNs answers 80 % of all requests with 503.
-
-    >>> [(step.name, dict(step.body)["for"]) for step in BrownOut(300).steps]
-    [('brown-out', 300)]
-    """
-
-    def __init__(self, seconds):
-        body = answer(503, "ServiceUnavailable", probability=0.8) | {"for": seconds}
-        self.steps, self.stories = [Step(0, "fault", "brown-out", tuple(body.items()))], []
+def brown_out(seconds):
+    """One fault: for so many seconds APNs answers 80 % of all requests with 503."""
+    return [Step(0, "fault", "brown-out", answer(503, "ServiceUnavailable", probability=0.8) | {"for": seconds})], []

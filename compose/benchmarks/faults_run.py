@@ -13,7 +13,7 @@ from faults_judge import (
     Findings, Record, is_final, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
     judge_tellings)
 from faults_metrics import Verdicts, judge_verdicts
-from faults_plan import BrownOut, Plan
+from faults_plan import brown_out, plan
 from faults_stage import TYPES, Changes, Stage
 from metrics import Metrics
 from pace import Repeater
@@ -59,7 +59,7 @@ class FaultsBench(Bench):
         self.stage = Stage(stack, arguments.attempts, arguments.pushers)
         self.findings, self.done = Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
-        self.plan = BrownOut(arguments.brown_out) if arguments.brown_out is not None else Plan(
+        self.steps, self.stories = brown_out(arguments.brown_out) if arguments.brown_out is not None else plan(
             arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate, not arguments.once)
         self.lot = random.Random(arguments.seed + 1)
         self.by_order, self.devices, self.heroes = {}, [], {}
@@ -86,7 +86,7 @@ class FaultsBench(Bench):
         self.heroes = {
             story.number: Device(
                 arguments.devices + story.number, [f"{TYPES[story.number % len(TYPES)]}/story-{story.number}"], story)
-            for story in self.plan.stories}
+            for story in self.stories}
 
     @property
     def everybody(self):
@@ -134,7 +134,7 @@ class FaultsBench(Bench):
     def load(self):
         """Changes at the rate until enough notifications arrived, and the faults of the plan meanwhile."""
         orders = sorted(self.by_order)
-        begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.plan.steps))
+        begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.steps))
         calm = self.seconds * CALM
         told, warm = 0.0, False
         while True:
@@ -172,18 +172,14 @@ class FaultsBench(Bench):
         if step.act == "register":
             hero.generation += step.renewed
             return self.registrar.register(hero)
-        body = dict(step.body)
-        if hero:
-            body["token"] = hero.token
-        if step.age is not None:
-            body["timestampEpochMilliseconds"] = now() - int(step.age * 1000)
+        body = step.body | ({"token": hero.token} if hero else {})
         crowd = self.devices if step.credential is None else self.devices[step.credential::len(TYPES)]
         for device in self.lot.sample(crowd, min(step.others, len(crowd))):
             self.simulator.ask("POST", "/faults", body | {"token": device.token})
         if not step.others:
             self.simulator.ask("POST", "/faults", body)
         self.done[step.name] += 1
-        say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body))}")
+        say(f"{elapsed:4.0f} s: {step.name} {json.dumps(step.body)}")
 
     def settle(self, what):
         """Until all that was published is committed and nothing comes any more."""
