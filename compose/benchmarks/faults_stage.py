@@ -6,6 +6,7 @@ of their orders.
 import copy
 import json
 import shutil
+from pathlib import Path
 
 from devices import now
 from stack import run_tool
@@ -48,12 +49,9 @@ class Stage:
         run_tool("certificates", "--out", own, "--order-type", TYPES[1], "--team", TEAM, "--authority", common)
         run_tool("brand", "--out", brand, "--order-type", TYPES[1], "--certificates", own)
         shutil.copy(f"{own}/provider-key.p8", f"{brand}/provider-key.p8")
-        with open(f"{brand}/brand.json") as file:
-            content = json.load(file)
-        content["push"] = {
-            "authentication": "token", "key": "provider-key.p8", "keyIdentifier": KEY, "teamIdentifier": TEAM}
-        with open(f"{brand}/brand.json", "w") as file:
-            json.dump(content, file)
+        file = Path(f"{brand}/brand.json")
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"push": {
+            "authentication": "token", "key": "provider-key.p8", "keyIdentifier": KEY, "teamIdentifier": TEAM}}))
 
     def package(self, keys):
         """Publishes orders by `<type>/<id>`; they have packages when it returns, and the packagers are stopped."""

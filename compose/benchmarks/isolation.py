@@ -3,6 +3,7 @@
 import copy
 import statistics
 import time
+from pathlib import Path
 
 from latency import package_waits
 from memory import PACKED, small
@@ -23,16 +24,17 @@ LIMIT = 600
 class IsolationBench(CrewBench):
     def set_up(self):
         super().set_up()
-        self.folder = self.stack.add_brand(WAITING_TYPE)
-        add_pictures(self.folder)
+        brand = self.stack.add_brand(WAITING_TYPE)
+        add_pictures(brand)
+        self.certificate = Path(f"{brand}/certificate.pem")
         # The stack as the publisher of the other brand sees it.
         self.waiting = copy.copy(self.stack)
         self.waiting.type = WAITING_TYPE
 
     def measure(self):
-        with open(f"{self.folder}/certificate.pem") as file:
-            certificate = file.read()
-        self.write_certificate("none")
+        certificate = self.certificate.read_text()
+        # A brand whose certificate is none cannot be loaded.
+        self.certificate.write_text("none")
         worker = self.crew.start(settings={"WAYBILL_BRANDS_RELOAD_SECONDS": "1"})
         made = list(self.documents.next_changes(RATE * self.arguments.seconds))
         self.crew.publish(made)
@@ -44,7 +46,7 @@ class IsolationBench(CrewBench):
         self.await_waiting(worker, lambda count: count >= waiting)
         beside = [self.steady(orders) for _ in range(2)]
         kept = worker.memory_mb("VmRSS")
-        self.write_certificate(certificate)
+        self.certificate.write_text(certificate)
         self.await_waiting(worker, lambda count: count < waiting)
         working, began = self.steady(orders), time.monotonic()
         self.crew.await_done(LIMIT)
@@ -66,11 +68,6 @@ class IsolationBench(CrewBench):
     @staticmethod
     def text(milliseconds):
         return " and ".join(f"{value:.1f} ms" for value in milliseconds)
-
-    def write_certificate(self, text):
-        """A brand whose certificate is none cannot be loaded."""
-        with open(f"{self.folder}/certificate.pem", "w") as file:
-            file.write(text)
 
     def steady(self, orders):
         """p99 in milliseconds of changes at a steady rate."""

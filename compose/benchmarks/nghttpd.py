@@ -1,8 +1,8 @@
 """nghttp2's own server, which takes every notification, and nghttp2's own load generator, which is the limit."""
 
 import json
-import os
 import time
+from pathlib import Path
 
 from load import rate_in, words_of
 from processes import ENDED, Program, Usage, free_ports, listens, output_of, server
@@ -22,20 +22,15 @@ class Nghttpd:
         self.port = free_ports(1)[0]
         # A POST to a file's path is answered with 200 and the file.
         for path in devices:
-            os.makedirs(os.path.dirname(f"{folder}/htdocs{path}"), exist_ok=True)
-            open(f"{folder}/htdocs{path}", "w").close()
-        with open(f"{folder}/uris", "w") as file:
-            file.writelines(f"{self.url}{path}\n" for path in devices)
-        with open(f"{folder}/body", "w") as file:
-            file.write("{}")
+            file = Path(f"{folder}/htdocs{path}")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        Path(f"{folder}/uris").write_text("".join(f"https://127.0.0.1:{self.port}{path}\n" for path in devices))
+        Path(f"{folder}/body").write_text("{}")
         self.process = Program(
             [server("nghttpd"), "-a", "127.0.0.1", "-m", str(LIMIT), "-d", f"{folder}/htdocs", str(self.port),
              f"{certificates}/server-key.pem", f"{certificates}/server-certificate.pem"], f"{folder}/nghttpd.log")
         self.process.await_ready(lambda: listens(self.port))
-
-    @property
-    def url(self):
-        return f"https://127.0.0.1:{self.port}"
 
     def h2load(self, notifications, streams):
         """The same requests with headers of the same size, by a generator that does nothing with the answers."""

@@ -3,6 +3,7 @@
 import email.utils
 import os
 import pwd
+from pathlib import Path
 
 from client import Connection, showing
 from processes import Program, free_ports, listens, server
@@ -16,17 +17,15 @@ class Peers:
 
     def save(self, order, response):
         """Puts a package where nginx finds it as a file, as old as the gateway says it is."""
-        file = f"{self.folder}/static{self.stack.path(order)}"
-        os.makedirs(os.path.dirname(file), exist_ok=True)
-        with open(file, "wb") as opened:
-            opened.write(response.body)
+        file = Path(f"{self.folder}/static{self.stack.path(order)}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(response.body)
         modified = email.utils.parsedate_to_datetime(response.headers["last-modified"]).timestamp()
         os.utime(file, (modified, modified))
 
     def start(self, headers):
         """Starts nginx. headers: of the gateway's answer; the peers say the same about caching."""
-        with open(f"{HERE}/gateway/nginx.conf") as file:
-            text = file.read()
+        text = Path(f"{HERE}/gateway/nginx.conf").read_text()
         words = {
             "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": f"{HERE}/gateway",
             "STATIC_PORT": self.static_port, "LUA_PORT": self.lua_port, "REDIS_PORT": self.stack.redis_port,
@@ -36,8 +35,7 @@ class Peers:
             text = text.replace(f"@{word}@", str(value))
         if os.getuid() != 0:
             text = "".join(line for line in text.splitlines(True) if not line.startswith("user "))
-        with open(f"{self.folder}/nginx.conf", "w") as file:
-            file.write(text)
+        Path(f"{self.folder}/nginx.conf").write_text(text)
         self.nginx = Program(
             [server("nginx"), "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
             f"{self.folder}/nginx.log")
@@ -45,8 +43,7 @@ class Peers:
 
     def workers(self):
         pid = self.nginx.pid
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def check(self, orders):
         """Refuses to compare servers that do not answer alike."""

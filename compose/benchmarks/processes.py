@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 from stack import Failure, eventually, program
 
@@ -50,8 +51,7 @@ class Program:
         return self
 
     def last_words(self):
-        with open(self.log, "rb") as file:
-            return file.read()[-600:].decode(errors="replace").strip()
+        return Path(self.log).read_bytes()[-600:].decode(errors="replace").strip()
 
     def stop(self, within=30):
         """Ends it; kills it if it is still there after so many seconds."""
@@ -78,12 +78,10 @@ def start_with_address(folder, name, words):
     """Starts a server of waybill-dev that writes its address to a file. Returns it and what it wrote."""
     file = f"{folder}/{name}.address"
     # Of an earlier run in this folder.
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(file)
+    Path(file).unlink(missing_ok=True)
     started = Program([program("waybill-dev"), *words, "--address-file", file], f"{folder}/{name}.log")
     started.await_ready(lambda: os.path.exists(file), 20)
-    with open(file) as opened:
-        return started, opened.read().strip()
+    return started, Path(file).read_text().strip()
 
 
 def output_of(words, given=None, seconds=180):
@@ -142,20 +140,19 @@ def cpu_seconds(pids):
         return used.ru_utime + used.ru_stime
     total = 0
     for pid in pids:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += int(fields[11]) + int(fields[12])
     return total / TICKS
 
 
 def machine_seconds():
     """Seconds that all processors of the machine have worked so far."""
-    with open("/proc/stat") as file:
-        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def memory_mb(pid, field="VmRSS"):
     """Megabytes that are resident; field VmHWM: the most that ever were."""
-    with open(f"/proc/{pid}/status") as file:
-        return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) / 1024
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) / 1024

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
+from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -87,17 +88,15 @@ class Stack:
             self.read_addresses()
 
     def read_addresses(self):
-        with open(f"{self.folder}/stack.env") as file:
-            self.env = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
+        lines = Path(f"{self.folder}/stack.env").read_text().splitlines()
+        self.env = dict(line.split("=", 1) for line in lines if "=" in line)
         self.type = self.env["ORDER_TYPE"]
         self.gateway_port = urllib.parse.urlsplit(self.env["GATEWAY_URL"]).port
 
     def set_address(self, name, value):
         """Changes a line of stack.env."""
-        with open(f"{self.folder}/stack.env") as file:
-            text = file.read()
-        with open(file.name, "w") as file:
-            file.write(text.replace(f"{name}={self.env[name]}\n", f"{name}={value}\n"))
+        file = Path(f"{self.folder}/stack.env")
+        file.write_text(file.read_text().replace(f"{name}={self.env[name]}\n", f"{name}={value}\n"))
         self.read_addresses()
 
     @property
@@ -117,9 +116,8 @@ class Stack:
 
     def up(self, *options, kafka_properties=""):
         if kafka_properties:
-            with open(f"{self.folder}/kafka.properties", "w") as file:
-                file.write(kafka_properties)
-            os.environ["WAYBILL_KAFKA_PROPERTIES"] = file.name
+            os.environ["WAYBILL_KAFKA_PROPERTIES"] = file = f"{self.folder}/kafka.properties"
+            Path(file).write_text(kafka_properties)
         self.run("up", *options, seconds=1800)
         self.read_addresses()
 
@@ -157,17 +155,14 @@ class Stack:
             raise Failure(f"compose/stack {' '.join(words)} failed, see {self.folder}/log")
 
     def services(self):
-        with open(f"{self.folder}/run/services") as file:
-            return file.read().split()
+        return Path(f"{self.folder}/run/services").read_text().split()
 
     def pid(self, service):
-        with open(f"{self.folder}/run/{service}.pid") as file:
-            return int(file.read())
+        return int(Path(f"{self.folder}/run/{service}.pid").read_text())
 
     def is_running(self, service):
         try:
-            with open(f"/proc/{self.pid(service)}/stat") as file:
-                return file.read().rpartition(")")[2].split()[0] != "Z"
+            return Path(f"/proc/{self.pid(service)}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except (FileNotFoundError, ProcessLookupError, ValueError):
             return False
 
@@ -177,8 +172,7 @@ class Stack:
 
     def command(self, service):
         """The shell's words that start a service."""
-        with open(f"{self.folder}/run/{service}.command") as file:
-            return file.read().rstrip("\n")
+        return Path(f"{self.folder}/run/{service}.command").read_text().rstrip("\n")
 
     def run_program(self, service, words):
         """Runs a command of a service's program with the service's settings. Returns its output."""
@@ -197,8 +191,7 @@ class Stack:
         self.write_command(service, command.replace(old, new, 1))
 
     def write_command(self, service, command):
-        with open(f"{self.folder}/run/{service}.command", "w") as file:
-            file.write(f"{command}\n")
+        Path(f"{self.folder}/run/{service}.command").write_text(f"{command}\n")
 
     # --- orders ------------------------------------------------------------------------------------------------------
 
@@ -211,8 +204,7 @@ class Stack:
 
     def secret(self):
         """The secret that tokens are derived from."""
-        with open(self.env["TOKEN_SECRETS"]) as file:
-            return next(line.strip() for line in file if line.strip())
+        return Path(self.env["TOKEN_SECRETS"]).read_text().split()[0]
 
     def add_brand(self, order_type):
         """Makes another brand, and returns its folder."""

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import zipfile
+from pathlib import Path
 
 from client import Connection, showing
 from metrics import Metrics
@@ -152,8 +153,7 @@ class World:
         self.stack.start(name)
 
     def log(self, service):
-        with open(f"{self.stack.folder}/log/{service}.log") as file:
-            return file.read()
+        return Path(f"{self.stack.folder}/log/{service}.log").read_text()
 
     def metric(self, name):
         """The first packager's, summed over all labels."""

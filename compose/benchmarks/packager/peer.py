@@ -13,6 +13,7 @@ import sys
 import time
 import zipfile
 from datetime import datetime, timezone
+from pathlib import Path
 
 import confluent_kafka
 import redis
@@ -26,20 +27,17 @@ FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 class Brand:
     def __init__(self, folder, order_type, web_service_url):
-        with open(f"{folder}/certificate.pem", "rb") as file:
-            self.certificate = x509.load_pem_x509_certificate(file.read())
-        with open(f"{folder}/intermediate.pem", "rb") as file:
-            self.intermediate = x509.load_pem_x509_certificate(file.read())
-        with open(f"{folder}/key.pem", "rb") as file:
-            self.key = serialization.load_pem_private_key(file.read(), None)
+        folder = Path(folder)
+        self.certificate = x509.load_pem_x509_certificate((folder / "certificate.pem").read_bytes())
+        self.intermediate = x509.load_pem_x509_certificate((folder / "intermediate.pem").read_bytes())
+        self.key = serialization.load_pem_private_key((folder / "key.pem").read_bytes(), None)
         self.order_type, self.web_service_url = order_type, web_service_url
-        self.folder, self.assets = f"{folder}/assets", {}
+        self.folder, self.assets = folder / "assets", {}
 
     def asset(self, name):
         """Content and digest, read once."""
         if name not in self.assets:
-            with open(f"{self.folder}/{name}", "rb") as file:
-                content = file.read()
+            content = (self.folder / name).read_bytes()
             self.assets[name] = (content, hashlib.sha256(content).hexdigest())
         return self.assets[name]
 
