@@ -27,7 +27,7 @@ class CheckoutBench(Bench):
         sessions, payments, slow = loads["sessions"], loads["payments"], loads["slowPayments"]
         report, failed = self.report, 0
         report.figure("checkout.session_p99_ms", sessions["p99"] / 1000)
-        report.figure("checkout.first_fetch_p99_ms", payments["p99"] / 1000, 150, "at most")
+        report.figure("checkout.first_fetch_p99_ms", payments["p99"] / 1000, most=150)
         report.figure("checkout.slow_payment_added_p99_ms", slow["p99"] / 1000 - SLOW_SECONDS * 1000)
         report.figure("checkout.idle_mb", loads["idleMegabytes"])
         report.figure("checkout.slow_payments_mb", slow["megabytes"])
@@ -43,5 +43,5 @@ class CheckoutBench(Bench):
                 f"{text}: {ends}; p50 {load['p50'] / 1000:.1f} ms, most {load['most'] / 1000:.1f} ms, "
                 f"{load['megabytes']} MB at most")
             failed += sum(count for end, count in load["ends"].items() if end != "200")
-        report.figure("checkout.failed", failed, 0, "at most")
+        report.figure("checkout.failed", failed, most=0)
         return failed > 0

@@ -128,8 +128,8 @@ class FleetBench(CrewBench):
             self.report.figure(f"fleet.drain_seconds_{run.workers}", run.drained)
         many = min(self.cores, max(FLEETS))
         wide = max(count for count in FLEETS if count <= many)
-        self.report.figure("fleet.scaling", rates[wide] / rates[1])
-        self.report.note(f"fleet.scaling: {wide} workers on as many processors beside one worker on one")
+        self.report.figure(
+            "fleet.scaling", rates[wide] / rates[1], note=f"{wide} workers on as many processors beside one on one")
         for run in runs:
             microseconds = {name: seconds / run.changes * 1e6 for name, seconds in run.used.items()}
             self.report.note(
@@ -137,7 +137,7 @@ class FleetBench(CrewBench):
                 f"{run.drained:.1f} s; per change {microseconds['workers']:.0f} µs of the workers' processors, "
                 f"{microseconds['servers']:.0f} µs of Redis' and Kafka's; {max(run.memory):.0f} MB at most")
         for orders, megabytes in memory.items():
-            self.report.figure(f"fleet.worker_mb_{orders // 1000}k", max(megabytes), 256, "at most")
+            self.report.figure(f"fleet.worker_mb_{orders // 1000}k", max(megabytes), most=256)
         self.size(rates[1], runs[0])
 
     def size(self, rate, run):

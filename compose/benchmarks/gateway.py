@@ -69,7 +69,7 @@ class GatewayBench(Bench):
             before = self.stack.redis.used_memory()
             self.publisher.replace_all(dict(self.documents(orders, pictures[0], pictures[1:])))
             kilobytes[count] = (self.stack.redis.used_memory() - before) / ORDERS / 1000
-        self.report.figure("redis.kb_per_order", kilobytes[SHARED_PICTURES], 12, "at most")
+        self.report.figure("redis.kb_per_order", kilobytes[SHARED_PICTURES], most=12)
         more = kilobytes[MORE_PICTURES]
         self.report.note(f"with {MORE_PICTURES} pictures and line items an order takes {more:.1f} kB")
         self.publisher.replace_all(dict(self.documents(self.orders, "bench-a.png", ["bench-b.png"])))
@@ -120,9 +120,9 @@ class GatewayBench(Bench):
 
         self.maximum = median_rate(results["GET gateway"])
         cost = median_cost(results["GET gateway"])
-        self.report.figure("gateway.ratio_lua", ratio("GET gateway", "GET nginx+Lua"), 1.5, "at least")
-        self.report.figure("gateway.ratio_static", ratio("GET gateway", "GET nginx static"), 0.35, "at least")
-        self.report.figure("gateway.ratio_304_lua", ratio("304 gateway", "304 nginx+Lua"), 1.5, "at least")
+        self.report.figure("gateway.ratio_lua", ratio("GET gateway", "GET nginx+Lua"), least=1.5)
+        self.report.figure("gateway.ratio_static", ratio("GET gateway", "GET nginx static"), least=0.35)
+        self.report.figure("gateway.ratio_304_lua", ratio("304 gateway", "304 nginx+Lua"), least=1.5)
         self.report.figure("gateway.get_per_second", self.maximum)
         self.report.figure("gateway.cpu_us_per_get", cost * 1e6)
 
@@ -137,8 +137,7 @@ class GatewayBench(Bench):
             self.report.note(f"half load was to be {self.maximum / 2:.0f}/s, {reached:.0f}/s came about")
         for part, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p999")):
             value = statistics.median(percentile(result.latencies, part) for result in rounds)
-            limit = (5, "at most") if name == "p99" else ()
-            self.report.figure(f"gateway.{name}_ms_half_load", value, *limit)
+            self.report.figure(f"gateway.{name}_ms_half_load", value, most=5 if name == "p99" else None)
 
     def measure_freshness(self):
         check = Freshness(self.stack, self.publisher, self.orders[:100])
@@ -146,7 +145,7 @@ class GatewayBench(Bench):
         self.report.note(f"freshness: {seen} versions, each fetched four times as it was published")
         for violation in check.violations[:5]:
             self.report.note(f"stale: {violation}")
-        self.report.figure("gateway.stale", len(check.violations), 0, "at most")
+        self.report.figure("gateway.stale", len(check.violations), most=0)
 
     def measure_connections(self):
         loaded = memory_mb(self.stack.pid("gateway"))
@@ -154,5 +153,5 @@ class GatewayBench(Bench):
         self.report.note(
             f"gateway memory: {started:.0f} MB started, {warm:.0f} MB warmed up, {loaded:.0f} MB after the load above; "
             f"a connection {untouched:.1f} kB untouched, {used:.1f} kB after a request")
-        self.report.figure("gateway.idle_connection_kb", max(untouched, used), 20, "at most")
-        self.report.figure("gateway.rss_mb", started, 64, "at most")
+        self.report.figure("gateway.idle_connection_kb", max(untouched, used), most=20)
+        self.report.figure("gateway.rss_mb", started, most=64)

@@ -121,10 +121,10 @@ class HostileBench(Bench):
         report = self.report
         report.figure("hostile.quiet_p99_ms", quiet.percentile(0.99))
         report.figure("hostile.p99_ms", hostile.percentile(0.99))
-        report.figure("hostile.p99_ratio", hostile.percentile(0.99) / quiet.percentile(0.99), 3, "at most")
-        report.figure("hostile.gateway_mb", max(samples), 150, "at most")
+        report.figure("hostile.p99_ratio", hostile.percentile(0.99) / quiet.percentile(0.99), most=3)
+        report.figure("hostile.gateway_mb", max(samples), most=150)
         newcomers = hostile.admitted + hostile.refused
-        report.figure("hostile.newcomers_admitted", hostile.admitted / max(1, newcomers), 0.99, "at least")
+        report.figure("hostile.newcomers_admitted", hostile.admitted / max(1, newcomers), least=0.99)
         report.note(f"{len(hostile.waits)} fetches, {len(hostile.failures)} failed {hostile.failures[:3]}")
         report.note(
             f"p50 {quiet.percentile(0.5):.2f} ms in quiet, {hostile.percentile(0.5):.2f} ms among the floods; "

@@ -55,9 +55,9 @@ class IsolationBench(CrewBench):
         alone.append(self.steady(orders))
 
         quiet = statistics.mean(alone)
-        self.report.figure("isolation.packager_p99_ratio", statistics.mean(beside) / quiet, 1.5, "at most")
+        self.report.figure("isolation.packager_p99_ratio", statistics.mean(beside) / quiet, most=1.5)
         self.report.figure("isolation.packager_backlog_p99_ratio", working / quiet)
-        self.report.figure("isolation.packager_mb", worker.memory_mb(), 256, "at most")
+        self.report.figure("isolation.packager_mb", worker.memory_mb(), most=256)
         self.report.note(
             f"p99 from a change to its package at {RATE} changes/s: {self.text(alone)} alone; {self.text(beside)} "
             f"while {waiting:,} changes of another brand wait; {working:.1f} ms while those are worked off")

@@ -66,7 +66,7 @@ class PackagerBench(CrewBench):
         for name, values in rates.items():
             self.report.note(
                 f"{name} per second of CPU: {statistics.median(values):.0f} ({min(values):.0f} to {max(values):.0f})")
-        self.report.figure("packager.ratio_rsa", median_ratio(packages, bare), 0.80, "at least")
+        self.report.figure("packager.ratio_rsa", median_ratio(packages, bare), least=0.8)
         self.report.figure("packager.packages_per_cpu_second", statistics.median(packages))
         self.report.figure("packager.packages_per_second", median_rate(ours))
         self.report.figure("packager.ratio_python", median_ratio(packages, peers))
@@ -131,7 +131,7 @@ class PackagerBench(CrewBench):
                 self.crew.publish(self.changes(), {"linger.ms": linger, "batch.num.messages": size})
             self.crew.await_done()
             counts[sets] = self.crew.counter("waybill_packages_built_total") - built
-        self.report.figure("packager.signatures_per_order", counts["small"] / ORDERS, 2, "at most")
+        self.report.figure("packager.signatures_per_order", counts["small"] / ORDERS, most=2)
         self.report.note(
             f"a backlog of {CHANGES} changes for each of {ORDERS} orders took {counts['small']:.0f} signatures; "
             f"{counts['large']:.0f} when Kafka hands out many records of a partition at once")
@@ -152,7 +152,7 @@ class PackagerBench(CrewBench):
         self.crew.await_done()
         after = Ages(self.crew.workers[0])
         self.report.figure("packager.p50_ms", percentile(waits, 0.5))
-        self.report.figure("packager.p99_ms", percentile(waits, 0.99), 20, "at most")
+        self.report.figure("packager.p99_ms", percentile(waits, 0.99), most=20)
         self.report.note(
             f"{CHANGES_A_SECOND} changes/s for {self.arguments.seconds} s: at most {max(waits):.0f} ms; by the "
             f"packager's own histogram: p50 at most {after.bound_since(before, 0.5):.0f} ms, "
@@ -169,6 +169,5 @@ class PackagerBench(CrewBench):
 
     def measure_memory(self):
         for name, value, text in memory.measure(self.crew, self.documents):
-            target = (64, "at most") if name == "packager.rss_mb" else (256, "at most")
-            self.report.figure(name, value, *target)
+            self.report.figure(name, value, most=64 if name == "packager.rss_mb" else 256)
             self.report.note(text)

@@ -69,13 +69,12 @@ class PusherBench(Bench):
             self.report.rate(f"{name} (Python)", results)
 
         rates, limits = [result.rate for result in ours], [(a.rate + b.rate) / 2 for a, b in limit]
-        self.report.figure("pusher.ratio_h2load", median_ratio(rates, limits), 0.80, "at least")
+        self.report.figure("pusher.ratio_h2load", median_ratio(rates, limits), least=0.8)
         self.report.figure("pusher.notifications_per_second", median_rate(ours))
         self.report.figure("pusher.cpu_microseconds", median_cost(ours) * 1e6)
         self.report.figure("h2load.cpu_microseconds", median_cost(result for pair in limit for result in pair) * 1e6)
         self.report.figure(
-            f"pusher.ratio_{MANY_STREAMS}_streams", statistics.median(a.rate / b.rate for a, b in many), 0.95,
-            "at least")
+            f"pusher.ratio_{MANY_STREAMS}_streams", statistics.median(a.rate / b.rate for a, b in many), least=0.95)
         for name, results in peers.items():
             self.report.figure(f"pusher.ratio_{name}", median_ratio(rates, [result.rate for result in results]))
         self.report.note(
@@ -101,7 +100,7 @@ class PusherBench(Bench):
             told = json.loads(output_of(self.load_test(port, QUEUED, "--notifications", QUEUED)))
         if told["verdicts"] != {"delivered": QUEUED}:
             raise Failure(f"not all of a long queue was delivered: {told['verdicts']}")
-        self.report.figure("pusher.queued_100000_mb", told["peak_mb"], 128, "at most")
+        self.report.figure("pusher.queued_100000_mb", told["peak_mb"], most=128)
 
     # --- against the simulator ---------------------------------------------------------------------------------------
 
@@ -112,8 +111,7 @@ class PusherBench(Bench):
                 told = json.loads(output_of(self.load_test(
                     port, 4 * connections * streams, "--notifications", int(possible * SLOW_SECONDS),
                     "--streams", streams, "--connections", connections)))
-                self.report.figure(
-                    f"pusher.slow_{connections}x{streams}", told["rate"] / possible, 0.9, "at least")
+                self.report.figure(f"pusher.slow_{connections}x{streams}", told["rate"] / possible, least=0.9)
                 self.report.note(
                     f"answers after {SLOW_MILLISECONDS} ms, {connections} connections of {streams} streams: "
                     f"{told['rate']:.0f}/s of {possible:.0f}/s, {told['verdicts']}")
@@ -134,7 +132,7 @@ class PusherBench(Bench):
 
     def measure_idle(self):
         time.sleep(3)
-        self.report.figure("pusher.rss_mb", memory_mb(self.stack.pid("pusher")), 64, "at most")
+        self.report.figure("pusher.rss_mb", memory_mb(self.stack.pid("pusher")), most=64)
 
     def measure_stack(self):
         """From a change's record to its notification, with every service in between."""
@@ -154,7 +152,7 @@ class PusherBench(Bench):
             lambda order: publisher.send(order, "patched", {"statusDescription": f"changed at {time.time_ns()}"}),
             publisher.flush)
         self.report.figure("stack.push_p50_ms", percentile(waits, 0.5))
-        self.report.figure("stack.push_p99_ms", percentile(waits, 0.99), 50, "at most")
+        self.report.figure("stack.push_p99_ms", percentile(waits, 0.99), most=50)
         self.report.note(
             f"{CHANGES_A_SECOND} changes/s for {self.arguments.seconds} s, from Kafka to the simulator: at most "
             f"{max(waits):.0f} ms")

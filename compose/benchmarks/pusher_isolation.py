@@ -69,8 +69,8 @@ class PusherIsolationBench(Bench):
         self.change(TYPE, troubled)
         backlog = self.steady(well)
         alone = statistics.median(quiet)
-        self.report.figure("isolation.pusher_p99_ratio", max(beside.values()) / alone, 1.5, "at most")
-        self.report.figure("isolation.pusher_mb", memory_mb(self.stack.pid("pusher"), "VmHWM"), 256, "at most")
+        self.report.figure("isolation.pusher_p99_ratio", max(beside.values()) / alone, most=1.5)
+        self.report.figure("isolation.pusher_mb", memory_mb(self.stack.pid("pusher"), "VmHWM"), most=256)
         text = ", ".join(f"{value:.1f} ms beside {name}" for name, value in beside.items())
         self.report.note(
             f"p99 from a change to its notification at {RATE} changes/s: {alone:.1f} ms alone; {text} of "

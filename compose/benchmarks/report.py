@@ -59,8 +59,16 @@ class Report:
     def note(self, text):
         self.notes.append(text)
 
-    def figure(self, name, value, target=None, way=None):
-        self.figures.append((name, value, target, way))
+    def figure(self, name, value, least=None, most=None, note=None):
+        """least, most: its target; note: what the name does not tell."""
+        wanted = ""
+        if least is not None:
+            wanted = f"at least {least:g}: {'met' if value >= least else 'MISSED'}"
+        elif most is not None:
+            wanted = f"at most {most:g}: {'met' if value <= most else 'MISSED'}"
+        self.figures.append((name, value, wanted))
+        if note:
+            self.note(f"{name}: {note}")
 
     def rate(self, name, rounds):
         """The answers of one server, round by round, and the use of the processors."""
@@ -83,14 +91,10 @@ class Report:
             bound = "no idle processor, most time goes to" if full else "processors idle, the bottleneck is"
             print(f"{name:18} {median:9.0f} {least:9.0f} {most:9.0f}   {text}; {bound} {busiest}")
         print()
-        for name, value, target, way in self.figures:
-            wanted = ""
-            if target is not None:
-                met = value >= target if way == "at least" else value <= target
-                wanted = f"{way} {target:g}: {'met' if met else 'MISSED'}"
+        for name, value, wanted in self.figures:
             print(f"{name:30} {value:12.2f}   {wanted}".rstrip())
         for note in self.notes:
             print(f"  {note}")
         print()
-        for name, value, _, _ in self.figures:
+        for name, value, _ in self.figures:
             print(f"BENCH {name} {value:.4g}" if abs(value) < 1000 else f"BENCH {name} {value:.0f}")

@@ -129,29 +129,24 @@ class RestoreBench(CrewBench):
             orders = both[count].wall - alone.wall
             self.report.figure(f"restore.orders_per_second_{count}", self.arguments.orders / orders)
             self.report.figure(
-                f"restore.registrations_per_second_{count}", self.arguments.registrations / alone.wall, 10_000,
-                "at least")
+                f"restore.registrations_per_second_{count}", self.arguments.registrations / alone.wall, least=10_000)
         # The machine may be busy with other work besides.
         used = {name: both[1].used[name] - registrations[1].used[name] for name in ("packagers", "Redis", "Kafka")}
+        self.report.figure("restore.orders_per_cpu_second", self.arguments.orders / used["packagers"], least=10_000)
+        self.report.figure("restore.newest_seconds", both[1].newest, most=5, note=(
+            f"from the loss until the {1 / NEWEST:.0%} of the orders that changed last are served"))
+        answers = ", ".join(f"{status} {count:,}" for status, count in sorted(watch.answers.items()))
+        self.report.figure("restore.wrong_answers", watch.wrong, most=0, note=(
+            f"neither 503 nor what was there before the loss; answered {answers}; {watch.told:,} devices were told "
+            "before"))
+        self.report.figure("restore.pushes", watch.pushes, most=0)
+        cores = os.cpu_count() or 1
         self.report.figure(
-            "restore.orders_per_cpu_second", self.arguments.orders / used["packagers"], 10_000, "at least")
-        self.report.figure("restore.newest_seconds", both[1].newest, 5, "at most")
-        self.report.note(
-            f"restore.newest_seconds: from the loss until the {1 / NEWEST:.0%} of the orders that changed last are "
-            "served")
-        self.report.figure("restore.wrong_answers", watch.wrong, 0, "at most")
-        self.report.figure("restore.pushes", watch.pushes, 0, "at most")
-        self.report.note(
-            "restore.wrong_answers: neither 503 nor what was there before the loss; answered "
-            + ", ".join(f"{status} {count:,}" for status, count in sorted(watch.answers.items()))
-            + f"; {watch.told:,} devices were told before")
+            "restore.orders_per_second_cores", self.arguments.orders * cores / sum(used.values()),
+            note="by the processor time of packager, Redis and Kafka, all cores theirs")
         self.report.figure(
-            "restore.orders_per_second_cores", self.arguments.orders * (os.cpu_count() or 1) / sum(used.values()))
-        self.report.note(
-            "restore.orders_per_second_cores: by the processor time of packager, Redis and Kafka, all cores theirs")
-        self.report.figure("restore.first_start_seconds", beginning, 0.3, "at most")
-        self.report.note(
-            "restore.first_start_seconds: ready with Redis and Kafka empty, less ready with a complete view")
+            "restore.first_start_seconds", beginning, most=0.3,
+            note="ready with Redis and Kafka empty, less ready with a complete view")
         for count in FLEETS:
             for what, loss in (("registrations", registrations[count]), ("and orders", both[count])):
                 used = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in loss.used.items())
