@@ -273,14 +273,7 @@ class ChaosBench(Bench):
     @staticmethod
     def operate(command):
         """Repeats a command that is refused while Redis is being restored."""
-        def is_done():
-            try:
-                return command() is not False
-            except Failure as failure:
-                say(str(failure))
-                return False
-
-        eventually("an operator's command", is_done, 120, pause=1)
+        eventually("an operator's command", lambda: command() is not False, 120, 1, Failure)
 
     def fail_apns(self, verb, fault):
         number = fault.worker

@@ -49,17 +49,23 @@ def exit_code(main, *failures):
         return 130
 
 
-def eventually(what, condition, seconds=60, pause=0.05):
-    """Returns the first value of the condition that is true.
-
-    what: the subject of the Failure's sentence, or a function that gives it.
+def eventually(what, condition, seconds=60, pause=0.05, refusals=()):
     """
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
+    Returns the first value of the condition that is true.
+
+    what: the subject of the Failure's sentence, or a function that gives it. refusals: exceptions of the condition that
+    mean that it is not true yet.
+    """
+    deadline, reason = time.monotonic() + seconds, ""
+    while True:
+        try:
+            if value := condition():
+                return value
+        except refusals as refusal:
+            reason = f": {refusal}"
         if time.monotonic() > deadline:
-            raise Failure(f"{what() if callable(what) else what}: not within {seconds} s")
+            raise Failure(f"{what() if callable(what) else what}: not within {seconds} s{reason}")
         time.sleep(pause)
-    return value
 
 
 def derived_token(secret, key):

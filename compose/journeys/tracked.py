@@ -58,13 +58,7 @@ class TrackedOrders(World):
     @staticmethod
     def patiently(action):
         """Asks the gateway again and again until the answer is a good one."""
-        def is_done():
-            try:
-                return action()
-            except Unanswered:
-                return False
-
-        eventually("a good answer of the gateway", is_done, 30, pause=0.2)
+        eventually("a good answer of the gateway", action, 30, 0.2, Unanswered)
 
     def fetch_some(self, number):
         device = random.choice(self.devices)

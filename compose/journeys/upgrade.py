@@ -10,11 +10,10 @@ import os
 import random
 import re
 import threading
-import time
 
 from pace import Repeater
 from processes import free_ports
-from stack import program, say
+from stack import Failure, eventually, program, say
 from tracked import TrackedOrders
 from world import Client, Unanswered
 
@@ -114,19 +113,17 @@ class Upgrade(TrackedOrders):
 
     def insist(self, action, device, what, right):
         """As Wallet does: until there is an answer that is no 503."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                status = action()
-            except Unanswered:
-                status = None
-            if status not in (None, 503):
-                if status != right:
-                    self.findings.add(f"the device of {device.key} {what} and is answered {status}")
-                self.findings.saw(f"{what}: {status}")
-                return
-            time.sleep(0.2)
-        self.findings.add(f"the device of {device.key} {what} and is not answered for a minute")
+        def answer():
+            status = action()
+            return status != 503 and status
+
+        try:
+            status = eventually("an answer", answer, 60, 0.2, Unanswered)
+        except Failure:
+            return self.findings.add(f"the device of {device.key} {what} and is not answered for a minute")
+        if status != right:
+            self.findings.add(f"the device of {device.key} {what} and is answered {status}")
+        return self.findings.saw(f"{what}: {status}")
 
     def list(self, device, client, gateway):
         listed = device.list(client)
