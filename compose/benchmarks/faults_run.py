@@ -266,21 +266,18 @@ class FaultsBench(Bench):
 
     def tell(self, verdicts, record, counts):
         seen = record.statuses
-        rows = [("faults", sum(self.done.values())), ("devices", len(self.everybody))]
-        rows += [("changes", self.changes.count), ("simulator.requests", sum(seen.values()))]
+        rows = [(f"fault {name}", count) for name, count in sorted(self.done.items())]
+        rows += [("devices", len(self.everybody)), ("changes", self.changes.count)]
+        rows += [("simulator.requests", sum(seen.values()))]
         rows += [(f"simulator.status_{status}", count) for status, count in sorted(seen.items())]
         rows += verdicts.shown() + list(counts.items()) + [("connections.at_the_end", len(self.connections))]
         rows += [(f"connections.{name}", self.statistics[f"{name}Connections"]) for name in ("opened", "refused")]
         rows += [(f"simulator.{name}", self.statistics[name]) for name in ("goAways", "pings", "mostStreams")]
-        print()
-        for name, count in sorted(self.done.items()):
-            print(f"fault {name:24} {count:10}")
+        rows += [("pusher.open_files_before", self.warm_level[1]), ("pusher.open_files_after", self.last_level[1])]
         print()
         for name, value in rows:
-            print(f"{name:30} {value:10}")
-        for name, (megabytes, files) in (("before", self.warm_level), ("after", self.last_level)):
-            print(f"pusher's memory {name:14} {megabytes:10.1f} MB, {files:.0f} open files")
-        print(f"{'most':30} {max(self.sampler.megabytes):10.1f} MB\n")
+            print(f"{name:30} {value:10.0f}")
+        print()
         for rule, texts in sorted(self.findings.by_rule.items()):
             print(f"{rule}: {len(texts)} differences")
             for text in texts[:10]:
