@@ -25,10 +25,10 @@ CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 
 
 class Run:
-    """The lag of one fleet over time, in seconds, and the processor time that it used."""
+    """Changes that waited, and that were done, of one fleet over time in seconds; and its processor time."""
 
-    def __init__(self, workers, backlog, began):
-        self.workers, self.began = workers, began
+    def __init__(self, workers, backlog):
+        self.workers, self.began = workers, time.monotonic()
         self.lags, self.done = [(0, backlog)], [(0, 0)]
 
     def note(self, lag, done):
@@ -38,10 +38,9 @@ class Run:
 
     def rates(self, window=2.0):
         """Changes a second over the time before, by second: offsets are committed in steps."""
-        for moment, done in self.done:
-            before = [(then, count) for then, count in self.done if moment - window <= then < moment]
-            if before:
-                then, count = before[0]
+        for moment, done in self.done[1:]:
+            then, count = next(point for point in self.done if point[0] >= moment - window)
+            if then < moment:
                 yield moment, (done - count) / (moment - then)
 
 
@@ -72,7 +71,7 @@ class FleetBench(CrewBench):
             usage = Usage({
                 "workers": self.crew.pids(), "servers": [self.stack.pid("redis"), self.stack.pid("kafka")]})
             before = self.crew.committed()
-            run = Run(count, self.arguments.orders, time.monotonic())
+            run = Run(count, self.arguments.orders)
         with Repeater(self.stream, 10):
             self.follow(run, before)
             run.drained = time.monotonic() - run.began

@@ -1,5 +1,6 @@
 """The gateway beside its peers."""
 
+import functools
 import os
 import statistics
 
@@ -107,10 +108,9 @@ class GatewayBench(Bench):
             "304 nginx+Lua": (self.peers.lua_port, condition, lua, 304),
         }
 
-        def asking(where, headers, pids, status):
-            return lambda: self.load.run(where, self.paths, headers, pids, status)
-
-        results = take_turns(self.arguments.rounds, {name: asking(*load) for name, load in loads.items()})
+        results = take_turns(self.arguments.rounds, {
+            name: functools.partial(self.load.run, where, self.paths, headers, pids, status)
+            for name, (where, headers, pids, status) in loads.items()})
         for name, rounds in results.items():
             self.report.rate(name, rounds)
         rates = {name: [result.rate for result in rounds] for name, rounds in results.items()}

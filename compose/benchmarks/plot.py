@@ -4,6 +4,7 @@ import collections
 from xml.sax.saxutils import escape
 
 WIDTH, PANEL, LEFT, RIGHT, TOP, GAP, BOTTOM = 760, 190, 72, 120, 56, 56, 48
+INNER = WIDTH - LEFT - RIGHT
 COLOURS = (("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"))
 DASHES = ("", "8 4", "2 3", "10 3 2 3")
 
@@ -25,7 +26,7 @@ def svg(title, panels, x_title):
     ]
     for index, panel in enumerate(panels):
         parts += draw(panel, TOP + index * (PANEL + GAP), right, names)
-    parts.append(f'<text x="{LEFT + inner() / 2}" y="{height - 10}" text-anchor="middle">{escape(x_title)}</text>')
+    parts.append(f'<text x="{LEFT + INNER / 2}" y="{height - 10}" text-anchor="middle">{escape(x_title)}</text>')
     parts += legend(names)
     return "\n".join(parts + ["</svg>"]) + "\n"
 
@@ -41,26 +42,22 @@ def style(count):
         "@media(prefers-color-scheme:dark){text{fill:#ddd}.axis{stroke:#aaa}" + rules(1) + "}</style>")
 
 
-def inner():
-    return WIDTH - LEFT - RIGHT
-
-
 def draw(panel, top, right, names):
     upper = steps(max((y for _, line in panel.lines for _, y in line), default=1))
 
     def place(x, y):
-        return LEFT + inner() * x / right[-1], top + PANEL - PANEL * y / upper[-1]
+        return LEFT + INNER * x / right[-1], top + PANEL - PANEL * y / upper[-1]
 
     yield f'<text x="{LEFT}" y="{top - 8}">{escape(panel.title)}</text>'
     for value in upper:
         _, y = place(0, value)
-        yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + inner()}" y2="{y:.1f}"/>'
+        yield f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{LEFT + INNER}" y2="{y:.1f}"/>'
         yield f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value:,g}</text>'
     for value in right:
         x, y = place(value, 0)
         yield f'<line class="grid" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{y:.1f}"/>'
         yield f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{value:,g}</text>'
-    yield f'<path class="axis" fill="none" d="M{LEFT} {top}V{top + PANEL}H{LEFT + inner()}"/>'
+    yield f'<path class="axis" fill="none" d="M{LEFT} {top}V{top + PANEL}H{LEFT + INNER}"/>'
     for name, line in panel.lines:
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
         yield f'<polyline class="line {look(names, name)} points="{points}"/>'

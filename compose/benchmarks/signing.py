@@ -1,8 +1,8 @@
 """Signing alone: libcrypto's own measurement, and the openssl program per package."""
 
+import concurrent.futures
 import os
 import re
-import subprocess
 
 from processes import ENDED, cpu_seconds, output_of
 from stack import Failure
@@ -14,17 +14,13 @@ def signs_per_cpu_second():
     """RSA-2048 signatures that libcrypto makes per second of CPU, while all processors make them."""
     # Not `-multi`, which divides by elapsed time instead of the time that a process had.
     command = ["openssl", "speed", "-seconds", str(SECONDS), "rsa2048"]
-    running = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for _ in range(os.cpu_count() or 1)
-    ]
-    rates = []
-    for process in running:
-        output = process.communicate(timeout=60)[0]
-        found = re.search(r"^rsa 2048 bits\s+\S+s\s+\S+s\s+([\d.]+)", output, re.MULTILINE)
-        if not found:
-            raise Failure(f"openssl speed says: {output.strip()[-300:]}")
-        rates.append(float(found.group(1)))
+    cores, rates = os.cpu_count() or 1, []
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        for output in pool.map(output_of, [command] * cores):
+            found = re.search(r"^rsa 2048 bits\s+\S+s\s+\S+s\s+([\d.]+)", output, re.MULTILINE)
+            if not found:
+                raise Failure(f"openssl speed says: {output.strip()[-300:]}")
+            rates.append(float(found.group(1)))
     return sum(rates) / len(rates)
 
 
