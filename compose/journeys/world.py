@@ -139,8 +139,9 @@ class World:
     def run(self):
         """Returns the exit code."""
         self.travel()
+        status = self.findings.close()
         self.simulator.close()
-        return self.findings.close()
+        return status
 
     def add_service(self, name, command):
         """Makes a service of the stack from the words that start it."""
