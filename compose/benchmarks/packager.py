@@ -5,6 +5,7 @@ import json
 import os
 import statistics
 import time
+from pathlib import Path
 
 import memory
 import sampling
@@ -112,9 +113,8 @@ class PackagerBench(CrewBench):
         redis = Redis(self.stack.env["REDIS_URL"])
         redis.ask("SELECT", str(PEER_DATABASE))
         file = f"{self.folder}/python.order"
-        with open(file, "wb") as opened:
-            redis.send("HGET", redis.ask("RANDOMKEY"), "package")
-            opened.write(redis.reply(binary=True))
+        package = redis.ask("HGET", redis.ask("RANDOMKEY"), "package")
+        Path(file).write_bytes(package.encode(errors="surrogateescape"))
         redis.ask("FLUSHDB")
         output_of([program("waybill-dev"), "verify", file, "--root", self.stack.env["ROOT_CA"]])
 

@@ -247,17 +247,16 @@ class Redis:
         parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
         self.socket.sendall((f"*{len(words)}\r\n" + "".join(parts)).encode())
 
-    def reply(self, binary=False):
-        """binary: strings come as the bytes that they are."""
+    def reply(self):
+        """Bytes that are no text are in a string as `surrogateescape` has them."""
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b":":
             return int(rest)
         if kind == b"$":
-            text = None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
-            return text if binary or text is None else text.decode(errors="replace")
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2].decode(errors="surrogateescape")
         if kind == b"*":
-            return [self.reply(binary) for _ in range(int(rest))]
+            return [self.reply() for _ in range(int(rest))]
         if kind == b"-":
             raise Failure(f"Redis answers {rest.decode()}")
         return rest.decode()

@@ -31,18 +31,10 @@ PACKAGE = 5
 PAYMENTS = 4
 
 
-class Worker:
-    """The connections of one thread."""
-
-    def __init__(self, gateway, checkouts):
-        self.gateway = Client(gateway)
-        self.checkouts = {name: Client(port) for name, port in checkouts.items()}
-
-
 class Rotation(World):
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
-        self.minute = arguments.minute
+        self.minute, self.files = arguments.minute, {name: f"{stack.folder}/secrets-{name}" for name in CHECKOUTS}
         self.old, self.new = self.secret, secrets.token_hex(32)
         self.lock, self.count = threading.Lock(), 0
         # Paid for and not fetched yet: (when to ask next, device); and those that were.
@@ -50,12 +42,10 @@ class Rotation(World):
         # When all services had the new secret.
         self.known = None
 
-    def files(self):
-        return {name: f"{self.stack.folder}/secrets-{name}" for name in CHECKOUTS}
-
     def travel(self):
-        checkouts = self.start_checkouts()
-        self.workers = [Worker(self.stack.gateway_port, checkouts) for _ in range(8)]
+        ports = {"gateway": self.stack.gateway_port} | self.start_checkouts()
+        # The connections of each thread.
+        self.workers = [{name: Client(port) for name, port in ports.items()} for _ in range(8)]
         with Repeater(self.step, self.arguments.rate, len(self.workers)) as load:
             self.rotate(load)
             self.retoken(load)
@@ -74,7 +64,7 @@ class Rotation(World):
                 }],
             }, file)
         ports = {}
-        for name, path in self.files().items():
+        for name, path in self.files.items():
             write_secrets(path, [self.old])
             ports[name] = free_ports(1)[0]
             command = self.stack.command("gateway").replace(self.stack.env["TOKEN_SECRETS"], path).replace("exec env", (
@@ -104,14 +94,14 @@ class Rotation(World):
             self.change(shared, [self.old, self.new], services)
             self.known = time.monotonic()
         say("a checkout mints with the new secret")
-        self.change(self.files()["ahead"], [self.new, self.old], ["checkout-ahead"])
+        self.change(self.files["ahead"], [self.new, self.old], ["checkout-ahead"])
         load.wait(self.minute)
         say("the services have the new secret")
         self.change(shared, [self.new, self.old], services)
         self.known = self.known or time.monotonic()
         load.wait(self.minute)
         say("the other checkout mints with the new secret")
-        self.change(self.files()["behind"], [self.new, self.old], ["checkout-behind"])
+        self.change(self.files["behind"], [self.new, self.old], ["checkout-behind"])
         load.wait(self.minute / 2)
 
     def retoken(self, load):
@@ -146,8 +136,8 @@ class Rotation(World):
         client.close()
         say("the old secret is withdrawn")
         for path, services in (
-            (self.stack.env["TOKEN_SECRETS"], ["gateway", "packager"]), (self.files()["ahead"], ["checkout-ahead"]),
-            (self.files()["behind"], ["checkout-behind"]),
+            (self.stack.env["TOKEN_SECRETS"], ["gateway", "packager"]), (self.files["ahead"], ["checkout-ahead"]),
+            (self.files["behind"], ["checkout-behind"]),
         ):
             self.change(path, [self.new], services)
         load.wait(self.minute / 2)
@@ -196,7 +186,7 @@ class Rotation(World):
         body = {"orderTypeIdentifier": self.type, "orderIdentifier": order}
         if is_published:
             body["order"] = document
-        answer = worker.checkouts[checkout].ask(
+        answer = worker[checkout].ask(
             "POST", "/v1/checkout/order-details", [("authorization", f"Bearer {KEY}")], json.dumps(body))
         if answer.status != 200:
             raise Failure(f"order details: status {answer.status} {answer.body[:300]}")
@@ -212,11 +202,11 @@ class Rotation(World):
         """The first fetches of a device, until one of them is answered."""
         # The gateway cannot know a secret that it has not got.
         is_strange = device.token == self.minted(device) and self.known is None
-        status = device.fetch(worker.gateway)
+        status = device.fetch(worker["gateway"])
         now = time.monotonic()
         if status == 200:
             self.findings.saw(f"opened: {device.kind}")
-            if device.register(worker.gateway) != 201:
+            if device.register(worker["gateway"]) != 201:
                 self.findings.add(f"{device.key} ({device.kind}) opened, and its device may not register")
             with self.lock:
                 self.devices.append(device)
@@ -237,17 +227,17 @@ class Rotation(World):
         with device.lock:
             deed = random.randrange(10)
             if deed < 6:
-                self.fetch(device, worker.gateway, is_conditional=deed < 3)
+                self.fetch(device, worker["gateway"], is_conditional=deed < 3)
             elif deed < 7:
                 with self.lock:
                     self.publisher.send(
                         device.identifier, "patched", {"statusDescription": f"note {time.time_ns()}"})
             elif deed < 8:
-                self.expect(device, "registers again", device.register(worker.gateway), 200)
+                self.expect(device, "registers again", device.register(worker["gateway"]), 200)
             elif deed < 9:
-                self.expect(device, "removes its registration", device.unregister(worker.gateway), 200)
-                self.expect(device, "registers", device.register(worker.gateway), 201)
-            elif device.list(worker.gateway) != [device.identifier]:
+                self.expect(device, "removes its registration", device.unregister(worker["gateway"]), 200)
+                self.expect(device, "registers", device.register(worker["gateway"]), 201)
+            elif device.list(worker["gateway"]) != [device.identifier]:
                 self.findings.add(f"the device of {device.key} does not list it")
 
     def fetch(self, device, client, is_conditional=False):
