@@ -1,4 +1,6 @@
-"""HTTP/1.1 on this machine."""
+"""
+HTTP/1.1 on this machine. http.client takes 35 µs instead of 4 to read an answer, which would count as the gateway's.
+"""
 
 import collections
 import json

@@ -44,34 +44,21 @@ class Registrar:
         self.secret = stack.secret()
         self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
 
-    def send(self, connection, device, order):
-        connection.send(
-            f"/v1/devices/{device.name}/registrations/{order}", showing(derived_token(self.secret, order)), "POST",
-            json.dumps({"pushToken": device.token}))
-
-    def register_all(self, devices):
-        """Registers each device for its orders, many at once."""
+    def register(self, devices):
+        """Registers each device for its orders with the push token that it has now, many at once."""
         todo = [(device, order) for device in devices for order in device.orders]
         for start in range(0, len(todo), len(self.connections)):
             under_way = list(zip(self.connections, todo[start:start + len(self.connections)]))
             for connection, (device, order) in under_way:
                 device.events.append((now(), "registration"))
-                self.send(connection, device, order)
+                connection.send(
+                    f"/v1/devices/{device.name}/registrations/{order}", showing(derived_token(self.secret, order)),
+                    "POST", json.dumps({"pushToken": device.token}))
             for connection, (device, order) in under_way:
-                self.expect(connection, device, order)
-
-    def register(self, device):
-        """Registers a device again with the push token that it has now."""
-        for order in device.orders:
-            device.events.append((now(), "registration"))
-            self.send(self.connections[0], device, order)
-            self.expect(self.connections[0], device, order)
-
-    @staticmethod
-    def expect(connection, device, order):
-        answer = connection.receive()
-        if answer.status not in (200, 201):
-            raise Failure(f"registering {device.name} for {order}: status {answer.status} {answer.body[:200]}")
+                answer = connection.receive()
+                if answer.status not in (200, 201):
+                    raise Failure(
+                        f"registering {device.name} for {order}: status {answer.status} {answer.body[:200]}")
 
     def close(self):
         for connection in self.connections:

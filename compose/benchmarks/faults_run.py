@@ -101,7 +101,7 @@ class FaultsBench(Bench):
         self.prepare()
         begin = time.monotonic()
         self.registrar = Registrar(self.stack)
-        self.registrar.register_all(self.everybody)
+        self.registrar.register(self.everybody)
         say(f"{len(self.everybody)} devices registered in {time.monotonic() - begin:.1f} s")
         self.settle("the registrations")
         self.first = self.simulator.accepted
@@ -171,7 +171,7 @@ class FaultsBench(Bench):
             return self.changes.change(hero.orders[0], [hero])
         if step.act == "register":
             hero.generation += step.renewed
-            return self.registrar.register(hero)
+            return self.registrar.register([hero])
         body = step.body | ({"token": hero.token} if hero else {})
         crowd = self.devices if step.credential is None else self.devices[step.credential::len(TYPES)]
         for device in self.lot.sample(crowd, min(step.others, len(crowd))):

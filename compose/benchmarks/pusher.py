@@ -142,7 +142,7 @@ class PusherBench(Bench):
         publisher = Publisher(self.stack, {"linger.ms": 0})
         publisher.replace_with_example(tokens)
         registrar = Registrar(self.stack)
-        registrar.register_all(devices)
+        registrar.register(devices)
         registrar.close()
         # A registration soon after a change is told as well.
         first_told(self.stack.env["APNS_ADMIN_URL"], tokens.values())
