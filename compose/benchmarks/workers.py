@@ -5,12 +5,12 @@ import itertools
 import shlex
 import signal
 
+from client import ask
 from metrics import Metrics
 from orders import Documents, add_pictures
 from processes import Program, free_ports, memory_mb
 from stack import SERVICES, Failure, eventually
 from subject import Bench
-from client import ask
 from topics import CHANGES, Publisher, Reader
 
 GROUP = "waybill-packager"

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from operations import GROWING, grow_partitions, partitions_added, rekey
 from pace import Repeater
 from stack import Failure, eventually, say
-from topics import Offsets, key_of
-from tracked import COMPACTED, TrackedOrders, seen
+from topics import COMPACTED, Offsets, key_of
+from tracked import TrackedOrders, seen
 from world import Client
 
 BEFORE, AFTER = 16, 48
