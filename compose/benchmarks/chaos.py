@@ -6,6 +6,7 @@ This part does the faults and prints the report.
 """
 
 import collections
+import contextlib
 import os
 import queue
 import secrets
@@ -47,11 +48,9 @@ class Tool:
         self.lines.put(None)
 
     def tell(self, line):
-        try:
+        with contextlib.suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
-        except (BrokenPipeError, ValueError):
-            pass
 
     def listen(self, seconds, until):
         """Takes lines until one is `until`, begins with it, or the time is over. Returns whether it came."""

@@ -1,4 +1,4 @@
-"""What is drawn by lot."""
+"""Drawing by lot."""
 
 
 def bag(kinds, lot):

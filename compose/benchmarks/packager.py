@@ -46,12 +46,12 @@ class PackagerBench(CrewBench):
         ours, python, openssl, bare = [], [], [], []
         tool = signing.Tool(self.stack.brand, self.folder)
         for _ in range(self.arguments.rounds):
-            begin = self.crew.ends()
+            begin = self.crew.reader.ends(TOPIC)
             # On both sides, since a machine that is shared does not stay as fast as it is.
             before = signing.signs_per_cpu_second()
             ours.append(self.drain(worker, self.arguments.orders))
             bare.append((before + signing.signs_per_cpu_second()) / 2)
-            python.append(self.run_python(begin, self.crew.ends()))
+            python.append(self.run_python(begin, self.crew.reader.ends(TOPIC)))
             openssl.append(tool.per_cpu_second(PROGRAM_RUNS))
         self.verify_python()
 

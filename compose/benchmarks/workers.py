@@ -109,10 +109,6 @@ class Crew:
             for worker in self.workers:
                 worker.process.send_signal(signal.SIGCONT)
 
-    def ends(self):
-        """The offset after the last record of each partition."""
-        return self.reader.ends(CHANGES)
-
     def committed(self):
         """The number of changes that are done for good, since all partitions begin at offset 0."""
         return sum(max(0, place.offset) for place in self.reader.committed(CHANGES))
