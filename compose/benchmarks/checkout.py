@@ -1,9 +1,9 @@
 """The checkout role under load."""
 
 import json
+import subprocess
 
-from processes import output_of
-from stack import program
+from stack import Failure, program
 from subject import Bench
 
 # Merchant sessions a second, payments a second, and the seconds of a shop that is slow.
@@ -15,13 +15,16 @@ SLOW = PAYMENT_RATE * SLOW_SECONDS
 class CheckoutBench(Bench):
     def measure(self):
         arguments = self.arguments
-        output = output_of([
-            program("waybill-dev"), "checkout-load", "--stack", f"{self.stack.folder}/stack.env",
-            "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),
-            "--rate", str(PAYMENT_RATE), "--payments", str(arguments.orders),
-            "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS),
-        ], seconds=None)
-        return self.tell(json.loads(output.splitlines()[-1]))
+        # In this session, so that ^C reaches it and it ends the role that it starts.
+        ended = subprocess.run(
+            [program("waybill-dev"), "checkout-load", "--stack", f"{self.stack.folder}/stack.env",
+             "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),
+             "--rate", str(PAYMENT_RATE), "--payments", str(arguments.orders),
+             "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS)],
+            stdout=subprocess.PIPE, text=True)
+        if ended.returncode:
+            raise Failure("waybill-dev checkout-load failed")
+        return self.tell(json.loads(ended.stdout.splitlines()[-1]))
 
     def tell(self, loads):
         sessions, payments, slow = loads["sessions"], loads["payments"], loads["slowPayments"]
