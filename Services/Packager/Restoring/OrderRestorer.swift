@@ -191,7 +191,8 @@ struct OrderRestorer: Sendable {
         return drafts.compactMap { draft in
             guard let state = draft.state, let package = draft.package else {
                 self.refuse(
-                    "cannot restore an order", "\(draft.key)", "its package is too large with the brand's present files")
+                    "cannot restore an order", "\(draft.key)", "its package is too large with the brand's present files"
+                )
                 return nil
             }
             return .version(state, OrderStore.StoredPackage(package))
