@@ -22,7 +22,7 @@ import Testing
             let png = SampleFile.png(seed: 1)
             let jpeg = SampleFile.jpeg(seed: 1)
             let pdf = SampleFile.pdf(text: "x")
-            for (name, content, message) in [
+            let refusals: [(String, [UInt8], String)] = [
                 ("logo.png", jpeg, ": it is a JPEG; its name must end in .jpg"),
                 ("logo.jpg", png, ": it is a PNG; its name must end in .png"),
                 ("images/logo.jpeg", pdf, ": it is neither PNG nor JPEG, it is a PDF"),
@@ -30,12 +30,15 @@ import Testing
                 ("logo.jpg", Array(jpeg.prefix(200)), ": it is a JPEG that ends in the middle"),
                 ("logo.png", [], ": it is empty"),
                 ("logo.png", Array("<html>404".utf8), ": it is neither PNG nor JPEG, it is a web page"),
-                ("label.pdf", png, ": it is no PDF"), ("label.pdf", Array(pdf.dropLast(8)), ": it is no PDF"),
-                ("label.pdf", Array("%PDF-1.4".utf8), ": it is no PDF"),
+                ("label.pdf", png, ": it is not a PDF"), ("label.pdf", Array(pdf.dropLast(8)), ": it is not a PDF"),
+                ("label.pdf", Array("%PDF-1.4".utf8), ": it is not a PDF"),
                 ("logo.gif", Array("GIF89a".utf8), ": Wallet shows files ending in .png"),
                 ("logo", png, ": Wallet shows files ending in"), ("a.png/logo", png, ": Wallet shows"),
                 ("en.lproj/Localizable.strings", [], ": Wallet shows files"),
-            ] { try self.refused([name: content], name + message, in: folder) }
+            ]
+            for (name, content, message) in refusals {
+                try self.refused([name: content], name + message, in: folder)
+            }
         }
     }
 

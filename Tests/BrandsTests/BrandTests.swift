@@ -148,13 +148,13 @@ import Testing
         ("pictures", [], "$.pictures: must be an object, it is an array"),
         ("pictures", [:], "$.pictures.hosts is missing"),
         ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: must be an array of strings, it is a string"),
-        ("pictures", ["hosts": ["cdn.example.com", 1]], "must be an array of strings only, it is an array"),
+        ("pictures", ["hosts": ["cdn.example.com", 1]], "$.pictures.hosts[1]: must be a string, it is a number"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
         ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not a known member"),
         ("pictures", ["hosts": [], "ignoreQuery": "X"], "must be true, false or an array of strings, it is a string"),
         (
             "pictures", ["hosts": [], "ignoreQuery": [1]],
-            "$.pictures.ignoreQuery: must be an array of strings, it is an array"
+            "$.pictures.ignoreQuery[0]: must be a string, it is a number"
         ),
         (
             "pictures", ["hosts": [], "ignoreQuery": ["a=b"]],

@@ -93,7 +93,7 @@ import Testing
         (#""A" = "\q";"#, 1, "the escape \\q is not valid"), (#""A" = "\101";"#, 1, "the escape \\1 is not valid"),
         (#""A" = "\U00G9";"#, 1, "needs four hexadecimal digits"),
         (#""A" = "\U12"#, 1, "needs four hexadecimal digits"),
-        (#""A" = "\U0000";"#, 1, "is no character"), (#""A" = "\UD83D";"#, 1, "half of a surrogate pair"),
+        (#""A" = "\U0000";"#, 1, "is not a character"), (#""A" = "\UD83D";"#, 1, "half of a surrogate pair"),
         (#""A" = "\UDE00\UD83D";"#, 1, "half of a surrogate pair"),
         ("\"A\" = \"\u{1}\";", 1, "a control character (code 1)"),
         ("\"A\" = \"\\", 1, "ends in the middle of an escape"), ("\"A\" = \"a\";\n\0", 2, "a zero byte"),

@@ -44,18 +44,21 @@ final class HTTP2Wire {
     init(_ connection: RawConnection) { self.connection = connection }
 
     static func bytes(_ type: UInt8, flags: UInt8 = 0, stream: UInt32 = 0, _ payload: [UInt8] = []) -> [UInt8] {
-        let count = UInt32(payload.count)
-        let head: [UInt8] = [UInt8(count >> 16 & 255), UInt8(count >> 8 & 255), UInt8(count & 255), type, flags]
-        return head + (0..<4).map { UInt8(stream >> (24 - 8 * $0) & 255) } + payload
+        var frame = ByteBuffer(integer: UInt32(payload.count) << 8 | UInt32(type))
+        frame.writeInteger(flags)
+        frame.writeInteger(stream)
+        frame.writeBytes(payload)
+        return Array(frame.readableBytesView)
     }
 
     /// Preface, settings, and the server's settings acknowledged.
     /// - Parameter streamWindow: what the client takes of an answer without a word; 16 MB of all together.
     func start(streamWindow: UInt32 = 1 << 24) async throws {
-        let window = (0..<4).map { UInt8(streamWindow >> (24 - 8 * $0) & 255) }
-        try await self.connection.send(
-            Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8) + Self.bytes(Self.settings, [0, 4] + window)
-                + Self.bytes(Self.windowUpdate, [0, 255, 0, 0]))
+        var hello = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        let window = Array(ByteBuffer(integer: streamWindow).readableBytesView)
+        hello.writeBytes(Self.bytes(Self.settings, [0, 4] + window))
+        hello.writeBytes(Self.bytes(Self.windowUpdate, [0, 255, 0, 0]))
+        try await self.connection.send(Array(hello.readableBytesView))
         while self.announced.isEmpty { _ = try await self.frame(isSettings: true) }
     }
 

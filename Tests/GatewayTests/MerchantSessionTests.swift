@@ -272,7 +272,7 @@ import Testing
             Self.load(lengthy.certificate, lengthy.key, as: merchant)?.contains(long) == true, "a length of two bytes")
         #expect(Self.load(plain.certificate, plain.key, as: "merchant.com.x")?.contains("UID") == true)
         #expect(Self.load(plain.certificate, hashed.key, as: merchant)?.contains("does not belong") == true)
-        #expect(Self.load(plain.certificate, [], as: merchant)?.contains("no PEM key") == true)
+        #expect(Self.load(plain.certificate, [], as: merchant)?.contains("not a PEM key") == true)
         #expect(Self.load([], plain.key, as: merchant)?.contains("$.certificate") == true)
         let ended = try AppleSessions.identity(merchant, days: -1, named: "ended")
         #expect(Self.load(ended.certificate, ended.key, as: merchant)?.contains("expired") == true)

@@ -256,7 +256,7 @@ import Testing
             (TLSFiles(certificate: "/none", key: first.serverKey), now, .certificate, "cannot be read"),
             (TLSFiles(certificate: first.serverCertificate, key: "/none"), now, .key, "cannot be read"),
             (TLSFiles(certificate: first.serverKey, key: first.serverKey), now, .certificate, "no certificate"),
-            (TLSFiles(certificate: first.serverCertificate, key: first.serverCertificate), now, .key, "no PEM key"),
+            (TLSFiles(certificate: first.serverCertificate, key: first.serverCertificate), now, .key, "not a PEM key"),
             (TLSFiles(certificate: first.serverCertificate, key: second.serverKey), now, .key, "does not belong"),
             (TLSFiles(certificate: first.serverCertificate, key: first.serverKey), 0, .certificate, "not valid yet"),
             (
@@ -302,8 +302,8 @@ import Testing
         let made = try TLSSupport.made.get().first
         let other = try TLSSupport.made.get().second
         let wrong: [([String: String], String)] = [
-            (["WAYBILL_TLS_CERTIFICATE": made.serverCertificate], "wants WAYBILL_TLS_KEY"),
-            (["WAYBILL_TLS_KEY": made.serverKey], "wants WAYBILL_TLS_CERTIFICATE"),
+            (["WAYBILL_TLS_CERTIFICATE": made.serverCertificate], "must be set together with WAYBILL_TLS_KEY"),
+            (["WAYBILL_TLS_KEY": made.serverKey], "must be set together with WAYBILL_TLS_CERTIFICATE"),
             (
                 ["WAYBILL_TLS_CERTIFICATE": made.serverCertificate, "WAYBILL_TLS_KEY": other.serverKey],
                 "WAYBILL_TLS_KEY="

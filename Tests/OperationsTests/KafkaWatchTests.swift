@@ -63,7 +63,8 @@ import Testing
             }
             try server.tell(["orders": Self.good])
             try await eventually("the watch sees it") { environment.readiness.reasons.isEmpty }
-            #expect(journal.lines.filter { $0.hasPrefix("error kafka topic") }.count == 1, "\(journal.lines)")
+            let faults = journal.lines.filter { $0.hasPrefix("error Kafka topic needs attention") }
+            #expect(faults.count == 1, "\(journal.lines)")
         }
         await server.stop()
     }

@@ -58,7 +58,7 @@ import Testing
                     try #require(ContinuousClock.now < deadline, "\(environment.readiness.reasons)")
                     try await Task.sleep(for: .milliseconds(10))
                 }
-                let told = lines.all.filter { $0.hasPrefix("error kafka") && $0.contains(said) }
+                let told = lines.all.filter { $0.hasPrefix("error Kafka client event") && $0.contains(said) }
                 #expect(told.contains { $0.contains("sasl.*") && $0.contains(file) }, "\(told)")
                 #expect(!lines.all.contains { $0.contains("hunter2") })
                 #expect(!environment.readiness.reasons.contains { $0.contains("hunter2") })

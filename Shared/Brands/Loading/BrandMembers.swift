@@ -120,8 +120,11 @@ struct BrandMembers {
     mutating func texts(_ name: String) throws(BrandError) -> [String] {
         let value = self.take(name)
         guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of strings") }
-        let texts = elements.compactMap(\.string)
-        guard texts.count == elements.count else { throw self.wrong(name, value, "an array of strings only") }
+        var texts: [String] = []
+        for (index, element) in elements.enumerated() {
+            guard let text = element.string else { throw self.wrong("\(name)[\(index)]", element, "a string") }
+            texts.append(text)
+        }
         return texts
     }
 
