@@ -14,6 +14,9 @@ let house: [SwiftSetting] = [
 /// A C library from the system, imported by the one target that owns it.
 func c(_ name: String, path: String? = nil) -> Target { .systemLibrary(name: name, path: path ?? "Shared/\(name)") }
 
+/// Files of a folder in a program, by `files.c` beside them.
+func embedded(_ name: String, path: String) -> Target { .target(name: name, path: path, sources: ["files.c"]) }
+
 func shared(_ name: String, _ uses: [Target.Dependency] = [], exclude: [String] = []) -> Target {
     .target(name: name, dependencies: uses, path: "Shared/\(name)", exclude: exclude, swiftSettings: house)
 }
@@ -71,6 +74,8 @@ let package = Package(
         c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CDeflate"), c("CCurl"),
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
         .target(name: "CBindPort", path: "Tests/CBindPort"),
+        embedded("CBrowserFiles", path: "Shared/Browser/Files"),
+        embedded("CPlaygroundFiles", path: "Tests/Devkit/Playground/Page"),
 
         shared("Model", exclude: ["README.md", "Schemas"]),
         shared("Kafka", ["CRDKafka"], exclude: ["README.md"]),
@@ -79,12 +84,7 @@ let package = Package(
         shared("Cryptography", ["CCrypto"], exclude: ["README.md"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore], exclude: ["README.md"]),
         shared("Fetch", ["CCurl"], exclude: ["README.md"]),
-        .target(
-            name: "Browser", path: "Shared/Browser", exclude: ["README.md"],
-            resources: [
-                .embedInCode("Files/waybill.mjs"), .embedInCode("Files/waybill.css"), .embedInCode("Files/polyfill.js"),
-            ],
-            swiftSettings: house),
+        shared("Browser", ["CBrowserFiles"], exclude: ["README.md", "Files"]),
         shared("Tokens", ["Model", "Cryptography"], exclude: ["README.md"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
         shared("Store", ["Model", "Redis", "Cryptography", .nioCore], exclude: ["README.md"]),
@@ -136,17 +136,10 @@ let package = Package(
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Browser", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
-                .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
+                "TestKit", "Browser", "CPlaygroundFiles", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
+                .nioPosix, .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
-            path: "Tests/Devkit",
-            resources: [
-                .embedInCode("Playground/Page/playground.html"), .embedInCode("Playground/Page/playground.css"),
-                .embedInCode("Playground/Page/playground.mjs"), .embedInCode("Playground/Page/editor.mjs"),
-                .embedInCode("Playground/Page/examples.mjs"), .embedInCode("Playground/Page/source.mjs"),
-                .embedInCode("Playground/Page/transcript.mjs"), .embedInCode("Playground/Page/device.mjs"),
-            ],
-            swiftSettings: house),
+            path: "Tests/Devkit", exclude: ["Playground/Page"], swiftSettings: house),
 
         .target(name: "TestTraits", dependencies: ["TestKit"], path: "Tests/TestTraits", swiftSettings: house),
         tests("ModelTests", ["Model", "TestKit", "TestTraits"]),

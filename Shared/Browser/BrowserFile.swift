@@ -1,3 +1,5 @@
+import CBrowserFiles
+
 /// A file that the shop's page loads: the JS module, its CSS, the stand-in for Apple Pay.
 ///
 /// The texts are in `Files`, as people read them; the build puts them into the program.
@@ -9,19 +11,20 @@ public struct BrowserFile: Hashable, Sendable {
 
     /// The ES module.
     public static let module = BrowserFile(
-        path: "/applepay/waybill.mjs", contentType: Self.javaScript, bytes: PackageResources.waybill_mjs)
+        path: "/applepay/waybill.mjs", contentType: Self.javaScript, bytes: unsafe browser_module().array)
 
     /// The same as a classic script with one global, `waybill.applePay`.
     public static let script = BrowserFile(
-        path: "/applepay/waybill.js", contentType: Self.javaScript, bytes: Self.classic(PackageResources.waybill_mjs))
+        path: "/applepay/waybill.js", contentType: Self.javaScript, bytes: Self.classic(Self.module.bytes))
 
     /// The pay button where the system draws it.
     public static let stylesheet = BrowserFile(
-        path: "/applepay/waybill.css", contentType: "text/css; charset=utf-8", bytes: PackageResources.waybill_css)
+        path: "/applepay/waybill.css", contentType: "text/css; charset=utf-8",
+        bytes: unsafe browser_stylesheet().array)
 
     /// The stand-in for Apple Pay. For development only: a service must not serve it to customers.
     public static let polyfill = BrowserFile(
-        path: "/applepay/polyfill.js", contentType: Self.javaScript, bytes: PackageResources.polyfill_js)
+        path: "/applepay/polyfill.js", contentType: Self.javaScript, bytes: unsafe browser_polyfill().array)
 
     /// The files that a page of a shop needs in production.
     public static let all = [module, script, stylesheet]
@@ -39,4 +42,8 @@ public struct BrowserFile: Hashable, Sendable {
         let global = "\nwindow.waybill = Object.assign(window.waybill || {}, { applePay: {\(names)} });\n"
         return Array(("(() => {\n\"use strict\";\n" + body + global + "})();\n").utf8)
     }
+}
+
+extension browser_file {
+    fileprivate var array: [UInt8] { unsafe Array(UnsafeBufferPointer(start: self.bytes, count: self.count)) }
 }

@@ -1,4 +1,5 @@
 import Browser
+import CPlaygroundFiles
 import Foundation
 import TestKit
 
@@ -13,18 +14,22 @@ struct PlaygroundPage: Sendable {
 
     private static let schemaNames: Set = ["order.schema.json", "payment-request.schema.json"]
     private static let files: [String: (name: String, type: String, bytes: [UInt8])] = [
-        "/playground": ("playground.html", "text/html; charset=utf-8", PackageResources.playground_html),
-        "/playground/playground.css": ("playground.css", "text/css; charset=utf-8", PackageResources.playground_css),
+        "/playground": ("playground.html", "text/html; charset=utf-8", unsafe playground_html().array),
+        "/playground/playground.css": (
+            "playground.css", "text/css; charset=utf-8", unsafe playground_stylesheet().array
+        ),
         "/playground/playground.mjs": (
-            "playground.mjs", "text/javascript; charset=utf-8", PackageResources.playground_mjs
+            "playground.mjs", "text/javascript; charset=utf-8", unsafe playground_playground().array
         ),
-        "/playground/editor.mjs": ("editor.mjs", "text/javascript; charset=utf-8", PackageResources.editor_mjs),
-        "/playground/examples.mjs": ("examples.mjs", "text/javascript; charset=utf-8", PackageResources.examples_mjs),
+        "/playground/editor.mjs": ("editor.mjs", "text/javascript; charset=utf-8", unsafe playground_editor().array),
+        "/playground/examples.mjs": (
+            "examples.mjs", "text/javascript; charset=utf-8", unsafe playground_examples().array
+        ),
         "/playground/transcript.mjs": (
-            "transcript.mjs", "text/javascript; charset=utf-8", PackageResources.transcript_mjs
+            "transcript.mjs", "text/javascript; charset=utf-8", unsafe playground_transcript().array
         ),
-        "/playground/device.mjs": ("device.mjs", "text/javascript; charset=utf-8", PackageResources.device_mjs),
-        "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", PackageResources.source_mjs),
+        "/playground/device.mjs": ("device.mjs", "text/javascript; charset=utf-8", unsafe playground_device().array),
+        "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", unsafe playground_source().array),
     ]
 
     /// No inline script or style, nothing of others: Chromium needs apple.com for Payment Request.
@@ -54,4 +59,8 @@ struct PlaygroundPage: Sendable {
                 ("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"),
             ], body: bytes)
     }
+}
+
+extension playground_file {
+    fileprivate var array: [UInt8] { unsafe Array(UnsafeBufferPointer(start: self.bytes, count: self.count)) }
 }

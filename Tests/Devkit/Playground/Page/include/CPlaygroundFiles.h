@@ -1,0 +1,17 @@
+#pragma once
+#include <stddef.h>
+
+/* A file of the folder as the build read it. The bytes live as long as the program. */
+typedef struct {
+    const unsigned char *bytes;
+    size_t count;
+} playground_file;
+
+playground_file playground_html(void);
+playground_file playground_stylesheet(void);
+playground_file playground_playground(void);
+playground_file playground_editor(void);
+playground_file playground_examples(void);
+playground_file playground_transcript(void);
+playground_file playground_device(void);
+playground_file playground_source(void);
