@@ -7,8 +7,9 @@ import Testing
 
 @testable import APNS
 
-/// The look-ups of host names for many clients.
-@Suite struct HostResolverTests {
+/// The look-ups of host names for many clients. One test after the other: all resolvers share a few threads, which each
+/// test holds.
+@Suite(.serialized) struct HostResolverTests {
     /// A resolver that waits until it is let go.
     private final class Slow: Sendable {
         let asked = Mutex(0)

@@ -68,7 +68,7 @@ import Testing
     }
 
     /// The document that the story builds from the row, against what Model folds out of the story's changes.
-    @Test(arguments: [OlistTable.generate(1500, seed: 3), Orders.wild(3000, seed: 4)])
+    @Test(arguments: [OlistTable.generate(600, seed: 3), Orders.wild(1200, seed: 4)])
     func theChangesFoldedAreTheExpectedDocument(_ orders: [OlistOrder]) throws {
         for (number, order) in orders.enumerated() {
             let story = OrderStory(order)

@@ -5,8 +5,10 @@ import Testing
 @testable import Devkit
 
 @Suite struct ReplayPlanTests {
+    private static let orders = 120
+
     static func plan(broken: Int, seed: UInt64 = 1) -> ReplayPlan {
-        ReplayPlan(OlistTable.generate(300, seed: 5), orderType: Orders.type, broken: broken, seed: seed)
+        ReplayPlan(OlistTable.generate(Self.orders, seed: 5), orderType: Orders.type, broken: broken, seed: seed)
     }
 
     @Test func theStepsStandInTheOrderOfTheirTimes() {
@@ -31,7 +33,7 @@ import Testing
             }
             next[key, default: 0] += 1
         }
-        #expect(next.count == 300)
+        #expect(next.count == Self.orders)
     }
 
     @Test func bothModesAreUsed() {

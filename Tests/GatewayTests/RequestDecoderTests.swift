@@ -45,7 +45,7 @@ import Testing
         decoder.feed(ByteBuffer(string: "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1"))
         // Each chunk brings one byte in a kilobyte, and the first byte of the next.
         let chunk = ByteBuffer(string: ";x=\(String(repeating: "y", count: 1_000))\r\nb\r\n1")
-        for _ in 0..<10_000 {
+        for _ in 0..<3_000 {
             decoder.feed(chunk)
             let event = try decoder.next()
             #expect(event == nil)
@@ -56,7 +56,7 @@ import Testing
             Issue.record("no request")
             return
         }
-        #expect(request.body.readableBytes == 10_001)
+        #expect(request.body.readableBytes == 3_001)
     }
 
     @Test func manyRequestsInOneReadAreGivenBackAsTheyAreTaken() throws {

@@ -81,7 +81,7 @@ import Testing
         #expect(order[path: "fulfillments.1.status"] == "open")
     }
 
-    @Test(arguments: 0..<60)
+    @Test(arguments: 0..<30)
     func whateverSourcesSendTheEndIsTheSame(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let counts = [Int.random(in: 1...3, using: &random), Int.random(in: 1...2, using: &random), 2]

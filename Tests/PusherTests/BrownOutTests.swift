@@ -28,6 +28,9 @@ import Testing
         private(set) var told: [Int: Int] = [:]
         private(set) var changes: [CredentialQueue.Change] = []
 
+        /// Milliseconds between two looks at what is due.
+        private static let step = 5
+
         init(seed: UInt64) throws {
             self.random = SeededGenerator(seed: seed)
             var limits = PushLimits()
@@ -47,7 +50,7 @@ import Testing
         mutating func run(milliseconds: Int, every: Int?, answer: (Int, inout SeededGenerator) -> PushOutcome) throws {
             let end = self.time + milliseconds
             while self.time < end {
-                self.time += 1
+                self.time += Self.step
                 if every == nil, self.ready.isEmpty, self.events.count < 10 {
                     self.time = min(self.events.keys.min() ?? end, end)
                 }
@@ -85,8 +88,8 @@ import Testing
             switch ruling {
             case .delivered: self.told[number] = self.time
             case .again(let pause):
-                let milliseconds = max(1, Int(pause / .milliseconds(1)))
-                self.events[self.time + milliseconds, default: []].append(.ready(number))
+                let steps = max(1, Int(pause / .milliseconds(Self.step)))
+                self.events[self.time + steps * Self.step, default: []].append(.ready(number))
             default: self.given += 1
             }
         }
@@ -125,7 +128,7 @@ import Testing
     @Test func aLoneNotificationOfAQuietBrandOutlivesAnHourOf5xx() throws {
         for answer in [Self.away, .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.silent, "mute"))] {
             var scene = try Fixture(seed: 5)
-            try scene.run(milliseconds: 1, every: 1) { _, _ in answer }
+            try scene.run(milliseconds: 5, every: 5) { _, _ in answer }
             try scene.run(milliseconds: 3_600_000, every: nil) { _, _ in answer }
             #expect(scene.given == 0)
             #expect(scene.attempts < 500)
