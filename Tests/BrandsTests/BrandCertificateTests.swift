@@ -68,7 +68,7 @@ import Testing
     /// Two generations of Apple's intermediate may have one name; only the key tells them apart.
     @Test func anIntermediateOfTheSameNameWithAnotherKeyIsRefused() throws {
         try BrandFolder.with { folder in
-            try BrandFolder.with(.init(orderType: Self.orderType)) { other in
+            try BrandFolder.with(.init(orderType: Self.orderType), hasOwnAuthority: true) { other in
                 let wrong = try Array(Data(contentsOf: URL(filePath: other.certificates.intermediate)))
                 let right = try Array(Data(contentsOf: URL(filePath: folder.certificates.intermediate)))
                 #expect(try Certificate(pem: wrong).subject == Certificate(pem: right).subject)
@@ -83,7 +83,7 @@ import Testing
 
     @Test func ofSeveralIntermediatesTheOneWithTheRightKeyIsTaken() throws {
         try BrandFolder.with { folder in
-            try BrandFolder.with(.init(orderType: Self.orderType)) { other in
+            try BrandFolder.with(.init(orderType: Self.orderType), hasOwnAuthority: true) { other in
                 let wrong = try Array(Data(contentsOf: URL(filePath: other.certificates.intermediate)))
                 let right = try Array(Data(contentsOf: URL(filePath: folder.certificates.intermediate)))
                 let root = try Array(Data(contentsOf: URL(filePath: folder.certificates.root)))

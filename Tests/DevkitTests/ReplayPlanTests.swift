@@ -71,7 +71,7 @@ import Testing
         // Not every tenth: the steps between them differ.
         let sorted = drawn.sorted()
         #expect(Set(zip(sorted, sorted.dropFirst()).map { $1 - $0 }).count > 3)
-        #expect(plan.samples(1000, seed: 1).count == 300)
+        #expect(plan.samples(1000, seed: 1).count == Self.orders)
         #expect(plan.samples(0, seed: 1).isEmpty)
     }
 }

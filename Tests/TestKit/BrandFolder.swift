@@ -17,15 +17,21 @@ public struct BrandFolder {
     }
 
     /// Makes the directory, lends it, removes it.
-    /// - Parameter options: the certificates that are made for it alone; nil copies common ones.
+    /// - Parameters:
+    ///   - options: the order type's certificate that is made for it alone; nil copies a common one.
+    ///   - hasOwnAuthority: makes root and intermediate for it alone as well.
     @discardableResult
     public static func with<Result>(
-        _ options: DevelopmentCertificates.Options? = nil,
+        _ options: DevelopmentCertificates.Options? = nil, hasOwnAuthority: Bool = false,
         _ body: (BrandFolder) throws -> Result
     ) throws -> Result {
         let path = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: path) }
-        let certificates = try options.map { try .make(in: path, $0) } ?? DevelopmentCertificates.copy(to: path)
+        var certificates = try DevelopmentCertificates.copy(to: path)
+        if var options {
+            options.authority = hasOwnAuthority ? nil : path
+            certificates = try .make(in: path, options)
+        }
         let folder = BrandFolder(path: path, certificates: certificates)
         try folder.write("brand.json", text: Self.configuration(options?.orderType ?? Self.orderType).text)
         return try body(folder)

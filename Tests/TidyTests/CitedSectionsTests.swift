@@ -23,11 +23,12 @@ import Testing
               (?: (?:\x20\([^)]*\))? (?:[,;]|\x20and|\x20to|\x20or) (?:\x20`[^`]*`;)? \x20§\d[\d.]*[a-z]? )*
             )
             /#
+        let section = /§(\d+(?:\.\d+)*[a-z]?)/
         // Few lines have the sign, whose second byte is A7 in UTF-8, and the search is slow.
         let lines = text.split(separator: "\n").filter { $0.utf8.contains(0xA7) }
         return lines.flatMap { $0.matches(of: list) }.flatMap { match in
             let title = match.output.1.hasPrefix("DESIGN") ? "Design" : String(match.output.1)
-            return match.output.2.matches(of: /§(\d+(?:\.\d+)*[a-z]?)/).map {
+            return match.output.2.matches(of: section).map {
                 Citation(article: Self.articles[title, default: title], section: String($0.output.1))
             }
         }
@@ -35,9 +36,8 @@ import Testing
 
     /// The numbers of an article's headings.
     static func sections(of text: String) -> [String] {
-        text.split(separator: "\n").compactMap { line in
-            line.firstMatch(of: /^#{2,4}\x20(\d+(?:\.\d+)*[a-z]?)\.?\x20/).map { String($0.output.1) }
-        }
+        let heading = /^#{2,4}\x20(\d+(?:\.\d+)*[a-z]?)\.?\x20/
+        return text.split(separator: "\n").compactMap { $0.firstMatch(of: heading).map { String($0.output.1) } }
     }
 
     private static func text(_ path: String) throws -> String {
