@@ -9,12 +9,12 @@ import Testing
 /// Every fault as seen by third-party clients, and by the pusher's client if many streams are needed.
 @Suite(.server, .serialized, APNSSimulatorFixture.Once()) struct APNSSimulatorFaultWireTests {
     @Test func aPairOfGoAwaysNamesFirstEveryStreamAndThenTheLast() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
-            async let said = scene.nghttp(["-m2"])
-            _ = try await scene.simulator.deliveries(after: 1, wait: .seconds(5))
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
+            async let said = fixture.nghttp(["-m2"])
+            _ = try await fixture.simulator.deliveries(after: 1, wait: .seconds(5))
             let goAway = APNSSimulatorGoAway(reason: "Shutdown", errorCode: 0, pairPauseMilliseconds: 100)
-            try await scene.simulator.add(APNSSimulatorFault(.farewell(goAway), isImmediate: true))
+            try await fixture.simulator.add(APNSSimulatorFault(.farewell(goAway), isImmediate: true))
             let text = try await said
             #expect(text.contains("(last_stream_id=2147483647, error_code=NO_ERROR"))
             #expect(text.contains("(last_stream_id=15, error_code=NO_ERROR"))
@@ -23,10 +23,10 @@ import Testing
     }
 
     @Test func aGoAwayMayLieAndHaveAnyCodeAndData() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let goAway = APNSSimulatorGoAway(debug: "{", errorCode: 11, last: .behind(1))
-            try await scene.simulator.add(APNSSimulatorFault(.farewell(goAway), count: 1))
-            let text = try await scene.nghttp(["-m3"])
+            try await fixture.simulator.add(APNSSimulatorFault(.farewell(goAway), count: 1))
+            let text = try await fixture.nghttp(["-m3"])
             #expect(text.contains("(last_stream_id=11, error_code=ENHANCE_YOUR_CALM(0x0b), opaque_data(1)=[{])"))
         }
     }
@@ -40,14 +40,14 @@ import Testing
             (#"{"status":200,"body":"unfinished"}"#, "curl: (28)"), (#"{"cut":"fin"}"#, "curl: ("),
         ])
     func aFaultEndsARequestAndIsOverWhenCleared(_ fault: String, _ complaint: String) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
-            let answer = try await scene.push(["-m", "2"])
+        try await APNSSimulatorFixture.run { fixture in
+            #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
+            let answer = try await fixture.push(["-m", "2"])
             #expect(answer.text.contains(complaint), "\(answer.text)")
-            #expect(try await scene.admin("faults", ["-X", "DELETE"]).status == 200)
+            #expect(try await fixture.admin("faults", ["-X", "DELETE"]).status == 200)
             // The closed port is opened again a moment after the request.
             let again = ["--retry", "20", "--retry-connrefused", "--retry-delay", "1"]
-            #expect(try await scene.push(again).status == 200)
+            #expect(try await fixture.push(again).status == 200)
         }
     }
 
@@ -58,10 +58,10 @@ import Testing
         #"{"trickle":{"bytes":4,"everyMilliseconds":30}}"#, #"{"delayMilliseconds":[300,310]}"#,
     ])
     func whatIsSlowComesLate(_ fault: String) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
+        try await APNSSimulatorFixture.run { fixture in
+            #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
             let began = ContinuousClock.now
-            let answer = try await scene.push(["-m", "20"])
+            let answer = try await fixture.push(["-m", "20"])
             #expect(answer.status == 200, "\(answer.text)")
             // A fault with a duration began before curl did.
             if !fault.contains("for") { #expect(ContinuousClock.now - began > .milliseconds(250)) }
@@ -77,9 +77,9 @@ import Testing
             (#"{"status":500,"body":"huge","bodyBytes":200000}"#, String(repeating: "x", count: 200_000)),
         ])
     func anAnswerMayHaveAnyForm(_ fault: String, _ part: String) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
-            let said = try await scene.push(["-i"])
+        try await APNSSimulatorFixture.run { fixture in
+            #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
+            let said = try await fixture.push(["-i"])
             let isThere = said.text.contains(part)
             #expect(isThere)
             #expect(said.text.contains("apns-id: "))
@@ -87,10 +87,10 @@ import Testing
     }
 
     @Test func anAnswerMayLackIdentifierAndBody() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let fault = #"{"status":400,"reason":"BadTopic","identifier":false,"body":"none"}"#
-            #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
-            let said = try await scene.push(["-i"])
+            #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
+            let said = try await fixture.push(["-i"])
             #expect(said.status == 400)
             #expect(!said.text.contains("apns-id: "))
             #expect(!said.text.contains("reason"))
@@ -98,11 +98,11 @@ import Testing
     }
 
     @Test func aLimitThatFallsMayRefuseTheStreamsAboveIt() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
-            async let said = scene.nghttp(["-m3"])
-            _ = try await scene.simulator.deliveries(after: 2, wait: .seconds(5))
-            try await scene.simulator.add(APNSSimulatorFault(.condition(.refusingStreamLimit(1))))
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
+            async let said = fixture.nghttp(["-m3"])
+            _ = try await fixture.simulator.deliveries(after: 2, wait: .seconds(5))
+            try await fixture.simulator.add(APNSSimulatorFault(.condition(.refusingStreamLimit(1))))
             let text = try await said
             #expect(text.components(separatedBy: "(error_code=REFUSED_STREAM(0x07))").count - 1 == 2)
             #expect(text.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]"))
@@ -111,49 +111,49 @@ import Testing
     }
 
     @Test func whoOpensManyStreamsBeforeTheSettingsIsNoted() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             // Delayed, since nghttp is sometimes slower than the SETTINGS.
-            try await scene.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
-            _ = try await scene.nghttp(["-m3"])
-            #expect(try await scene.simulator.violations() == [.streamsBeforeSettings: 2])
-            let journal = try await scene.admin("journal?limit=100")
+            try await fixture.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
+            _ = try await fixture.nghttp(["-m3"])
+            #expect(try await fixture.simulator.violations() == [.streamsBeforeSettings: 2])
+            let journal = try await fixture.admin("journal?limit=100")
             #expect(journal.text.contains(#""event":"opened","authentication":"certificate","streamLimit":1000"#))
             #expect(journal.text.contains(#""violation":"streamsBeforeSettings""#))
             #expect(journal.text.contains(#""event":"request","stream":13,"delivery":1,"status":200,"reason":null"#))
-            let statistics = try await scene.admin("statistics")
+            let statistics = try await fixture.admin("statistics")
             #expect(statistics.text.contains(#""mostStreams":3"#))
             #expect(statistics.text.contains(#""outcomes":[{"status":200,"reason":null,"count":3}]"#))
         }
     }
 
     @Test func aTokenGrowsOldWithTheClock() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
+        try await APNSSimulatorFixture.run { fixture in
+            let token = try fixture.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
             let headers = ["-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorFixture.topic)"]
-            #expect(try await scene.push(headers, identity: nil).status == 200)
-            #expect(try await scene.admin("faults", ["-d", #"{"clockSeconds":3700}"#]).status == 201)
-            let old = try await scene.push(headers, identity: nil)
+            #expect(try await fixture.push(headers, identity: nil).status == 200)
+            #expect(try await fixture.admin("faults", ["-d", #"{"clockSeconds":3700}"#]).status == 201)
+            let old = try await fixture.push(headers, identity: nil)
             #expect(old.status == 403)
             #expect(old.text.contains("ExpiredProviderToken"))
         }
     }
 
     @Test func aScenarioPlaysByItself() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let scenario = """
                 {"seed":1,"steps":[{"at":0,"fault":{"status":500,"reason":"InternalServerError","count":1}},
                 {"afterRequests":2,"fault":{"status":503,"reason":"Shutdown","count":1}},
                 {"at":3000,"fault":{"cut":true}}]}
                 """
-            #expect(try await scene.admin("scenario", ["-d", scenario]).status == 201)
+            #expect(try await fixture.admin("scenario", ["-d", scenario]).status == 201)
             var statuses: [Int] = []
-            for _ in 0..<4 { statuses.append(try await scene.push().status) }
+            for _ in 0..<4 { statuses.append(try await fixture.push().status) }
             #expect(statuses == [500, 200, 503, 200])
-            let state = try await scene.admin("scenario")
+            let state = try await fixture.admin("scenario")
             #expect(state.text.contains(#"{"running":true,"done":2,"remaining":1,"#))
-            #expect(try await scene.admin("scenario", ["-X", "DELETE"]).status == 200)
-            #expect(try await scene.admin("scenario").text.contains(#"{"running":false}"#))
-            let wrong = try await scene.admin("scenario", ["-d", #"{"steps":[{}]}"#])
+            #expect(try await fixture.admin("scenario", ["-X", "DELETE"]).status == 200)
+            #expect(try await fixture.admin("scenario").text.contains(#"{"running":false}"#))
+            let wrong = try await fixture.admin("scenario", ["-d", #"{"steps":[{}]}"#])
             #expect(wrong.status == 400)
             #expect(wrong.text.contains("needs either at or afterRequests"))
         }
@@ -173,27 +173,27 @@ import Testing
     ]
 
     @Test func everyReasonReachesThePusher() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let notifications = try makeNotifications(Self.reasons.count)
             for (notification, row) in zip(notifications, Self.reasons) {
                 let answer = APNSSimulatorAnswer(row.status, row.reason)
-                try await scene.simulator.add(
+                try await fixture.simulator.add(
                     APNSSimulatorFault(
                         .answer(answer, delayMilliseconds: 0), token: notification.deviceToken.rawValue))
             }
-            try await scene.withClient { client in
+            try await fixture.withClient { client in
                 let outcomes = await client.send(notifications)
                 #expect(outcomes.map(\.status) == Self.reasons.map(\.status))
                 #expect(outcomes.map { $0.answer?.reason } == Self.reasons.map(\.reason))
             }
-            #expect(try await scene.simulator.violations() == [:])
+            #expect(try await fixture.simulator.violations() == [:])
         }
     }
 
     /// The two check each other: the limit moves up and down while the pusher's client sends.
     @Test func thePusherKeepsAMovingLimit() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.run(
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.run(
                 APNSSimulatorScenario(
                     seed: 3,
                     steps: [0, 200, 500, 900, 1_400, 2_000].enumerated().map { index, requests in
@@ -201,22 +201,22 @@ import Testing
                         return APNSSimulatorScenario.Step(
                             .afterRequests(requests), APNSSimulatorFault(.maxConcurrentStreams(limit)))
                     }))
-            try await scene.withClient { client in
+            try await fixture.withClient { client in
                 let outcomes = await client.send(try makeNotifications(3_000))
                 #expect(outcomes.allSatisfy { $0.status == 200 })
             }
-            #expect(try await scene.simulator.violations() == [:])
-            #expect(try await scene.simulator.remainingSteps() == 0)
-            #expect(try await scene.simulator.statistics().requests == 3_000)
+            #expect(try await fixture.simulator.violations() == [:])
+            #expect(try await fixture.simulator.remainingSteps() == 0)
+            #expect(try await fixture.simulator.statistics().requests == 3_000)
         }
     }
 
     @Test func manyDeliveriesAreReadInPages() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.withClient { client in _ = await client.send(try makeNotifications(2_500)) }
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.withClient { client in _ = await client.send(try makeNotifications(2_500)) }
             var (after, count, pages) = (0, 0, 0)
             repeat {
-                let page = try await scene.admin("deliveries?limit=1000&after=\(after)").text
+                let page = try await fixture.admin("deliveries?limit=1000&after=\(after)").text
                 let last = try #require(page.firstMatch(of: /"last":(\d+),"dropped":0\}/)).output.1
                 count += page.components(separatedBy: "\"sequence\":").count - 1
                 after = try #require(Int(last))

@@ -35,7 +35,7 @@ struct APNSSimulatorFixture: Sendable {
         var text: String
     }
 
-    /// The pusher's client with the certificate, trusting the scene's root; closed after the body.
+    /// The pusher's client with the certificate, trusting the fixture's root; closed after the body.
     func withClient(_ body: (APNSClient) async throws -> Void) async throws {
         func read(_ name: String) throws -> [UInt8] {
             try APNSSimulatorConfiguration.read("\(self.directory)/\(name)")
@@ -60,14 +60,14 @@ struct APNSSimulatorFixture: Sendable {
                 pem: try APNSSimulatorConfiguration.read(directory + "/provider-key.p8"), keyIdentifier: "KEY1234567",
                 team: "TEAM123456")
         ]
-        let scene = Self(simulator: try await APNSSimulator.start(configuration), directory: directory)
+        let fixture = Self(simulator: try await APNSSimulator.start(configuration), directory: directory)
         do {
-            try await body(scene)
+            try await body(fixture)
         } catch {
-            await scene.simulator.stop()
+            await fixture.simulator.stop()
             throw error
         }
-        await scene.simulator.stop()
+        await fixture.simulator.stop()
     }
 
     /// Posts `{}` with curl, unless the arguments say otherwise.

@@ -7,12 +7,12 @@ import Testing
 /// The simulator as seen by third-party clients: curl and nghttp.
 @Suite(.server, .serialized, APNSSimulatorFixture.Once()) struct APNSSimulatorTests {
     @Test func aCertificateIsEnoughAndTheAnswerCarriesTheIdentifier() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let identifier = "0a1b2c3d-0000-4000-8000-00000000000f"
-            let answer = try await scene.push(["-i", "-H", "apns-id: \(identifier)", "-H", "apns-expiration: 12"])
+            let answer = try await fixture.push(["-i", "-H", "apns-id: \(identifier)", "-H", "apns-expiration: 12"])
             #expect(answer.status == 200)
             #expect(answer.text.contains("apns-id: \(identifier)"))
-            let journal = try await scene.simulator.deliveries()
+            let journal = try await fixture.simulator.deliveries()
             let delivery = try #require(journal.deliveries.first)
             #expect(delivery.token == APNSSimulatorFixture.token)
             #expect(delivery.topic == APNSSimulatorFixture.topic)
@@ -32,8 +32,8 @@ import Testing
             (["-H", "apns-collapse-id: \(String(repeating: "c", count: 65))"], 400, "BadCollapseId"),
         ] as [([String], Int, String)])
     func aViolatedRuleIsAnswered(_ arguments: [String], _ status: Int, _ reason: String) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let answer = try await scene.push(arguments)
+        try await APNSSimulatorFixture.run { fixture in
+            let answer = try await fixture.push(arguments)
             #expect(answer.status == status)
             #expect(answer.text.contains(#"{"reason":"\#(reason)"}"#))
         }
@@ -41,8 +41,8 @@ import Testing
 
     @Test(arguments: [4097, 90_000])
     func aBodyThatIsTooLargeIsReadAndRefused(_ bytes: Int) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let answer = try await scene.push(["-d", String(repeating: "x", count: bytes)])
+        try await APNSSimulatorFixture.run { fixture in
+            let answer = try await fixture.push(["-d", String(repeating: "x", count: bytes)])
             let said = String(answer.text.suffix(200))
             #expect(said.contains(#"{"reason":"PayloadTooLarge"}"#))
             #expect(answer.status == 413)
@@ -50,34 +50,34 @@ import Testing
     }
 
     @Test func whoShowsNothingIsRefused() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let answer = try await scene.push(identity: nil)
+        try await APNSSimulatorFixture.run { fixture in
+            let answer = try await fixture.push(identity: nil)
             #expect(answer.status == 403)
             #expect(answer.text.contains("MissingProviderToken"))
         }
     }
 
     @Test func aSignedTokenIsTakenAndAForgedOneIsNot() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
+        try await APNSSimulatorFixture.run { fixture in
+            let token = try fixture.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
             let topic = "apns-topic: \(APNSSimulatorFixture.topic)"
-            let good = try await scene.push(["-H", "authorization: bearer \(token)", "-H", topic], identity: nil)
+            let good = try await fixture.push(["-H", "authorization: bearer \(token)", "-H", topic], identity: nil)
             #expect(good.status == 200)
             let flipped = token.dropLast(10) + (token.hasSuffix("A") ? "BBBBBBBBBB" : "AAAAAAAAAA")
-            let forged = try await scene.push(["-H", "authorization: bearer \(flipped)", "-H", topic], identity: nil)
+            let forged = try await fixture.push(["-H", "authorization: bearer \(flipped)", "-H", topic], identity: nil)
             #expect(forged.status == 403)
             #expect(forged.text.contains("InvalidProviderToken"))
-            let missing = try await scene.push(["-H", "authorization: bearer \(token)"], identity: nil)
+            let missing = try await fixture.push(["-H", "authorization: bearer \(token)"], identity: nil)
             #expect(missing.text.contains("MissingTopic"))
         }
     }
 
     @Test func withATokenOneStreamIsAllowedUntilItIsProven() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
+        try await APNSSimulatorFixture.run { fixture in
+            let token = try fixture.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
             // Delayed, so that nghttp is still there when the new limit comes.
-            try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 300)))
-            let said = try await scene.nghttp(
+            try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 300)))
+            let said = try await fixture.nghttp(
                 ["-m3", "-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorFixture.topic)"],
                 identity: nil)
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]"))
@@ -89,56 +89,56 @@ import Testing
     }
 
     @Test func aCertificateOfAnotherRootEndsTheHandshake() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             // A server certificate is not a client certificate, according to its key usage.
-            let answer = try await scene.push(identity: "server-certificate.pem", key: "server-key.pem")
+            let answer = try await fixture.push(identity: "server-certificate.pem", key: "server-key.pem")
             #expect(answer.status == 0)
-            #expect(try await scene.simulator.deliveries().deliveries.isEmpty)
+            #expect(try await fixture.simulator.deliveries().deliveries.isEmpty)
         }
     }
 
     @Test func faultsOverTheAdminPortDecideTheAnswers() async throws {
-        try await APNSSimulatorFixture.run { scene in
+        try await APNSSimulatorFixture.run { fixture in
             let body = #"{"status":410,"reason":"Unregistered","timestampEpochMilliseconds":5,"count":1}"#
-            #expect(try await scene.admin("faults", ["-d", body]).status == 201)
-            let gone = try await scene.push()
+            #expect(try await fixture.admin("faults", ["-d", body]).status == 201)
+            let gone = try await fixture.push()
             #expect(gone.status == 410)
             #expect(gone.text.contains(#"{"reason":"Unregistered","timestamp":5}"#))
-            #expect(try await scene.push().status == 200)
-            #expect(try await scene.admin("faults", ["-d", #"{"cut":true}"#]).status == 201)
-            #expect(try await scene.push().status == 0)
-            #expect(try await scene.admin("faults").text.contains(#""cut":true"#))
-            #expect(try await scene.admin("faults", ["-X", "DELETE"]).status == 200)
-            #expect(try await scene.push().status == 200)
-            #expect(try await scene.admin("faults", ["-d", #"{"cat":true}"#]).status == 400)
-            let statuses = try await scene.simulator.deliveries().deliveries.map(\.status)
+            #expect(try await fixture.push().status == 200)
+            #expect(try await fixture.admin("faults", ["-d", #"{"cut":true}"#]).status == 201)
+            #expect(try await fixture.push().status == 0)
+            #expect(try await fixture.admin("faults").text.contains(#""cut":true"#))
+            #expect(try await fixture.admin("faults", ["-X", "DELETE"]).status == 200)
+            #expect(try await fixture.push().status == 200)
+            #expect(try await fixture.admin("faults", ["-d", #"{"cat":true}"#]).status == 400)
+            let statuses = try await fixture.simulator.deliveries().deliveries.map(\.status)
             #expect(statuses == [410, 200, 0, 200])
         }
     }
 
     @Test func goAwayNamesTheLastStreamThatCounts() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.add(APNSSimulatorFault(.goAway(reason: "Shutdown", processed: true), count: 1))
-            let processed = try await scene.nghttp(["-m3"])
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.add(APNSSimulatorFault(.goAway(reason: "Shutdown", processed: true), count: 1))
+            let processed = try await fixture.nghttp(["-m3"])
             #expect(processed.contains(#"opaque_data(21)=[{"reason":"Shutdown"}]"#))
             #expect(processed.contains("(last_stream_id=13, error_code=NO_ERROR"))
-            #expect(try await scene.simulator.deliveries().last == 1)
-            try await scene.simulator.add(APNSSimulatorFault(.goAway(reason: "Shutdown", processed: false), count: 1))
-            let unprocessed = try await scene.nghttp(["-m3"])
+            #expect(try await fixture.simulator.deliveries().last == 1)
+            try await fixture.simulator.add(APNSSimulatorFault(.goAway(reason: "Shutdown", processed: false), count: 1))
+            let unprocessed = try await fixture.nghttp(["-m3"])
             #expect(unprocessed.contains("(last_stream_id=0, error_code=NO_ERROR"))
-            #expect(try await scene.simulator.deliveries().last == 1)
+            #expect(try await fixture.simulator.deliveries().last == 1)
         }
     }
 
     @Test func aStreamLimitMovesAndComesBack() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.add(APNSSimulatorFault(.maxConcurrentStreams(2)))
-            let said = try await scene.nghttp(["-m3"])
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.add(APNSSimulatorFault(.maxConcurrentStreams(2)))
+            let said = try await fixture.nghttp(["-m3"])
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):2]"))
-            try await scene.simulator.clearFaults()
-            #expect(try await scene.nghttp(["-m3"]).contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]"))
+            try await fixture.simulator.clearFaults()
+            #expect(try await fixture.nghttp(["-m3"]).contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]"))
             // A third stream may have been opened before the client knew of the limit; that one was refused.
-            #expect(try await scene.simulator.deliveries().deliveries.filter { $0.status == 200 }.count >= 5)
+            #expect(try await fixture.simulator.deliveries().deliveries.filter { $0.status == 200 }.count >= 5)
         }
     }
 
@@ -146,14 +146,14 @@ import Testing
         APNSSimulatorFault.Effect.cut, .goAway(reason: "Shutdown", processed: false), .silence,
     ])
     func aConnectionInUseCanBeHitAtOnce(_ effect: APNSSimulatorFault.Effect) async throws {
-        try await APNSSimulatorFixture.run { scene in
-            try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 3000), count: 1))
-            async let pushed = scene.push(["-m", "5"])
-            _ = try await scene.simulator.deliveries(after: 0, wait: .seconds(5))
-            let connections = try await scene.simulator.connections()
+        try await APNSSimulatorFixture.run { fixture in
+            try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 3000), count: 1))
+            async let pushed = fixture.push(["-m", "5"])
+            _ = try await fixture.simulator.deliveries(after: 0, wait: .seconds(5))
+            let connections = try await fixture.simulator.connections()
             #expect(connections.map(\.openStreams) == [1])
             #expect(connections.map(\.certificateTopic) == [APNSSimulatorFixture.topic])
-            #expect(try await scene.simulator.add(APNSSimulatorFault(effect, isImmediate: true)) == 1)
+            #expect(try await fixture.simulator.add(APNSSimulatorFault(effect, isImmediate: true)) == 1)
             let status = try await pushed.status
             // After GOAWAY the request in the journal may end; the other two are never answered.
             if case .goAway = effect { #expect(status == 200) } else { #expect(status == 0) }
@@ -161,15 +161,15 @@ import Testing
     }
 
     @Test func whoWaitsIsWokenByADelivery() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            async let waited = scene.admin("deliveries?after=0&wait=20")
-            async let pushed = scene.push()
+        try await APNSSimulatorFixture.run { fixture in
+            async let waited = fixture.admin("deliveries?after=0&wait=20")
+            async let pushed = fixture.push()
             #expect(try await pushed.status == 200)
             let began = ContinuousClock.now
             let answer = try await waited
             #expect(ContinuousClock.now - began < .seconds(5))
             #expect(answer.text.contains(#""sequence":1,"token":"\#(APNSSimulatorFixture.token)""#))
-            let nothing = try await scene.admin("deliveries?after=1&wait=0.1")
+            let nothing = try await fixture.admin("deliveries?after=1&wait=0.1")
             #expect(nothing.text.contains(#"{"deliveries":[],"last":1,"dropped":0}"#))
         }
     }

@@ -30,14 +30,14 @@ import Testing
     }
 
     @Test(.server) func anAnswerThatIsHeldBackUntilTheConnectionEndsIsListed() async throws {
-        try await APNSSimulatorFixture.run { scene in
-            #expect(try await scene.push().status == 200)
-            try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 20_000), count: 1))
-            #expect(try await scene.push(["-m", "1"]).text.contains("curl: (28)"))
+        try await APNSSimulatorFixture.run { fixture in
+            #expect(try await fixture.push().status == 200)
+            try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 20_000), count: 1))
+            #expect(try await fixture.push(["-m", "1"]).text.contains("curl: (28)"))
             let deadline = ContinuousClock.now + .seconds(20)
             var listed = ""
             while !listed.contains("2"), ContinuousClock.now < deadline {
-                listed = try await scene.admin("unheard").text
+                listed = try await fixture.admin("unheard").text
             }
             // The first one counts too: curl closed its connection right after it.
             #expect(listed.contains(#"{"deliveries":[1,2],"dropped":0}"#), "\(listed)")

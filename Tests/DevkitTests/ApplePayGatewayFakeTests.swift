@@ -54,8 +54,8 @@ import Testing
     }
 
     @Test func sessionsBelongToTheEnvironmentThatMadeThem() async throws {
-        let scene = try await Fixture()
-        let http = try scene.client()
+        let fixture = try await Fixture()
+        let http = try fixture.client()
         for environment in ApplePayGatewayFake.Environment.allCases {
             let response = try await http.send(Self.request(environment))
             #expect(response.status == 200)
@@ -64,20 +64,20 @@ import Testing
             #expect(session?["domainName"]?.string == "shop.example.com")
         }
         await http.close()
-        await scene.fake.stop()
+        await fixture.fake.stop()
     }
 
     @Test func nothingIsAnsweredWithoutACertificate() async throws {
-        let scene = try await Fixture()
-        let http = try scene.client(certificate: false)
+        let fixture = try await Fixture()
+        let http = try fixture.client(certificate: false)
         await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
         await http.close()
-        await scene.fake.stop()
+        await fixture.fake.stop()
     }
 
     @Test func everyRefusalOfAppleIsOneHere() async throws {
-        let scene = try await Fixture()
-        let http = try scene.client()
+        let fixture = try await Fixture()
+        let http = try fixture.client()
         let hash = try JSON(parsing: try await http.send(Self.request()).body).object?["merchantIdentifier"]?.string
         let cases: [(HTTPRequest, Int)] = [
             (Self.request(changes: ["merchantIdentifier": .string(try #require(hash))]), 200),
@@ -93,35 +93,35 @@ import Testing
         #expect(message?.contains(try #require(hash)) == true)
         #expect(message?.contains("evil.example") == true)
         await http.close()
-        await scene.fake.stop()
+        await fixture.fake.stop()
     }
 
     @Test func itFailsAsItIsTold() async throws {
-        let scene = try await Fixture()
-        let http = try scene.client()
+        let fixture = try await Fixture()
+        let http = try fixture.client()
         for (fault, status) in [
             (ApplePayGatewayFake.Fault.malformed, 400), (.unregistered, 417), (.broken, 500), (.redirect, 302),
         ] {
-            scene.fake.conduct.fail(fault)
+            fixture.fake.conduct.fail(fault)
             #expect(try await http.send(Self.request(), within: Self.patience).status == status)
         }
-        scene.fake.conduct.fail(.cut)
+        fixture.fake.conduct.fail(.cut)
         await #expect(throws: ToolError.self) { _ = try await http.send(Self.request(), within: Self.patience) }
-        scene.fake.conduct.fail(.huge)
+        fixture.fake.conduct.fail(.huge)
         #expect(try await http.send(Self.request(), within: Self.patience).body.count > 65_536)
-        scene.fake.conduct.fail(.html)
+        fixture.fake.conduct.fail(.html)
         #expect(try await http.send(Self.request(), within: Self.patience).header("content-type") == "text/html")
-        scene.fake.conduct.fail(.slow)
+        fixture.fake.conduct.fail(.slow)
         let start = ContinuousClock.now
         #expect(try await http.send(Self.request(), within: Self.patience).status == 200)
         #expect(.now - start >= .seconds(3))
-        scene.fake.conduct.fail(.silent)
+        fixture.fake.conduct.fail(.silent)
         await #expect { _ = try await http.send(Self.request(), within: .milliseconds(300)) } throws: {
             ($0 as? ToolError)?.code == .timeout
         }
         #expect(try await http.send(Self.request(), within: Self.patience).status == 200)
-        #expect(scene.fake.conduct.requests.count == 10)
+        #expect(fixture.fake.conduct.requests.count == 10)
         await http.close()
-        await scene.fake.stop()
+        await fixture.fake.stop()
     }
 }

@@ -8,8 +8,8 @@ extension BrokenPackage {
     private static func openssl(
         _ name: String, _ code: ViolationCode, mention: String, _ arguments: [String]
     ) -> BrokenPackage {
-        BrokenPackage(name, code, mention: mention, seal: .nothing) { draft, stage in
-            draft["signature"] = try stage.signatureByOpenSSL(arguments)
+        BrokenPackage(name, code, mention: mention, seal: .nothing) { draft, fixture in
+            draft["signature"] = try fixture.signatureByOpenSSL(arguments)
         }
     }
 
@@ -18,7 +18,8 @@ extension BrokenPackage {
         _ name: String, _ code: ViolationCode, mention: String,
         _ pem: @escaping @Sendable (PackageFixture) -> [String: [UInt8]]
     ) -> BrokenPackage {
-        BrokenPackage(name, code, mention: mention, seal: .nothing) { draft, stage in try draft.sign(stage, pem(stage))
+        BrokenPackage(name, code, mention: mention, seal: .nothing) { draft, fixture in
+            try draft.sign(fixture, pem(fixture))
         }
     }
 
@@ -53,12 +54,12 @@ extension BrokenPackage {
         Self.openssl(
             "no intermediate", .intermediateMissing, mention: "WWDR",
             ["-signer", "certificate.pem", "-inkey", "key.pem"]),
-        BrokenPackage("signed in an hour", .signingTimeFuture, mention: "future", seal: .nothing) { draft, stage in
-            try draft.sign(stage, later: 3600)
+        BrokenPackage("signed in an hour", .signingTimeFuture, mention: "future", seal: .nothing) { draft, fixture in
+            try draft.sign(fixture, later: 3600)
         },
         BrokenPackage(
             "another authority", .chainUntrusted, .orderTypeMismatch, mention: "order.com.example.other", seal: .nothing
-        ) { draft, stage in try draft.sign(stage, stage.strangerPEM) },
+        ) { draft, fixture in try draft.sign(fixture, fixture.strangerPEM) },
         Self.certificate("an ended certificate", .certificateExpired, mention: "signer's") { $0.expiredPEM },
         Self.certificate("a certificate of tomorrow", .certificateNotYetValid, mention: "signer's") { $0.earlyPEM },
         Self.certificate("another order type", .orderTypeMismatch, mention: "order.com.example.other") {

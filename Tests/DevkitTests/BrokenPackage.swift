@@ -43,11 +43,11 @@ struct BrokenPackage: Sendable, CustomTestStringConvertible {
         self.spoil = spoil
     }
 
-    func package(_ stage: PackageFixture) throws -> [UInt8] {
-        var draft = PackageDraft(files: stage.files)
-        try self.change(&draft, stage)
+    func package(_ fixture: PackageFixture) throws -> [UInt8] {
+        var draft = PackageDraft(files: fixture.files)
+        try self.change(&draft, fixture)
         if self.seal == .all { draft.remakeManifest() }
-        if self.seal != .nothing { try draft.sign(stage) }
+        if self.seal != .nothing { try draft.sign(fixture) }
         var archive = ArchiveDraft(draft.files)
         try self.spoil(&archive)
         return archive.bytes

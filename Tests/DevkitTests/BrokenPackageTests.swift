@@ -6,9 +6,9 @@ import Testing
 /// Packages with one thing wrong are refused for that and for nothing else.
 @Suite(.timeLimit(.minutes(5)))
 struct BrokenPackageTests {
-    let stage: PackageFixture
+    let fixture: PackageFixture
 
-    init() throws { self.stage = try PackageFixture.shared.get() }
+    init() throws { self.fixture = try PackageFixture.shared.get() }
 
     @Test(arguments: BrokenPackage.archives + BrokenPackage.manifests)
     func aBrokenContainerOrManifestIsRefusedForItsReason(_ broken: BrokenPackage) async throws {
@@ -27,7 +27,7 @@ struct BrokenPackageTests {
     }
 
     private func judge(_ broken: BrokenPackage, by check: SignatureCheck) async throws {
-        let found = try await self.stage.violations(broken.package(self.stage), check: check)
+        let found = try await self.fixture.violations(broken.package(self.fixture), check: check)
         #expect(found.map(\.code.rawValue).sorted() == broken.codes.map(\.rawValue).sorted(), "\(found)")
         #expect(found.contains { $0.description.contains(broken.mention) }, "\(found)")
     }
@@ -37,7 +37,7 @@ struct BrokenPackageTests {
     @Test(.server, arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
     func withoutTheChangeAPackagePasses(_ check: SignatureCheck, _ seal: BrokenPackage.Seal) async throws {
         let whole = BrokenPackage("nothing", mention: "", seal: seal) { _, _ in }
-        #expect(try await self.stage.violations(whole.package(self.stage), check: check) == [])
+        #expect(try await self.fixture.violations(whole.package(self.fixture), check: check) == [])
     }
 
     @Test func eachCodeHasACaseOrIsTestedElsewhere() {

@@ -40,9 +40,9 @@ struct PackageDraft {
     }
 
     /// Makes the signature anew, if it is there.
-    mutating func sign(_ stage: PackageFixture, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
+    mutating func sign(_ fixture: PackageFixture, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
         guard self["signature"] != nil else { return }
-        self["signature"] = try stage.identity(pem ?? stage.pem).sign(
-            self["manifest.json"] ?? [], signingEpochSeconds: stage.nowEpochSeconds + later)
+        self["signature"] = try fixture.identity(pem ?? fixture.pem).sign(
+            self["manifest.json"] ?? [], signingEpochSeconds: fixture.nowEpochSeconds + later)
     }
 }

@@ -8,19 +8,19 @@ import Testing
 /// Signatures and certificates beyond the cases of `BrokenPackage`.
 @Suite(.timeLimit(.minutes(2)))
 struct PackageSignatureTests {
-    let stage: PackageFixture
+    let fixture: PackageFixture
 
-    init() throws { self.stage = try PackageFixture.shared.get() }
+    init() throws { self.fixture = try PackageFixture.shared.get() }
 
     /// Returns the violations that another signature causes, and expects the same ones from our check and from openssl.
     private func codes(
         _ signature: [UInt8], roots: [UInt8]? = nil, later: Int64 = 0
     ) async throws -> [ViolationCode] {
-        var draft = PackageDraft(files: self.stage.files)
+        var draft = PackageDraft(files: self.fixture.files)
         draft["signature"] = signature
         let package = ArchiveDraft(draft.files).bytes
-        let byUs = try await self.stage.violations(package, roots: roots, later: later).map(\.code)
-        let byProgram = try await self.stage.violations(package, check: .openssl, roots: roots, later: later).map(
+        let byUs = try await self.fixture.violations(package, roots: roots, later: later).map(\.code)
+        let byProgram = try await self.fixture.violations(package, check: .openssl, roots: roots, later: later).map(
             \.code)
         #expect(byUs == byProgram)
         return byUs
@@ -28,7 +28,7 @@ struct PackageSignatureTests {
 
     @Test(.server) func aPackageOutlivesItsCertificateByNoSecond() async throws {
         let year: Int64 = 365 * 86_400
-        let signature = self.stage.content("signature")
+        let signature = self.fixture.content("signature")
         #expect(try await self.codes(signature, later: year - 120) == [])
         #expect(try await self.codes(signature, later: year + 120) == [.certificateExpired])
         // Intermediate and root hold for ten years.
@@ -42,33 +42,33 @@ struct PackageSignatureTests {
     }
 
     @Test(.server) func aClockThatIsHalfAMinuteFastIsForgiven() async throws {
-        let signature = try self.stage.identity(self.stage.pem).sign(
-            self.stage.content("manifest.json"), signingEpochSeconds: self.stage.nowEpochSeconds + 30)
+        let signature = try self.fixture.identity(self.fixture.pem).sign(
+            self.fixture.content("manifest.json"), signingEpochSeconds: self.fixture.nowEpochSeconds + 30)
         #expect(try await self.codes(signature) == [])
     }
 
     @Test(.server) func anotherRootOfTheSameNameIsNoticed() async throws {
-        let found = try await self.codes(self.stage.content("signature"), roots: self.stage.strangerPEM["root"])
+        let found = try await self.codes(self.fixture.content("signature"), roots: self.fixture.strangerPEM["root"])
         #expect(found == [.chainUntrusted])
     }
 
     @Test(.server) func theIntermediateIsNoRoot() async throws {
-        let found = try await self.codes(self.stage.content("signature"), roots: self.stage.pem["intermediate"])
+        let found = try await self.codes(self.fixture.content("signature"), roots: self.fixture.pem["intermediate"])
         #expect(found == [.rootUnknown])
     }
 
     @Test(.server) func oneOfSeveralRootsIsEnough() async throws {
-        let roots = (self.stage.strangerPEM["intermediate"] ?? []) + [10] + (self.stage.pem["root"] ?? [])
-        #expect(try await self.codes(self.stage.content("signature"), roots: roots) == [])
+        let roots = (self.fixture.strangerPEM["intermediate"] ?? []) + [10] + (self.fixture.pem["root"] ?? [])
+        #expect(try await self.codes(self.fixture.content("signature"), roots: roots) == [])
     }
 
     @Test(.server) func aRootInsideDoesNoHarm() async throws {
-        let signature = try self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-certfile", "root.pem"])
+        let signature = try self.fixture.signatureByOpenSSL(BrokenPackage.signer + ["-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [])
     }
 
     @Test(.server) func anAuthorityThatSignsItselfIsNotForOrders() async throws {
-        let signature = try self.stage.signatureByOpenSSL(
+        let signature = try self.fixture.signatureByOpenSSL(
             ["-signer", "intermediate.pem", "-inkey", "intermediate-key.pem", "-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [.orderTypeMarker, .orderSigningPurpose, .chainLength])
     }
@@ -88,8 +88,8 @@ struct PackageSignatureTests {
 
     @Test(.server) func aVersionThatDoesNotFitIsNoticed() async throws {
         // The signer named by its key identifier is version 3 and fine.
-        #expect(try await self.codes(self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-keyid"])) == [])
-        var signature = self.stage.content("signature")
+        #expect(try await self.codes(self.fixture.signatureByOpenSSL(BrokenPackage.signer + ["-keyid"])) == [])
+        var signature = self.fixture.content("signature")
         // SignedData's version stands behind four headers and the type's eleven bytes.
         let place = try #require(
             signature.indices.dropFirst(15).first { signature[$0 - 2...$0].elementsEqual([2, 1, 1]) })
@@ -99,7 +99,7 @@ struct PackageSignatureTests {
 
     /// The attribute's type is made another one, so that the time is there and nobody finds it.
     @Test(.server) func aSignatureWithoutSigningTimeIsNoticed() async throws {
-        var signature = self.stage.content("signature")
+        var signature = self.fixture.content("signature")
         let type: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x05]
         let place = try #require(signature.indices.dropLast(8).last { signature[$0..<$0 + 9].elementsEqual(type) })
         signature[place + 8] = 0x0D
@@ -108,16 +108,16 @@ struct PackageSignatureTests {
     }
 
     @Test(.server) func anotherContentTypeIsNoticed() async throws {
-        let signature = try self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-econtent_type", "1.2.3.4"])
+        let signature = try self.fixture.signatureByOpenSSL(BrokenPackage.signer + ["-econtent_type", "1.2.3.4"])
         #expect(try await self.codes(signature).contains(.signatureContentType))
     }
 
     @Test func noChangedByteOfASignatureTrapsOrPasses() async throws {
-        let signature = self.stage.content("signature")
-        let manifest = self.stage.content("manifest.json")
+        let signature = self.fixture.content("signature")
+        let manifest = self.fixture.content("manifest.json")
         let policy = CertificatePolicy(
-            roots: try CertificateAnatomy.certificates(pem: self.stage.pem["root"] ?? []),
-            nowEpochSeconds: self.stage.nowEpochSeconds)
+            roots: try CertificateAnatomy.certificates(pem: self.fixture.pem["root"] ?? []),
+            nowEpochSeconds: self.fixture.nowEpochSeconds)
         for index in signature.indices {
             for value in [0, 0x80, 0xFF, signature[index] ^ 1] where value != signature[index] {
                 var changed = signature
@@ -129,7 +129,7 @@ struct PackageSignatureTests {
                 _ = anatomy.flatMap { policy.orderType(of: $0) }
                 guard found?.isEmpty == true, value == signature[index] ^ 1 else { continue }
                 #expect(throws: CryptographyError.self, "byte \(index): \(value)") {
-                    try CMS.verify(signature: changed, content: manifest, rootsPEM: self.stage.pem["root"] ?? [])
+                    try CMS.verify(signature: changed, content: manifest, rootsPEM: self.fixture.pem["root"] ?? [])
                 }
             }
         }

@@ -9,44 +9,44 @@ import Testing
 @Suite(.timeLimit(.minutes(2)))
 struct PackageVerifierTests {
     static let checks = [SignatureCheck.cryptography, .openssl]
-    let stage: PackageFixture
+    let fixture: PackageFixture
 
-    init() throws { self.stage = try PackageFixture.shared.get() }
+    init() throws { self.fixture = try PackageFixture.shared.get() }
 
     @Test(.server, arguments: checks)
     func thePackagesOfTheBuilderPass(_ check: SignatureCheck) async throws {
-        #expect(self.stage.examples.count == 5)
-        for (name, package) in self.stage.examples + [("replayed", self.stage.replayed)] {
-            #expect(try await self.stage.violations(package, check: check) == [], "\(name)")
+        #expect(self.fixture.examples.count == 5)
+        for (name, package) in self.fixture.examples + [("replayed", self.fixture.replayed)] {
+            #expect(try await self.fixture.violations(package, check: check) == [], "\(name)")
         }
     }
 
     @Test(.server, arguments: checks)
     func aPackageInTwoLanguagesAndTwoResolutionsPasses(_ check: SignatureCheck) async throws {
-        #expect(try await self.stage.violations(self.stage.package, check: check) == [])
-        let names = self.stage.files.map(\.name)
+        #expect(try await self.fixture.violations(self.fixture.package, check: check) == [])
+        let names = self.fixture.files.map(\.name)
         #expect(names.starts(with: ["order.json", "manifest.json", "signature"]))
         let special = ["de.lproj/order.strings", "en.lproj/plum.png", "logo@2x.png", "return-label.pdf"]
         #expect(Set(special).isSubset(of: names))
     }
 
     @Test func theReportSaysWhatIsInThePackage() async throws {
-        let verifier = try PackageVerifier(rootsPEM: self.stage.pem["root"] ?? [])
-        let report = await verifier.verify(self.stage.package, nowEpochSeconds: self.stage.nowEpochSeconds)
-        #expect(report.signingEpochSeconds == self.stage.nowEpochSeconds)
+        let verifier = try PackageVerifier(rootsPEM: self.fixture.pem["root"] ?? [])
+        let report = await verifier.verify(self.fixture.package, nowEpochSeconds: self.fixture.nowEpochSeconds)
+        #expect(report.signingEpochSeconds == self.fixture.nowEpochSeconds)
         #expect(report.updatedAtEpochSeconds == 1_800_000_000)
-        #expect(report.files.map(\.name) == self.stage.files.map(\.name))
+        #expect(report.files.map(\.name) == self.fixture.files.map(\.name))
         #expect(report.summary.contains("updated 2027-01-15T08:00:00Z"))
         let json = report.json(file: "a.order").object
         #expect(json?["valid"] == true)
         #expect(json?["violations"] == [])
         #expect(json?["file"] == "a.order")
         #expect(json?["orderIdentifier"] == "SF-2025-00077")
-        #expect(json?["files"]?.array?.count == self.stage.files.count)
+        #expect(json?["files"]?.array?.count == self.fixture.files.count)
     }
 
     @Test func theReportForProgramsHasCodePlaceAndSentence() async throws {
-        let verifier = try PackageVerifier(rootsPEM: self.stage.pem["root"] ?? [])
+        let verifier = try PackageVerifier(rootsPEM: self.fixture.pem["root"] ?? [])
         let report = await verifier.verify(Array("<html>".utf8), nowEpochSeconds: 0)
         let json = report.json(file: "a").object
         #expect(json?["valid"] == false)
@@ -60,19 +60,19 @@ struct PackageVerifierTests {
     /// Signed and packed by programs that are not ours.
     @Test(.server, arguments: checks)
     func aPackageByPythonAndOpenSSLPasses(_ check: SignatureCheck) async throws {
-        var draft = PackageDraft(files: self.stage.files)
-        draft["signature"] = try self.stage.signatureByOpenSSL(BrokenPackage.signer)
+        var draft = PackageDraft(files: self.fixture.files)
+        draft["signature"] = try self.fixture.signatureByOpenSSL(BrokenPackage.signer)
         let package = try PythonZip.archive(draft.files, compressing: ["order.json"])
-        #expect(try await self.stage.violations(package, check: check) == [])
+        #expect(try await self.fixture.violations(package, check: check) == [])
     }
 
     @Test func severalViolationsAreToldAtOnce() async throws {
-        var draft = PackageDraft(files: self.stage.files)
+        var draft = PackageDraft(files: self.fixture.files)
         draft["extra.pdf"] = SampleFile.pdf(text: "extra")
         try draft.order("status", "done")
         try draft.order("merchant.url", nil)
         draft["de.lproj/order.strings"] = nil
-        let found = try await self.stage.violations(ArchiveDraft(draft.files).bytes)
+        let found = try await self.fixture.violations(ArchiveDraft(draft.files).bytes)
         #expect(
             Set(found.map(\.code)) == [
                 .manifestFileUnlisted, .manifestFileMissing, .manifestDigestWrong, .orderValue, .orderMemberMissing,
@@ -82,45 +82,45 @@ struct PackageVerifierTests {
 
     /// A reader of Wallet Passes writes image names without their suffix. Source: Wallet Orders §2.6
     @Test func aPictureMayBeNamedWithoutItsSuffix() async throws {
-        var draft = PackageDraft(files: self.stage.files)
+        var draft = PackageDraft(files: self.fixture.files)
         try draft.order("merchant.logo", "logo")
         try draft.order("lineItems.0.image", "trail5")
         draft.remakeManifest()
-        try draft.sign(self.stage)
-        #expect(try await self.stage.violations(ArchiveDraft(draft.files).bytes) == [])
+        try draft.sign(self.fixture)
+        #expect(try await self.fixture.violations(ArchiveDraft(draft.files).bytes) == [])
     }
 
     @Test func whatWalletPassesOverIsNoViolation() async throws {
-        var draft = PackageDraft(files: self.stage.files)
+        var draft = PackageDraft(files: self.fixture.files)
         try draft.order("unheardOf", ["of": 1])
         try draft.order("payment.summaryItems", [])
         try draft.order("createdAt", "2025-01-08T19:30:05.25+01:00")
         draft.remakeManifest()
-        try draft.sign(self.stage)
+        try draft.sign(self.fixture)
         var archive = ArchiveDraft(draft.files)
         archive.entries.append(.init("de.lproj/", []))
-        #expect(try await self.stage.violations(archive.bytes) == [])
+        #expect(try await self.fixture.violations(archive.bytes) == [])
     }
 
     @Test func textFromThePackageCannotWriteToTheTerminal() async throws {
-        var draft = PackageDraft(files: self.stage.files)
+        var draft = PackageDraft(files: self.fixture.files)
         try draft.order("status", .string("\u{1B}[31m\n" + String(repeating: "x", count: 200)))
         draft["\u{1B}[2J.png"] = SampleFile.png(seed: 1)
         draft.remakeManifest()
-        try draft.sign(self.stage)
-        let found = try await self.stage.violations(ArchiveDraft(draft.files).bytes).map(\.description)
+        try draft.sign(self.fixture)
+        let found = try await self.fixture.violations(ArchiveDraft(draft.files).bytes).map(\.description)
         #expect(found.count == 2)
         #expect(!found.contains { $0.unicodeScalars.contains { $0.value < 0x20 } || $0.count > 300 }, "\(found)")
     }
 
     /// Whatever byte is changed: never a trap, and never a package that passes with other content.
     @Test func noChangedByteTrapsOrPasses() async throws {
-        let package = self.stage.examples[3].package
-        let verifier = try PackageVerifier(rootsPEM: self.stage.pem["root"] ?? [])
+        let package = self.fixture.examples[3].package
+        let verifier = try PackageVerifier(rootsPEM: self.fixture.pem["root"] ?? [])
         for index in stride(from: 0, to: package.count, by: 7) {
             var changed = package
             changed[index] ^= UInt8(truncatingIfNeeded: 1 << (index % 8))
-            let report = await verifier.verify(changed, nowEpochSeconds: self.stage.nowEpochSeconds)
+            let report = await verifier.verify(changed, nowEpochSeconds: self.fixture.nowEpochSeconds)
             guard report.violations.isEmpty else { continue }
             // Only what says nothing of the content: times, versions, attributes of the entries.
             let entries = ZipReader(changed).entries

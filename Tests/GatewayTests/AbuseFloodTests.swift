@@ -15,13 +15,14 @@ import Testing
     static let patience = Duration.seconds(5)
 
     /// Fetches an order again and again while `abuse` goes on.
-    func besideAGoodClient(_ bench: Fixture, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
-        try await bench.put("good")
-        let request = bench.request("GET", bench.package("good"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
+    func besideAGoodClient(_ fixture: Fixture, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
+        try await fixture.put("good")
+        let request = fixture.request(
+            "GET", fixture.package("good"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
         let isOver = Flag()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
-                let good = try await RawConnection.open(port: bench.port)
+                let good = try await RawConnection.open(port: fixture.port)
                 var asked = 0
                 repeat {
                     let started = ContinuousClock.now
@@ -44,25 +45,25 @@ import Testing
         }
     }
 
-    func packages(_ bench: Fixture) -> Int {
-        let line = bench.metricsText.split(separator: "\n").first {
+    func packages(_ fixture: Fixture) -> Int {
+        let line = fixture.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
         }
         return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
     }
 
     @Test func noAnswersAreMadeForAClientThatDoesNotReadThem() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
             // 3 GB of answers, if they were made.
-            let flood = try await RawConnection.open(port: bench.port, reads: false)
-            try await self.besideAGoodClient(bench) {
+            let flood = try await RawConnection.open(port: fixture.port, reads: false)
+            try await self.besideAGoodClient(fixture) {
                 flood.sendLater(String(repeating: request, count: 10_000))
-                try await eventually("some answers") { self.packages(bench) > 0 }
+                try await eventually("some answers") { self.packages(fixture) > 0 }
                 try await Task.sleep(for: .milliseconds(500))
             }
-            let made = self.packages(bench)
+            let made = self.packages(fixture)
             #expect(made < 100, "\(made) answers of 300 kB for nobody")
             // The requests made are answered when the client reads again.
             try await flood.startReading()
@@ -72,10 +73,10 @@ import Testing
     }
 
     @Test func tenThousandPipelinedRequestsAreAnsweredInOrder() async throws {
-        try await Fixture.with { bench in
-            let flood = try await RawConnection.open(port: bench.port)
-            try await self.besideAGoodClient(bench) {
-                let pair = bench.request("POST", "/v1/log", body: "[]") + bench.request("GET", "/nothing")
+        try await Fixture.with { fixture in
+            let flood = try await RawConnection.open(port: fixture.port)
+            try await self.besideAGoodClient(fixture) {
+                let pair = fixture.request("POST", "/v1/log", body: "[]") + fixture.request("GET", "/nothing")
                 flood.sendLater(String(repeating: pair, count: 5_000))
                 for _ in 0..<5_000 {
                     try #require(try await flood.response().status == 200)
@@ -94,9 +95,9 @@ import Testing
     func whatDripsInIsGivenUpInTime(start: String) async throws {
         var options = Fixture.Options()
         options.idleLimit = .milliseconds(1500)
-        try await Fixture.with(options) { bench in
-            try await self.besideAGoodClient(bench) {
-                let slow = try await RawConnection.open(port: bench.port)
+        try await Fixture.with(options) { fixture in
+            try await self.besideAGoodClient(fixture) {
+                let slow = try await RawConnection.open(port: fixture.port)
                 try await slow.send(start)
                 let started = ContinuousClock.now
                 while !slow.hasEnded, ContinuousClock.now - started < .seconds(10) {
@@ -113,25 +114,25 @@ import Testing
     @Test func aConnectionWithoutARequestIsClosedWithoutAWord() async throws {
         var options = Fixture.Options()
         options.idleLimit = .milliseconds(300)
-        try await Fixture.with(options) { bench in
-            let silent = try await RawConnection.open(port: bench.port)
+        try await Fixture.with(options) { fixture in
+            let silent = try await RawConnection.open(port: fixture.port)
             #expect(try await silent.isClosedByServer())
             await silent.close()
         }
     }
 
     @Test func whoClosesItsHalfStillGetsItsAnswers() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.connected { connection in
-                let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.connected { connection in
+                let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
                 try await connection.send(request + request)
                 try await connection.closeOutput()
                 #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.isClosedByServer())
             }
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 try await connection.send("POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n[")
                 try await connection.closeOutput()
                 #expect(try await connection.isClosedByServer(), "the rest can never come")
@@ -146,26 +147,26 @@ import Testing
             // None gives way.
             edge.idleGrace = .hours(1)
         }
-        try await Fixture.with(options) { bench in
+        try await Fixture.with(options) { fixture in
             var open: [RawConnection] = []
             for _ in 0..<5 {
-                let connection = try await RawConnection.open(port: bench.port)
-                #expect(try await connection.exchange(bench.request("GET", "/nothing")).status == 404)
+                let connection = try await RawConnection.open(port: fixture.port)
+                #expect(try await connection.exchange(fixture.request("GET", "/nothing")).status == 404)
                 open.append(connection)
             }
-            #expect(bench.metricsText.contains("waybill_connections 5.0\n"))
+            #expect(fixture.metricsText.contains("waybill_connections 5.0\n"))
             for _ in 0..<20 {
-                let refused = try await RawConnection.open(port: bench.port)
+                let refused = try await RawConnection.open(port: fixture.port)
                 #expect(try await refused.isClosedByServer())
                 await refused.close()
             }
-            #expect(bench.metricsText.contains("waybill_connections_refused_total{reason=\"address\"} 20\n"))
-            #expect(try await open[0].exchange(bench.request("GET", "/nothing")).status == 404, "the others go on")
+            #expect(fixture.metricsText.contains("waybill_connections_refused_total{reason=\"address\"} 20\n"))
+            #expect(try await open[0].exchange(fixture.request("GET", "/nothing")).status == 404, "the others go on")
             await open.removeLast().close()
-            try await eventually("room again") { bench.metricsText.contains("waybill_connections 4.0\n") }
-            #expect(try await bench.once("GET", "/nothing").status == 404)
+            try await eventually("room again") { fixture.metricsText.contains("waybill_connections 4.0\n") }
+            #expect(try await fixture.once("GET", "/nothing").status == 404)
             for connection in open { await connection.close() }
-            try await eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+            try await eventually("all gone") { fixture.metricsText.contains("waybill_connections 0.0\n") }
         }
     }
 
@@ -176,33 +177,34 @@ import Testing
             edge.idleGrace = .hours(1)
             edge.proxies = TrustedProxies("127.0.0.0/8") ?? .none
         }
-        try await Fixture.with(options) { bench in
+        try await Fixture.with(options) { fixture in
             var open: [RawConnection] = []
             for _ in 0..<4 {
-                let connection = try await RawConnection.open(port: bench.port)
-                #expect(try await connection.exchange(bench.request("GET", "/nothing")).status == 404)
+                let connection = try await RawConnection.open(port: fixture.port)
+                #expect(try await connection.exchange(fixture.request("GET", "/nothing")).status == 404)
                 open.append(connection)
             }
-            let refused = try await RawConnection.open(port: bench.port)
+            let refused = try await RawConnection.open(port: fixture.port)
             #expect(try await refused.isClosedByServer())
             await refused.close()
-            #expect(bench.metricsText.contains("waybill_connections_refused_total{reason=\"total\"} 1\n"))
+            #expect(fixture.metricsText.contains("waybill_connections_refused_total{reason=\"total\"} 1\n"))
             for connection in open { await connection.close() }
         }
     }
 
     @Test func clientsThatComeAndGoLeaveNothing() async throws {
-        try await Fixture.with { bench in
-            try await self.besideAGoodClient(bench) {
+        try await Fixture.with { fixture in
+            try await self.besideAGoodClient(fixture) {
                 for number in 0..<300 {
-                    let connection = try await RawConnection.open(port: bench.port)
-                    let start = bench.request("GET", bench.package("\(number)"), token: try bench.derived("\(number)"))
+                    let connection = try await RawConnection.open(port: fixture.port)
+                    let start = fixture.request(
+                        "GET", fixture.package("\(number)"), token: try fixture.derived("\(number)"))
                     // Some leave in the middle of a request, some while theirs is held.
                     try await connection.send(String(start.prefix(number % 2 == 0 ? 40 : 10_000)))
                     await connection.close()
                 }
             }
-            try await eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+            try await eventually("all gone") { fixture.metricsText.contains("waybill_connections 0.0\n") }
         }
     }
 }

@@ -79,9 +79,9 @@ import Testing
     ]
 
     @Test func whatTwoServersCouldTakeDifferentlyIsRefused() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             for (what, request, status) in Self.tricks {
-                try await bench.connected { connection in
+                try await fixture.connected { connection in
                     try await connection.send(request + Self.smuggled)
                     let answer = try await connection.response()
                     #expect(answer.status == status, "\(what)")
@@ -89,15 +89,15 @@ import Testing
                     #expect(try await connection.isClosedByServer(), "\(what): nothing more is answered")
                 }
             }
-            #expect(try await bench.isAlive())
+            #expect(try await fixture.isAlive())
         }
     }
 
     @Test func unusualButRightRequestsAreTaken() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             let token = "Authorization: AppleOrder \(Fixture.ownToken)\r\n\r\n"
-            let path = bench.package("1")
+            let path = fixture.package("1")
             let requests: [(String, Int)] = [
                 ("GET \(path) HTTP/1.0\r\n" + token, 200), ("GET \(path) HTTP/1.9\r\nHost: a\r\n" + token, 200),
                 ("GET http://other.example:80\(path) HTTP/1.1\r\nHost: a\r\n" + token, 200),
@@ -109,7 +109,7 @@ import Testing
                 ("CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 404),
             ]
             for (request, status) in requests {
-                let answer = try await RawConnection.once(port: bench.port, request)
+                let answer = try await RawConnection.once(port: fixture.port, request)
                 #expect(answer.status == status, "\(request.prefix(80))")
                 #expect(status != 200 || request.hasPrefix("POST") || answer.body == Fixture.package)
             }
@@ -118,8 +118,8 @@ import Testing
 
     /// No spelling leads to the order but the one that names it, and none leads out of the paths.
     @Test func noPathTrickLeadsToAnOrder() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             let type = Fixture.orderType
             let paths: [(String, Set<Int>)] = [
                 ("/v1/orders/x/../\(type)/1", [404]), ("/v1/orders/%2e%2e/orders/\(type)/1", [404]),
@@ -147,15 +147,15 @@ import Testing
                 ("/v1/orders/\(type)/1\u{7F}", [400]), ("file:///v1/orders/\(type)/1", [400]),
                 ("//host/v1/orders/\(type)/1", [404]),
             ]
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 for (path, statuses) in paths {
-                    let answer = try await connection.exchange(bench.request("GET", path, token: Fixture.ownToken))
+                    let answer = try await connection.exchange(fixture.request("GET", path, token: Fixture.ownToken))
                     #expect(statuses.contains(answer.status), "\(path): \(answer.status)")
                     if answer["connection"] == "close" { break }
                 }
             }
             for (path, statuses) in paths {
-                let answer = try await bench.once("GET", path, token: Fixture.ownToken)
+                let answer = try await fixture.once("GET", path, token: Fixture.ownToken)
                 #expect(statuses.contains(answer.status), "\(path): \(answer.status)")
             }
         }

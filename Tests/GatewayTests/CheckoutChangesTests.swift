@@ -20,8 +20,8 @@ import Testing
     @Test func eachChangeThatKafkaTakesComesByHTTP() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
-        try await Fixture.with(options) { bench in
-            try await bench.put("1", try Self.document)
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1", try Self.document)
             let path = Self.order("1")
             let fulfillment = #"{"fulfillmentType":"shipping","status":"open"}"#
             let rows: [(String, String, String?, ChangeType)] = [
@@ -37,13 +37,13 @@ import Testing
             ]
             var identifiers: [String] = []
             for (index, (method, path, body, type)) in rows.enumerated() {
-                let answer = try await bench.call(method, path, body: body)
+                let answer = try await fixture.call(method, path, body: body)
                 #expect(answer.status == 202, "\(method) \(path): \(answer.text)")
                 #expect(answer.json.object?["type"]?.string == type.rawValue)
-                #expect(try await bench.published() == Int64(index + 1), "acknowledged before the answer")
+                #expect(try await fixture.published() == Int64(index + 1), "acknowledged before the answer")
                 identifiers.append(answer.json.object?["id"]?.string ?? "")
             }
-            let changes = try await bench.changes(rows.count).map { record in
+            let changes = try await fixture.changes(rows.count).map { record in
                 try OrderChange.decode(
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
             }
@@ -66,63 +66,63 @@ import Testing
     @Test func whatWouldBecomeADeadLetterIsRefused() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
-        try await Fixture.with(options) { bench in
-            try await bench.put("1", try Self.document)
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1", try Self.document)
             let wrong = CheckoutDetailsTests.document.replacing("\"open\"", with: "\"opened\"")
-            let answer = try await bench.call("PUT", Self.order("1"), body: wrong)
+            let answer = try await fixture.call("PUT", Self.order("1"), body: wrong)
             #expect(answer.status == 422)
             #expect(answer.code == "order_invalid")
             let details = answer.json.object?["error"]?.object?["details"]?.array
             #expect(details?.first?.object?["path"]?.string == "$.status")
-            #expect(try await bench.call("PATCH", Self.order("1"), body: #"{"status":"opened"}"#).status == 422)
-            #expect(try await bench.call("PATCH", Self.order("2"), body: #"{"status":"open"}"#).status == 404)
+            #expect(try await fixture.call("PATCH", Self.order("1"), body: #"{"status":"opened"}"#).status == 422)
+            #expect(try await fixture.call("PATCH", Self.order("2"), body: #"{"status":"open"}"#).status == 404)
             let other = #"{"fulfillmentIdentifier":"other"}"#
-            #expect(try await bench.call("POST", Self.order("1") + "/fulfillments/f", body: other).status == 400)
-            #expect(try await bench.call("DELETE", Self.order("1"), body: "{}").code == "malformed_body")
+            #expect(try await fixture.call("POST", Self.order("1") + "/fulfillments/f", body: other).status == 400)
+            #expect(try await fixture.call("DELETE", Self.order("1"), body: "{}").code == "malformed_body")
             #expect(
-                try await bench.call("PUT", Self.order("1"), key: "sk_test_links-only", body: wrong).code
+                try await fixture.call("PUT", Self.order("1"), key: "sk_test_links-only", body: wrong).code
                     == "scope_missing")
             let type = "/v1/checkout/orders/\(Fixture.otherType)/1"
-            #expect(try await bench.call("PUT", type, body: CheckoutDetailsTests.document).status == 403)
+            #expect(try await fixture.call("PUT", type, body: CheckoutDetailsTests.document).status == 403)
             let refusals: [(String, String?, Int)] = [
                 ("/merge", #"{"owns":"status."}"#, 400), ("/merge", #"{"status":"opened"}"#, 422),
                 ("/merge?silent=yes", "{}", 400), ("/announce", #"{"touch":1}"#, 400),
                 ("/announce", #"{"more":1}"#, 400), ("/other", "{}", 404),
             ]
             for (path, body, status) in refusals {
-                let answer = try await bench.call("POST", Self.order("1") + path, body: body)
+                let answer = try await fixture.call("POST", Self.order("1") + path, body: body)
                 #expect(answer.status == status, "\(path) \(answer.text)")
             }
-            #expect(try await bench.call("POST", Self.order("2") + "/announce").status == 404)
-            let get = try await bench.call("GET", Self.order("1"))
+            #expect(try await fixture.call("POST", Self.order("2") + "/announce").status == 404)
+            let get = try await fixture.call("GET", Self.order("1"))
             #expect(get.status == 405)
             #expect(get["allow"] == "PUT, PATCH, DELETE")
-            #expect(try await bench.published() == 0)
+            #expect(try await fixture.published() == 0)
         }
     }
 
     @Test func aPatchWaitsForTheOrderThatWasAcknowledgedAMomentAgo() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
-        try await Fixture.with(options) { bench in
-            async let answer = bench.call("PATCH", Self.order("1"), body: #"{"status":"completed"}"#)
+        try await Fixture.with(options) { fixture in
+            async let answer = fixture.call("PATCH", Self.order("1"), body: #"{"status":"completed"}"#)
             try await Task.sleep(for: .milliseconds(300))
-            try await bench.put("1", try Self.document)
+            try await fixture.put("1", try Self.document)
             #expect(try await answer.status == 202)
         }
     }
 
     @Test func theIdempotencyKeyNamesTheEvent() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             for key in ["a-key", "a-key"] {
-                let answer = try await bench.call(
+                let answer = try await fixture.call(
                     "PUT", Self.order("1"), ["Idempotency-Key: \(key)"], body: CheckoutDetailsTests.document)
                 #expect(answer.json.object?["id"]?.string == "waybill.order.replaced/a-key")
             }
-            let bad = try await bench.call(
+            let bad = try await fixture.call(
                 "PUT", Self.order("1"), ["Idempotency-Key: a b"], body: CheckoutDetailsTests.document)
             #expect(bad.code == "invalid_parameter")
-            let patch = try await bench.call("PATCH", Self.order("1"), body: "{}")
+            let patch = try await fixture.call("PATCH", Self.order("1"), body: "{}")
             #expect(patch.status == 503, "nothing is known of the order without Redis")
             #expect(patch["retry-after"] != nil, "nothing is known of the order without Redis")
         }

@@ -19,48 +19,48 @@ import Tokens
     static let ownToken = #""authenticationToken":"a-token-of-the-shop","createdAt""#
 
     @Test func detailsAreMintedAsTheOfflineFormulaSays() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let path = "/v1/checkout/order-details"
             let body = #"{"orderTypeIdentifier":"\#(Fixture.orderType)","orderIdentifier":"1234"}"#
-            let answer = try await bench.call("POST", path, body: body)
+            let answer = try await fixture.call("POST", path, body: body)
             #expect(answer.status == 200)
             #expect(answer["cache-control"] == "no-store")
             #expect(answer["x-request-id"] != nil)
-            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
+            let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             let details: JSON = [
                 "orderTypeIdentifier": .string(Fixture.orderType), "orderIdentifier": "1234",
                 "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
             ]
             #expect(answer.json == ["orderDetails": details, "published": false])
-            #expect(try await bench.call("POST", path, body: body).body == answer.body, "the same again")
+            #expect(try await fixture.call("POST", path, body: body).body == answer.body, "the same again")
             // The type may be left out, since the key has one; the identifier is made up then.
-            let random = try await bench.call("POST", path, body: "{}").json.object?["orderDetails"]?.object
+            let random = try await fixture.call("POST", path, body: "{}").json.object?["orderDetails"]?.object
             let identifier = try #require(random?["orderIdentifier"]?.string)
             #expect(identifier.utf8.count == 22)
             #expect(random?["orderTypeIdentifier"]?.string == Fixture.orderType)
-            #expect(try await bench.published() == 0)
+            #expect(try await fixture.published() == 0)
             for headers in [
                 ["Authorization: Basic \(Data("\(Fixture.key):".utf8).base64EncodedString())"],
                 ["X-Api-Key: \(Fixture.key)"],
                 ["Authorization: bearer \(Fixture.key)", "X-Api-Key: \(Fixture.key)"],
             ] {
-                #expect(try await bench.once("POST", path, headers, body: body).status == 200)
+                #expect(try await fixture.once("POST", path, headers, body: body).status == 200)
             }
         }
     }
 
     @Test func whoeverMayNotMintIsToldWhy() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let path = "/v1/checkout/order-details"
-            let unknown = try await bench.call("POST", path, key: "sk_test_nobody", body: "{}")
-            let missing = try await bench.once("POST", path, body: "{}")
+            let unknown = try await fixture.call("POST", path, key: "sk_test_nobody", body: "{}")
+            let missing = try await fixture.once("POST", path, body: "{}")
             for answer in [unknown, missing] {
                 #expect(answer.status == 401)
                 #expect(answer.code == "key_refused")
                 #expect(answer["www-authenticate"] == "Basic realm=\"waybill\"")
             }
             func refusal(_ headers: [String] = [], key: String = Fixture.key, body: String) async throws -> String {
-                let answer = try await bench.call("POST", path, headers, key: key, body: body)
+                let answer = try await fixture.call("POST", path, headers, key: key, body: body)
                 return "\(answer.status) \(answer.code ?? "")"
             }
             #expect(try await refusal(["X-Api-Key: other"], body: "{}") == "400 malformed_request")
@@ -78,31 +78,31 @@ import Tokens
                 (#"{"orderIdentifier":"1","order":[]}"#, "400 invalid_parameter"),
             ]
             for (body, expected) in rows { #expect(try await refusal(body: body) == expected, "\(body)") }
-            #expect(try await bench.published() == 0)
-            let get = try await bench.call("GET", path)
+            #expect(try await fixture.published() == 0)
+            let get = try await fixture.call("GET", path)
             #expect(get.status == 405)
             #expect(get["allow"] == "POST")
             #expect(get.code == "method_not_allowed")
-            #expect(try await bench.call("OPTIONS", path).status == 405)
-            #expect(try await bench.call("POST", "/v1/checkout/nothing", body: "{}").code == "not_found")
-            #expect(try await bench.call("POST", "/v1/orders/\(Fixture.orderType)/1", body: "{}").status == 404)
+            #expect(try await fixture.call("OPTIONS", path).status == 405)
+            #expect(try await fixture.call("POST", "/v1/checkout/nothing", body: "{}").code == "not_found")
+            #expect(try await fixture.call("POST", "/v1/orders/\(Fixture.orderType)/1", body: "{}").status == 404)
         }
     }
 
     @Test func anOrderThatComesAlongIsInKafkaWithItsTokenBeforeTheAnswer() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let path = "/v1/checkout/order-details"
             let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
-            let answer = try await bench.call("POST", path, body: body)
+            let answer = try await fixture.call("POST", path, body: body)
             #expect(answer.status == 200)
             #expect(answer.json.object?["published"] == true)
-            #expect(try await bench.published() == 1, "acknowledged before the answer")
-            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
-            let owning = try await bench.call(
+            #expect(try await fixture.published() == 1, "acknowledged before the answer")
+            let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
+            let owning = try await fixture.call(
                 "POST", path, body: body.replacing("\"createdAt\"", with: Self.ownToken).replacing("1234", with: "2"))
             #expect(
                 owning.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == "a-token-of-the-shop")
-            let records = try await bench.changes(2)
+            let records = try await fixture.changes(2)
             for (record, expected) in zip(records, [token, "a-token-of-the-shop"]) {
                 let change = try OrderChange.decode(
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
@@ -116,9 +116,9 @@ import Tokens
     @Test func aMadeUpOrderIsTheSameForTheSameIdempotencyKey() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
-        try await Fixture.with(options) { bench in
+        try await Fixture.with(options) { fixture in
             func mint(_ key: String?, _ body: String = "{}") async throws -> RawConnection.Response {
-                try await bench.call(
+                try await fixture.call(
                     "POST", "/v1/checkout/order-details", key.map { ["Idempotency-Key: \($0)"] } ?? [], body: body)
             }
             let first = try await mint("basket-7")
@@ -132,7 +132,7 @@ import Tokens
                 let details = try await mint("basket-9", #"{"order":\#(document)}"#).json.object?["orderDetails"]
                 #expect(details?.object?["authenticationToken"] == "a-token-of-the-shop")
             }
-            #expect(try await bench.published() == 1)
+            #expect(try await fixture.published() == 1)
             let invalid = try await mint("two words")
             #expect(invalid.status == 400)
             #expect(invalid.code == "invalid_parameter")
@@ -142,25 +142,25 @@ import Tokens
     @Test func withoutKafkaNothingIsMintedForAnOrderThatComesAlong() async throws {
         var options = Fixture.Options()
         options.hasKafka = false
-        try await Fixture.with(options) { bench in
+        try await Fixture.with(options) { fixture in
             let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
-            let answer = try await bench.call("POST", "/v1/checkout/order-details", body: body)
+            let answer = try await fixture.call("POST", "/v1/checkout/order-details", body: body)
             #expect(answer.status == 503)
             #expect(answer.code == "unavailable")
             #expect(answer["retry-after"] == "5")
             #expect(!answer.text.contains("authenticationToken"))
             let plain = #"{"orderIdentifier":"1234"}"#
-            #expect(try await bench.call("POST", "/v1/checkout/order-details", body: plain).status == 200)
+            #expect(try await fixture.call("POST", "/v1/checkout/order-details", body: plain).status == 200)
         }
     }
 
     @Test func aGrantOpensItsOrderToPagesOfItsOriginAlone() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let body = #"{"orderIdentifier":"7","origin":"\#(Fixture.origin)","seconds":60}"#
-            let granted = try await bench.call("POST", "/v1/checkout/grants", body: body)
+            let granted = try await fixture.call("POST", "/v1/checkout/grants", body: body)
             let grant = try #require(granted.json.object?["grant"]?.string)
             let redeem = { (grant: String, origin: String?) in
-                try await bench.once(
+                try await fixture.once(
                     "POST", "/applepay/order-details", origin.map { ["Origin: \($0)"] } ?? [],
                     body: #"{"grant":"\#(grant)"}"#)
             }
@@ -169,7 +169,7 @@ import Tokens
             #expect(answer["access-control-allow-origin"] == Fixture.origin)
             #expect(answer["vary"] == "Origin")
             #expect(answer["access-control-allow-credentials"] == nil)
-            let token = bench.secrets.token(for: try Fixture.orderKey("7")).rawValue
+            let token = fixture.secrets.token(for: try Fixture.orderKey("7")).rawValue
             #expect(answer.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == token)
             let elsewhere = try await redeem(grant, "https://other.example.com:8443")
             #expect(elsewhere.status == 403)
@@ -183,58 +183,58 @@ import Tokens
             }
             #expect(try await redeem("x" + grant, Fixture.origin).code == "grant_refused")
             let stranger = #"{"orderIdentifier":"7","origin":"https://evil.example"}"#
-            #expect(try await bench.call("POST", "/v1/checkout/grants", body: stranger).code == "invalid_parameter")
-            let preflight = try await bench.once(
+            #expect(try await fixture.call("POST", "/v1/checkout/grants", body: stranger).code == "invalid_parameter")
+            let preflight = try await fixture.once(
                 "OPTIONS", "/applepay/order-details",
                 ["Origin: \(Fixture.origin)", "Access-Control-Request-Method: POST"])
             #expect(preflight.status == 204)
             #expect(preflight["access-control-allow-methods"] == "POST, OPTIONS")
             #expect(preflight["access-control-max-age"] == "7200")
-            #expect(try await bench.once("OPTIONS", "/applepay/order-details").status == 403)
+            #expect(try await fixture.once("OPTIONS", "/applepay/order-details").status == 403)
         }
     }
 
     @Test func aLinkIsWhatTheGatewayTakes() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let body = #"{"orderIdentifier":"7","seconds":90}"#
-            let answer = try await bench.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
+            let answer = try await fixture.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
             let url = try #require(answer.json.object?["url"]?.string)
             let expires = try #require(answer.json.object?["expires"]?.integer)
             let link = PackageLink(key: try Fixture.orderKey("7"), expiresEpochSeconds: expires)
             #expect(
                 url
                     == "https://wallet.example/apple/v1/orders/\(Fixture.orderType)/7/package?expires=\(expires)&signature="
-                    + link.signature(bench.secrets))
+                    + link.signature(fixture.secrets))
             #expect(abs(expires - Int64(Date().timeIntervalSince1970) - 90) <= 20)
             let long = #"{"orderIdentifier":"7","seconds":86401}"#
-            #expect(try await bench.call("POST", "/v1/checkout/links", body: long).code == "invalid_parameter")
+            #expect(try await fixture.call("POST", "/v1/checkout/links", body: long).code == "invalid_parameter")
         }
     }
 
     @Test func theRoleIsReadyAndCounts() async throws {
-        try await Fixture.with { bench in
-            _ = try await bench.call("POST", "/v1/checkout/order-details", body: "{}")
+        try await Fixture.with { fixture in
+            _ = try await fixture.call("POST", "/v1/checkout/order-details", body: "{}")
             let deadline = ContinuousClock.now + .seconds(20)
             var ready = try await RawConnection.once(
-                port: bench.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+                port: fixture.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
             while ready.status != 200, ContinuousClock.now < deadline {
                 try await Task.sleep(for: .milliseconds(100))
                 ready = try await RawConnection.once(
-                    port: bench.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+                    port: fixture.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
             }
             #expect(ready.status == 200, "\(ready.text)")
             let metrics = try await RawConnection.once(
-                port: bench.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             #expect(metrics.text.contains("waybill_checkout_requests_total{"))
             #expect(metrics.text.contains("merchant=\"shop\""))
         }
     }
 
     @Test func aBodyThatIsTooLargeOrTooSlowIsRefusedInTheShapeOfTheRole() async throws {
-        try await Fixture.with { bench in
-            let connection = try await RawConnection.open(port: bench.port)
+        try await Fixture.with { fixture in
+            let connection = try await RawConnection.open(port: fixture.port)
             try await connection.send(
-                bench.request(
+                fixture.request(
                     "POST", "/v1/checkout/links", ["Content-Length: 16385", "Content-Type: application/json"]))
             let answer = try await connection.response()
             #expect(answer.status == 413)
@@ -242,7 +242,7 @@ import Tokens
             #expect(answer["x-request-id"] != nil)
             await connection.close()
             let large = "{\"orderIdentifier\":\"1\",\"order\":{\"x\":\"\(String(repeating: "y", count: 200_000))\"}}"
-            #expect(try await bench.call("POST", "/v1/checkout/order-details", body: large).code == "order_invalid")
+            #expect(try await fixture.call("POST", "/v1/checkout/order-details", body: large).code == "order_invalid")
         }
     }
 }

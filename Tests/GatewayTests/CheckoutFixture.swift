@@ -30,7 +30,7 @@ struct CheckoutFixture: Sendable {
     struct Options: Sendable {
         /// Members of merchant.json besides those that all merchants here have.
         var merchant: JSONObject = [:]
-        /// More files, by their path below the bench's directory.
+        /// More files, by their path below the fixture's directory.
         var files: [(path: String, content: [UInt8])] = []
         var environment: [String: String] = [:]
         /// A broker that is not there.
@@ -108,11 +108,11 @@ struct CheckoutFixture: Sendable {
         }
         do {
             try await child.line { $0.contains("\"listening\"") && $0.contains(":\(reserved.number)") }
-            let bench = CheckoutFixture(
+            let fixture = CheckoutFixture(
                 port: reserved.number, operationsPort: operations.number, broker: broker, directory: directory,
                 child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8)), redis: redis)
-            try await body(bench)
-            if child.exit == nil { try await bench.expectNoTraces(hasKafka: options.hasKafka) }
+            try await body(fixture)
+            if child.exit == nil { try await fixture.expectNoTraces(hasKafka: options.hasKafka) }
         } catch {
             await clean()
             throw error

@@ -20,20 +20,20 @@ import Testing
     static let path = "/apple/v1/packages/\(Fixture.orderType)/1"
 
     @Test(.server) func withoutTheSwitchThereIsNothing() async throws {
-        try await Fixture.with { bench in
-            let package = try await bench.once("GET", Self.path, token: Fixture.ownToken)
+        try await Fixture.with { fixture in
+            let package = try await fixture.once("GET", Self.path, token: Fixture.ownToken)
             #expect(package.status == 404)
-            #expect(try await bench.once("POST", "/apple/v1/push", token: Fixture.ownToken, body: "{}").status == 404)
+            #expect(try await fixture.once("POST", "/apple/v1/push", token: Fixture.ownToken, body: "{}").status == 404)
         }
     }
 
     @Test(.server) func anOrderComesAsJSONOrAsAPackage() async throws {
-        try await Fixture.with(Self.options) { bench in
-            try await bench.put("1")
+        try await Fixture.with(Self.options) { fixture in
+            try await fixture.put("1")
             for headers in [
                 ["Authorization: AppleOrder \(Fixture.ownToken)"], ["Authorization: Bearer \(Fixture.ownToken)"],
             ] {
-                let answer = try await bench.once("GET", Self.path, headers)
+                let answer = try await fixture.once("GET", Self.path, headers)
                 #expect(answer.status == 200, "\(answer.text)")
                 #expect(answer["content-type"] == "application/json", "\(answer.text)")
                 #expect(answer["vary"] == "Authorization, Accept")
@@ -42,31 +42,31 @@ import Testing
                 #expect(order?["orderIdentifier"] == "1")
                 #expect(order?["updatedAt"] == "1994-11-06T08:49:37Z")
                 let tag = try #require(answer["etag"])
-                #expect(try await bench.once("GET", Self.path, headers + ["If-None-Match: \(tag)"]).status == 304)
-                let package = try await bench.once(
+                #expect(try await fixture.once("GET", Self.path, headers + ["If-None-Match: \(tag)"]).status == 304)
+                let package = try await fixture.once(
                     "GET", Self.path, headers + ["Accept: application/vnd.apple.finance.order"])
                 #expect(package.status == 200)
                 #expect(package.body == Fixture.package)
             }
-            let wrong = try await bench.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
-            let unknown = try await bench.once(
+            let wrong = try await fixture.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
+            let unknown = try await fixture.once(
                 "GET", Self.path.replacing("/1", with: "/2"), ["Authorization: Bearer nobody-s-token-here"])
             #expect(wrong.status == 401)
             #expect(unknown.status == 401)
             #expect(wrong.body == unknown.body)
-            #expect(try await bench.once("POST", Self.path, token: Fixture.ownToken).status == 405)
+            #expect(try await fixture.once("POST", Self.path, token: Fixture.ownToken).status == 405)
         }
     }
 
     @Test(.server) func aPushTokenIsRegisteredForTheOrderOfItsToken() async throws {
-        try await Fixture.with(Self.options) { bench in
-            try await bench.put("1")
+        try await Fixture.with(Self.options) { fixture in
+            try await fixture.put("1")
             let path = "/apple/v1/push"
             func push(_ body: String, token: String = Fixture.ownToken) async throws -> Int {
-                try await bench.once("POST", path, token: token, body: body).status
+                try await fixture.once("POST", path, token: token, body: body).status
             }
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 401, "nobody knows whose token it is")
-            try await TokenIndex(redis: bench.redis).remember(
+            try await TokenIndex(redis: fixture.redis).remember(
                 try AuthenticationToken(Fixture.ownToken), of: try Fixture.key("1"))
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 201)
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 200)
@@ -76,7 +76,7 @@ import Testing
             #expect(try await push(named) == 201)
             #expect(try await push(#"{"pushToken":"abc123devicepushtoken"}"#) == 400, "not hexadecimal")
             #expect(try await push(named, token: "a-token-of-somebody") == 401)
-            let devices = try await Registrations(redis: bench.redis).devices(of: [try Fixture.key("1")])[0]
+            let devices = try await Registrations(redis: fixture.redis).devices(of: [try Fixture.key("1")])[0]
             #expect(Set(devices.map(\.device.rawValue)) == ["mine", "compat-" + Self.digest("aa11")])
         }
     }

@@ -28,14 +28,14 @@ import Tokens
     }
 
     @Test func theRequestOfTheProvidersPageIsAnsweredWithTheDetails() async throws {
-        try await Fixture.with(Self.options) { bench in
-            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
+        try await Fixture.with(Self.options) { fixture in
+            let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             // As curl sends it: -u "$key:" -d "…" with all four members.
             let body = Self.details(
                 "&apple_pay_order_details[web_service_url]=https%3A%2F%2Fwallet.example%2Fapple%2F"
                     + "&apple_pay_order_details[authentication_token]=\(token)")
             let basic = "Authorization: Basic \(Data("\(Fixture.key):".utf8).base64EncodedString())"
-            let answer = try await bench.once("POST", Self.path, [basic, Self.form], body: body)
+            let answer = try await fixture.once("POST", Self.path, [basic, Self.form], body: body)
             let snake: JSON = [
                 "order_type_identifier": .string(Fixture.orderType), "order_identifier": "1234",
                 "web_service_url": "https://wallet.example/apple", "authentication_token": .string(token),
@@ -50,19 +50,19 @@ import Tokens
                     "order_details": camel,
                 ])
             let json = JSON.object(["payment_method": .string(Fixture.marker), "applePayOrderDetails": camel])
-            let other = try await bench.call("POST", Self.path, body: json.text)
+            let other = try await fixture.call("POST", Self.path, body: json.text)
             #expect(other.json == answer.json, "\(other.text)")
-            let bare = try await bench.call("POST", Self.path, [Self.form], body: "payment_method=\(Fixture.marker)")
+            let bare = try await fixture.call("POST", Self.path, [Self.form], body: "payment_method=\(Fixture.marker)")
             #expect(bare.json == ["id": "pi_123", "object": "payment_intent", "forwarded": false])
         }
     }
 
     @Test func wrongDetailsAreRefusedWithTheirParameter() async throws {
-        try await Fixture.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { fixture in
             let document = try #require(try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object)
-            try await bench.put("own", document, token: "a-token-of-the-shop")
+            try await fixture.put("own", document, token: "a-token-of-the-shop")
             func refusal(_ body: String) async throws -> String {
-                let answer = try await bench.call("POST", Self.path, [Self.form], body: body)
+                let answer = try await fixture.call("POST", Self.path, [Self.form], body: body)
                 return
                     "\(answer.status) \(answer.json.object?["error"]?.object?["param"]?.string ?? "") \(answer.code ?? "")"
             }
@@ -86,30 +86,30 @@ import Tokens
             #expect(try await refusal("a=1&a=2") == "400  malformed_body")
             let owned = Self.details("&\(name)[authentication_token]=a-token-of-the-shop").replacing(
                 "1234", with: "own")
-            let answer = try await bench.call("POST", Self.path, [Self.form], body: owned)
+            let answer = try await fixture.call("POST", Self.path, [Self.form], body: owned)
             #expect(answer.status == 200, "the token of the order that stands: \(answer.text)")
-            #expect(try await bench.call("POST", Self.path, ["Content-Type: text/plain"], body: "a=1").status == 415)
+            #expect(try await fixture.call("POST", Self.path, ["Content-Type: text/plain"], body: "a=1").status == 415)
             #expect(
-                try await bench.call("POST", "/v1/payment_intents/a%20b/confirm", [Self.form], body: "a=1").status
+                try await fixture.call("POST", "/v1/payment_intents/a%20b/confirm", [Self.form], body: "a=1").status
                     == 404)
         }
     }
 
     @Test func theSameKeyGivesTheSameAnswerAndKeepsNoToken() async throws {
-        try await Fixture.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { fixture in
             let headers = [Self.form, "Idempotency-Key: key-1"]
-            let first = try await bench.call("POST", Self.path, headers, body: Self.details())
-            let again = try await bench.call("POST", Self.path, headers, body: Self.details())
+            let first = try await fixture.call("POST", Self.path, headers, body: Self.details())
+            let again = try await fixture.call("POST", Self.path, headers, body: Self.details())
             #expect(first.status == 200)
             #expect(again.body == first.body)
-            let other = try await bench.call("POST", Self.path, headers, body: Self.details("&x=1"))
+            let other = try await fixture.call("POST", Self.path, headers, body: Self.details("&x=1"))
             #expect(other.status == 409)
             #expect(other.code == "idempotency_conflict")
-            let elsewhere = try await bench.call(
+            let elsewhere = try await fixture.call(
                 "POST", "/v1/payment_intents/pi_2/confirm", headers, body: Self.details("&x=1"))
             #expect(elsewhere.status == 200, "another path is another request")
-            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
-            let redis = try #require(bench.redis)
+            let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
+            let redis = try #require(fixture.redis)
             try await Fixture.withClient(redis) { redis in
                 let keys = try await redis.send(RedisCommand("KEYS", "*")).array ?? []
                 #expect(keys.contains { $0.text?.hasPrefix("waybill:idempotency:") == true })
@@ -122,21 +122,21 @@ import Tokens
             // An order that comes along is published once, however often it is sent.
             let order = #"{"order":\#(CheckoutDetailsTests.document)}"#
             let paths = ["Idempotency-Key: key-2"]
-            let minted = try await bench.call("POST", "/v1/checkout/order-details", paths, body: order)
-            let repeated = try await bench.call("POST", "/v1/checkout/order-details", paths, body: order)
+            let minted = try await fixture.call("POST", "/v1/checkout/order-details", paths, body: order)
+            let repeated = try await fixture.call("POST", "/v1/checkout/order-details", paths, body: order)
             #expect(minted.status == 200)
             #expect(repeated.body == minted.body)
-            #expect(try await bench.published() == 1)
+            #expect(try await fixture.published() == 1)
         }
     }
 
     @Test func withoutRedisNoKeyIsForgotten() async throws {
-        try await Fixture.with { bench in
-            let answer = try await bench.call(
+        try await Fixture.with { fixture in
+            let answer = try await fixture.call(
                 "POST", Self.path, [Self.form, "Idempotency-Key: k"], body: Self.details())
             #expect(answer.status == 503)
             #expect(answer.code == "unavailable")
-            #expect(try await bench.call("POST", Self.path, [Self.form], body: Self.details()).status == 200)
+            #expect(try await fixture.call("POST", Self.path, [Self.form], body: Self.details()).status == 200)
         }
     }
 
@@ -154,9 +154,9 @@ import Tokens
             ]
         ]
         do {
-            try await Fixture.with(options) { bench in
+            try await Fixture.with(options) { fixture in
                 func confirm(_ headers: [String] = [Self.form]) async throws -> RawConnection.Response {
-                    try await bench.call("POST", Self.path, headers, body: Self.details("&amount=1%2B1"))
+                    try await fixture.call("POST", Self.path, headers, body: Self.details("&amount=1%2B1"))
                 }
                 try provider.answer(Self.path, 200, #"{"id":"pi_123","status":"succeeded"}"#)
                 let good = try await confirm([Self.form, "Idempotency-Key: k1"])
@@ -187,7 +187,7 @@ import Tokens
                 let lost = try await confirm()
                 #expect(lost.status == 504)
                 #expect(lost.code == "outcome_unknown")
-                let wrong = try await bench.call(
+                let wrong = try await fixture.call(
                     "POST", Self.path, [Self.form],
                     body: Self.details("&apple_pay_order_details[authentication_token]=x"))
                 #expect(wrong.status == 422)
@@ -205,15 +205,15 @@ import Tokens
     }
 
     @Test func notifyPublishesWhatComesAlong() async throws {
-        try await Fixture.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { fixture in
             let document = try #require(try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object)
-            try await bench.put("1", document)
+            try await fixture.put("1", document)
             let path = "/v1/apple_pay/order_tracking/notify"
             func notify(_ members: JSONObject) async throws -> RawConnection.Response {
                 let base: JSONObject = [
                     "order_identifier": "1", "order_type_identifier": .string(Fixture.orderType),
                 ]
-                return try await bench.call("POST", path, body: JSON.object(base.merging(members)).text)
+                return try await fixture.call("POST", path, body: JSON.object(base.merging(members)).text)
             }
             #expect(try await notify(["order": .object(document)]).status == 202)
             #expect(try await notify(["patch": ["status": "completed"]]).status == 202)
@@ -224,7 +224,7 @@ import Tokens
             #expect(try await notify(["order_identifier": "2"]).status == 404)
             #expect(try await notify([:]).json.object?["version"] == 1)
             #expect(try await notify(["touch": true]).status == 202)
-            let types = try await bench.changes(5).map { record in
+            let types = try await fixture.changes(5).map { record in
                 try OrderChange.decode(
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
             }

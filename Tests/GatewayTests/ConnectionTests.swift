@@ -10,16 +10,16 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.connected { connection in
                 // The first one is held, the others could be answered at once.
                 try await connection.send(
-                    bench.request("GET", bench.package("1"), token: token)
-                        + bench.request("POST", "/v1/log", body: "[]") + bench.request("GET", "/nothing"))
+                    fixture.request("GET", fixture.package("1"), token: token)
+                        + fixture.request("POST", "/v1/log", body: "[]") + fixture.request("GET", "/nothing"))
                 try await Task.sleep(for: .milliseconds(100))
                 #expect(connection.isQuiet)
-                try await bench.put("1", token: token)
+                try await fixture.put("1", token: token)
                 #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.response().status == 200)
                 #expect(try await connection.response().status == 404)
@@ -28,17 +28,17 @@ import Testing
     }
 
     @Test func manyRequestsOnManyConnectionsGetOneAnswerEach() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<12 {
                     group.addTask {
-                        try await bench.connected { connection in
+                        try await fixture.connected { connection in
                             let requests = (0..<10).map { index in
                                 index % 3 == number % 3
-                                    ? bench.request(
-                                        "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: *"])
-                                    : bench.request("GET", bench.list("device-\(index)"))
+                                    ? fixture.request(
+                                        "GET", fixture.package("1"), token: Fixture.ownToken, ["If-None-Match: *"])
+                                    : fixture.request("GET", fixture.list("device-\(index)"))
                             }
                             try await connection.send(requests.joined())
                             for index in 0..<10 {
@@ -55,30 +55,30 @@ import Testing
     }
 
     @Test func aBodyThatIsTooLargeIsRefusedAndTheConnectionClosed() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let limit = RequestLimits.body
             let exact = "[" + String(repeating: " ", count: limit - 2) + "]"
-            #expect(try await bench.once("POST", "/v1/log", body: exact).status == 200)
+            #expect(try await fixture.once("POST", "/v1/log", body: exact).status == 200)
             let large = String(repeating: "x", count: 3 * limit)
             let requests = [
-                bench.request("POST", "/v1/log", ["Content-Length: \(limit + 1)"]),
-                bench.request("POST", "/v1/log", body: large),
-                bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
+                fixture.request("POST", "/v1/log", ["Content-Length: \(limit + 1)"]),
+                fixture.request("POST", "/v1/log", body: large),
+                fixture.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
                     + "\(String(large.utf8.count, radix: 16))\r\n\(large)\r\n0\r\n\r\n",
-                bench.request("POST", "/v1/log", ["Content-Length: 9223372036854775807"]),
-                bench.request("POST", "/v1/log", ["Expect: 100-continue", "Content-Length: 100000"]),
+                fixture.request("POST", "/v1/log", ["Content-Length: 9223372036854775807"]),
+                fixture.request("POST", "/v1/log", ["Expect: 100-continue", "Content-Length: 100000"]),
             ]
             for request in requests {
-                try await bench.connected { connection in
-                    try await connection.send(request + (request == requests[1] ? bench.request("GET", "/x") : ""))
+                try await fixture.connected { connection in
+                    try await connection.send(request + (request == requests[1] ? fixture.request("GET", "/x") : ""))
                     let answer = try await connection.response()
                     #expect(answer.status == 413)
                     #expect(answer["connection"] == "close")
                     #expect(try await connection.isClosedByServer(), "nothing more is answered")
                 }
             }
-            #expect(bench.metricsText.contains("waybill_responses_total{endpoint=\"none\",status=\"413\"} 5"))
-            #expect(try await bench.isAlive())
+            #expect(fixture.metricsText.contains("waybill_responses_total{endpoint=\"none\",status=\"413\"} 5"))
+            #expect(try await fixture.isAlive())
         }
     }
 
@@ -108,9 +108,9 @@ import Testing
     private static let post = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"
 
     @Test func malformedHTTPIsRefusedAndHurtsNobody() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             for (request, status) in Self.malformed {
-                try await bench.connected { connection in
+                try await fixture.connected { connection in
                     try await connection.send(request)
                     let answer = try await connection.response()
                     #expect(answer.status == status, "\(request.prefix(100))")
@@ -120,21 +120,21 @@ import Testing
                     #expect(try await connection.isClosedByServer())
                 }
             }
-            #expect(try await bench.isAlive())
+            #expect(try await fixture.isAlive())
         }
     }
 
     @Test func aRequestMayComeInPiecesOfAnySize() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             let chunked =
-                bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
+                fixture.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
                 + "1\r\n[\r\n1;x=y\r\n]\r\n0\r\nt: u\r\n\r\n"
-            let get = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+            let get = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
             let stream = Array(
-                ("\r\n" + get + bench.request("POST", "/v1/log", body: "[]") + "\r\n" + chunked + get).utf8)
+                ("\r\n" + get + fixture.request("POST", "/v1/log", body: "[]") + "\r\n" + chunked + get).utf8)
             for size in [1, 2, 3, 7, 100] {
-                try await bench.connected { connection in
+                try await fixture.connected { connection in
                     for start in stride(from: 0, to: stream.count, by: size) {
                         try await connection.send(Array(stream[start..<min(start + size, stream.count)]))
                     }
@@ -148,11 +148,12 @@ import Testing
     }
 
     @Test func junkBehindARequestDoesNotCostItsAnswer() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.connected { connection in
-                try await connection.send(bench.request("GET", bench.package("1"), token: token) + "\u{1}junk\r\n\r\n")
-                try await bench.put("1", token: token)
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.connected { connection in
+                try await connection.send(
+                    fixture.request("GET", fixture.package("1"), token: token) + "\u{1}junk\r\n\r\n")
+                try await fixture.put("1", token: token)
                 #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.response().status == 400)
                 #expect(try await connection.isClosedByServer())
@@ -161,11 +162,11 @@ import Testing
     }
 
     @Test func headersOfAnyBytesAreAWrongToken() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             for bytes: [UInt8] in [[0xFF, 0xFE], [0xC3], [0xF0, 0x9F, 0x91, 0xA9], [0x09, 0x20, 0x41]] {
-                try await bench.connected { connection in
-                    let head = "GET \(bench.package("1")) HTTP/1.1\r\nHost: a\r\nAuthorization: AppleOrder "
+                try await fixture.connected { connection in
+                    let head = "GET \(fixture.package("1")) HTTP/1.1\r\nHost: a\r\nAuthorization: AppleOrder "
                     try await connection.send(
                         Array(head.utf8) + bytes + Array("\r\nIf-None-Match: ".utf8) + bytes + [13, 10, 13, 10])
                     #expect(try await connection.response().status == 401)
@@ -175,11 +176,11 @@ import Testing
     }
 
     @Test func whoAsksFirstMaySendItsBody() async throws {
-        try await Fixture.with { bench in
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            try await fixture.connected { connection in
                 for _ in 0..<2 {
                     try await connection.send(
-                        bench.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
+                        fixture.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
                     #expect(try await connection.response().status == 100)
                     try await connection.send("[\"a\"]")
                     #expect(try await connection.response().status == 200)
@@ -189,16 +190,16 @@ import Testing
     }
 
     @Test func whoAsksFirstBehindManyRequestsMaySendItsBody() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.connected { connection in
                 // The first one is held until more than the limit has come, so that reading pauses.
-                let one = bench.request("GET", "/nothing", ["x: \(String(repeating: "y", count: 1000))"])
+                let one = fixture.request("GET", "/nothing", ["x: \(String(repeating: "y", count: 1000))"])
                 let count = 2 * HTTP1ConnectionHandler.readAheadLimit / one.utf8.count
                 try await connection.send(
-                    bench.request("GET", bench.package("1"), token: token) + String(repeating: one, count: count)
-                        + bench.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
-                try await bench.put("1", token: token)
+                    fixture.request("GET", fixture.package("1"), token: token) + String(repeating: one, count: count)
+                        + fixture.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
+                try await fixture.put("1", token: token)
                 #expect(try await connection.response().status == 200)
                 for _ in 0..<count { #expect(try await connection.response().status == 404) }
                 #expect(try await connection.response().status == 100)
@@ -209,14 +210,14 @@ import Testing
     }
 
     @Test func aRequestForAnotherProtocolIsAnsweredInThisOne() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let upgrade = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"]
-            try await bench.connected { connection in
-                let answer = try await connection.exchange(bench.request("GET", bench.list("device"), upgrade))
+            try await fixture.connected { connection in
+                let answer = try await connection.exchange(fixture.request("GET", fixture.list("device"), upgrade))
                 #expect(answer.status == 204)
-                #expect(try await connection.exchange(bench.request("GET", "/nothing")).status == 404)
+                #expect(try await connection.exchange(fixture.request("GET", "/nothing")).status == 404)
             }
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 let answer = try await connection.exchange("CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\n\r\n")
                 #expect(answer.status == 404)
             }
@@ -224,18 +225,18 @@ import Testing
     }
 
     @Test func theClientsWishToCloseOrStayIsKept() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.connected { connection in
                 try await connection.send(
-                    bench.request("GET", bench.package("1"), token: Fixture.ownToken, ["Connection: close"])
-                        + bench.request("GET", "/ignored"))
+                    fixture.request("GET", fixture.package("1"), token: Fixture.ownToken, ["Connection: close"])
+                        + fixture.request("GET", "/ignored"))
                 let answer = try await connection.response()
                 #expect(answer["connection"] == "close", "the whole of it")
                 #expect(answer.body == Fixture.package, "the whole of it")
                 #expect(try await connection.isClosedByServer())
             }
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 let stays = try await connection.exchange("GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
                 #expect(stays["connection"] == "keep-alive")
                 let closes = try await connection.exchange("GET /x HTTP/1.0\r\n\r\n")
@@ -246,18 +247,18 @@ import Testing
     }
 
     @Test func aPathIsToldItsMethods() async throws {
-        try await Fixture.with { bench in
-            let answer = try await bench.once("PUT", bench.package("1"))
+        try await Fixture.with { fixture in
+            let answer = try await fixture.once("PUT", fixture.package("1"))
             #expect(answer.status == 405)
             #expect(answer["allow"] == "GET, HEAD")
-            #expect(try await bench.once("GET", "/v1/orders/\(Fixture.orderType)/%ZZ").status == 400)
+            #expect(try await fixture.once("GET", "/v1/orders/\(Fixture.orderType)/%ZZ").status == 400)
         }
     }
 
     @Test func aRequestThatDripsInIsGivenUp() async throws {
-        try await Fixture.with(.init(idleLimit: .milliseconds(600))) { bench in
-            try await bench.connected { connection in
-                #expect(try await connection.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
+        try await Fixture.with(.init(idleLimit: .milliseconds(600))) { fixture in
+            try await fixture.connected { connection in
+                #expect(try await connection.exchange(fixture.request("POST", "/v1/log", body: "[]")).status == 200)
                 let started = ContinuousClock.now
                 var isOpen = true
                 while isOpen && ContinuousClock.now - started < .seconds(10) {
@@ -266,29 +267,29 @@ import Testing
                 }
                 #expect(!isOpen)
             }
-            #expect(try await bench.isAlive())
+            #expect(try await fixture.isAlive())
         }
     }
 
     @Test func aGracefulStopAnswersWhatIsInHand() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.connected { held in
-                try await bench.connected { idle in
-                    #expect(try await idle.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
-                    try await held.send(bench.request("GET", bench.package("1"), token: token))
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.connected { held in
+                try await fixture.connected { idle in
+                    #expect(try await idle.exchange(fixture.request("POST", "/v1/log", body: "[]")).status == 200)
+                    try await held.send(fixture.request("GET", fixture.package("1"), token: token))
                     try await Task.sleep(for: .milliseconds(100))
-                    #expect(bench.reasons.isEmpty)
-                    bench.stop()
+                    #expect(fixture.reasons.isEmpty)
+                    fixture.stop()
                     #expect(try await idle.isClosedByServer())
-                    #expect(bench.reasons == ["\(GatewayServer.listening): stopping"])
+                    #expect(fixture.reasons == ["\(GatewayServer.listening): stopping"])
                     // The listening socket closes on a loop of its own, so a moment later perhaps.
                     let deadline = ContinuousClock.now + .seconds(10)
-                    while let stranger = try? await RawConnection.open(port: bench.port) {
+                    while let stranger = try? await RawConnection.open(port: fixture.port) {
                         await stranger.close()
                         try #require(ContinuousClock.now < deadline, "it goes on listening")
                     }
-                    try await bench.put("1", token: token)
+                    try await fixture.put("1", token: token)
                     let answer = try await held.response()
                     #expect(answer.status == 200)
                     #expect(answer.body == Fixture.package)
@@ -301,13 +302,13 @@ import Testing
 
     @Test func cancellationEndsTheServerWhateverClientsHold() async throws {
         let (clients, continuation) = AsyncStream.makeStream(of: RawConnection.self)
-        try await Fixture.with(.init(isCancelled: true)) { bench in
-            let connection = try await RawConnection.open(port: bench.port)
+        try await Fixture.with(.init(isCancelled: true)) { fixture in
+            let connection = try await RawConnection.open(port: fixture.port)
             continuation.yield(connection)
             // The rest of this request never comes.
             try await connection.send("POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n[")
-            #expect(try await bench.isAlive())
-            bench.stop()
+            #expect(try await fixture.isAlive())
+            fixture.stop()
         }
         await clients.first { _ in true }?.close()
     }

@@ -12,68 +12,68 @@ import Testing
     typealias Fixture = GatewayFixture
     private static let body = #"{"pushToken":"aa11"}"#
 
-    private func written(_ bench: Fixture) async throws -> Int64 {
-        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: bench.broker.bootstrap))
+    private func written(_ fixture: Fixture) async throws -> Int64 {
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: fixture.broker.bootstrap))
         let count = try await admin.endOffsets("waybill.registrations").values.reduce(0, +)
         await admin.close()
         return count
     }
 
-    private func register(_ bench: Fixture, _ device: String) async throws -> RawConnection.Response {
-        try await bench.once("POST", bench.registration(device, "1"), token: Fixture.ownToken, body: Self.body)
+    private func register(_ fixture: Fixture, _ device: String) async throws -> RawConnection.Response {
+        try await fixture.once("POST", fixture.registration(device, "1"), token: Fixture.ownToken, body: Self.body)
     }
 
-    private func unregister(_ bench: Fixture, _ device: String) async throws -> RawConnection.Response {
-        try await bench.once("DELETE", bench.registration(device, "1"), token: Fixture.ownToken)
+    private func unregister(_ fixture: Fixture, _ device: String) async throws -> RawConnection.Response {
+        try await fixture.once("DELETE", fixture.registration(device, "1"), token: Fixture.ownToken)
     }
 
     @Test func whatIsTooManyIsRefusedBeforeKafkaHasIt() async throws {
-        try await Fixture.with(.init(deviceLimit: 3)) { bench in
-            try await bench.put("1")
-            for number in 0..<3 { #expect(try await self.register(bench, "d\(number)").status == 201) }
-            #expect(try await self.written(bench) == 3)
+        try await Fixture.with(.init(deviceLimit: 3)) { fixture in
+            try await fixture.put("1")
+            for number in 0..<3 { #expect(try await self.register(fixture, "d\(number)").status == 201) }
+            #expect(try await self.written(fixture) == 3)
             for number in 3..<6 {
-                let answer = try await self.register(bench, "d\(number)")
+                let answer = try await self.register(fixture, "d\(number)")
                 #expect(answer.status == 429)
                 #expect(answer["retry-after"] == "3600")
                 #expect(try JSON(parsing: answer.body).object?["error"] != nil)
             }
-            #expect(try await self.written(bench) == 3)
-            #expect(bench.metricsText.contains(#"waybill_registrations_refused_total{reason="devices"} 3"#))
+            #expect(try await self.written(fixture) == 3)
+            #expect(fixture.metricsText.contains(#"waybill_registrations_refused_total{reason="devices"} 3"#))
             // A device that is there can always come again and go.
-            for _ in 0..<5 { #expect(try await self.register(bench, "d0").status == 200) }
-            #expect(try await self.unregister(bench, "d0").status == 200)
-            #expect(try await self.written(bench) == 9)
+            for _ in 0..<5 { #expect(try await self.register(fixture, "d0").status == 200) }
+            #expect(try await self.unregister(fixture, "d0").status == 200)
+            #expect(try await self.written(fixture) == 9)
             // There is room, but three new ones an hour have come; a made-up end would be a record as well.
-            for answer in [try await self.register(bench, "d9"), try await self.unregister(bench, "d9")] {
+            for answer in [try await self.register(fixture, "d9"), try await self.unregister(fixture, "d9")] {
                 #expect(answer.status == 429)
                 #expect((1...1200).contains(answer["retry-after"].flatMap { Int($0) } ?? 0))
             }
-            #expect(try await self.written(bench) == 9)
-            #expect(bench.metricsText.contains(#"waybill_registrations_refused_total{reason="rate"} 2"#))
+            #expect(try await self.written(fixture) == 9)
+            #expect(fixture.metricsText.contains(#"waybill_registrations_refused_total{reason="rate"} 2"#))
         }
     }
 
     @Test func endingWhatIsNotThereIsNoErrorAsLongAsItIsNotDoneTooOften() async throws {
-        try await Fixture.with(.init(deviceLimit: 3)) { bench in
-            try await bench.put("1")
-            for number in 0..<3 { #expect(try await self.unregister(bench, "d\(number)").status == 200) }
-            #expect(try await self.unregister(bench, "d3").status == 429)
-            #expect(try await self.written(bench) == 3)
+        try await Fixture.with(.init(deviceLimit: 3)) { fixture in
+            try await fixture.put("1")
+            for number in 0..<3 { #expect(try await self.unregister(fixture, "d\(number)").status == 200) }
+            #expect(try await self.unregister(fixture, "d3").status == 429)
+            #expect(try await self.written(fixture) == 3)
         }
     }
 
     @Test(arguments: ["%7D", "%7B", "%7Dx", "%7B%7D"])
     func anOddDeviceIsADeviceOnACluster(device: String) async throws {
-        try await Fixture.with(.init(isCluster: true)) { bench in
-            try await bench.put("1")
-            #expect(try await self.register(bench, device).status == 201)
-            #expect(try await self.register(bench, device).status == 200)
-            let list = try await bench.once("GET", bench.list(device))
+        try await Fixture.with(.init(isCluster: true)) { fixture in
+            try await fixture.put("1")
+            #expect(try await self.register(fixture, device).status == 201)
+            #expect(try await self.register(fixture, device).status == 200)
+            let list = try await fixture.once("GET", fixture.list(device))
             #expect(list.status == 200)
             #expect(list.text.contains(#"["1"]"#))
-            #expect(try await self.unregister(bench, device).status == 200)
-            #expect(try await bench.once("GET", bench.list(device)).status == 204)
+            #expect(try await self.unregister(fixture, device).status == 200)
+            #expect(try await fixture.once("GET", fixture.list(device)).status == 204)
         }
     }
 }

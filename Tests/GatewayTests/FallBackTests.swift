@@ -34,38 +34,39 @@ import Testing
         let ask: @Sendable () async throws -> RawConnection.Response
     }
 
-    private static func questions(_ bench: Fixture) -> [Question] {
+    private static func questions(_ fixture: Fixture) -> [Question] {
         let body = #"{"pushToken":"aa"}"#
         return [
             Question(name: "package") {
                 $0.status == 200 && $0["etag"] == "\"tag-2\""
             } ask: {
-                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
+                try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
             },
             Question(name: "condition") {
                 $0.status == 200 && $0["etag"] == "\"tag-2\""
             } ask: {
-                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#])
+                try await fixture.once(
+                    "GET", fixture.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#])
             },
             Question(name: "register") {
                 $0.status == 200 || $0.status == 201
             } ask: {
-                try await bench.once("POST", bench.registration("e", "2"), token: Fixture.ownToken, body: body)
+                try await fixture.once("POST", fixture.registration("e", "2"), token: Fixture.ownToken, body: body)
             },
             Question(name: "unregister") {
                 $0.status == 200
             } ask: {
-                try await bench.once("DELETE", bench.registration("f", "2"), token: Fixture.ownToken)
+                try await fixture.once("DELETE", fixture.registration("f", "2"), token: Fixture.ownToken)
             },
             Question(name: "list") {
                 $0.status == 200
             } ask: {
-                try await bench.once("GET", bench.list("d"))
+                try await fixture.once("GET", fixture.list("d"))
             },
             Question(name: "new package") {
                 $0.status == 200
             } ask: {
-                try await bench.once("GET", bench.package("2"), token: Fixture.ownToken)
+                try await fixture.once("GET", fixture.package("2"), token: Fixture.ownToken)
             },
         ]
     }
@@ -117,8 +118,8 @@ import Testing
     }
 
     /// Stops Redis and starts it again in the midst of requests, then looks after the view as a packager does.
-    private func startAgain(_ bench: Fixture, losing saved: RedisServer.Saved?) async throws {
-        let questions = Self.questions(bench)
+    private func startAgain(_ fixture: Fixture, losing saved: RedisServer.Saved?) async throws {
+        let questions = Self.questions(fixture)
         let record = Record()
         try await withThrowingTaskGroup(of: Void.self) { group in
             for question in questions {
@@ -132,10 +133,10 @@ import Testing
             group.addTask {
                 try await record.until(5, of: questions, right: true)
                 record.enter(.away)
-                await bench.server.stop()
-                if let saved { try bench.server.putBack(saved) }
-                try await bench.server.restart()
-                let view = MaterializedView(redis: bench.redis)
+                await fixture.server.stop()
+                if let saved { try fixture.server.putBack(saved) }
+                try await fixture.server.restart()
+                let view = MaterializedView(redis: fixture.redis)
                 var places: [MaterializedView.Place] = []
                 let deadline = ContinuousClock.now + .seconds(30)
                 while places.isEmpty {
@@ -145,7 +146,7 @@ import Testing
                 #expect(places.allSatisfy { $0.epoch != nil && !$0.isHere })
                 record.enter(.doubt)
                 try await record.until(10, of: questions, right: false)
-                if saved != nil { try await Self.putNewest(bench) }
+                if saved != nil { try await Self.putNewest(fixture) }
                 record.enter(.after)
                 try await view.confirm(places, epoch: "again")
                 try await record.until(5, of: questions, right: true)
@@ -161,29 +162,29 @@ import Testing
     }
 
     /// Puts the data that the older copy does not have.
-    private static func putNewest(_ bench: Fixture) async throws {
-        try await bench.put("1", version: 2)
-        try await bench.put("2")
-        let registrations = Registrations(redis: bench.redis)
+    private static func putNewest(_ fixture: Fixture) async throws {
+        try await fixture.put("1", version: 2)
+        try await fixture.put("2")
+        let registrations = Registrations(redis: fixture.redis)
         try await registrations.register(
             .init(device: .init("d"), order: try Fixture.key("2")),
             .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
     }
 
     @Test(arguments: [false, true]) func anOlderCopyIsServedByNobodyUntilItWasJudged(isCluster: Bool) async throws {
-        try await Fixture.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { bench in
-            try await bench.put("1")
-            let saved = try bench.server.saved()
-            try await Self.putNewest(bench)
-            try await self.startAgain(bench, losing: saved)
+        try await Fixture.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { fixture in
+            try await fixture.put("1")
+            let saved = try fixture.server.saved()
+            try await Self.putNewest(fixture)
+            try await self.startAgain(fixture, losing: saved)
         }
     }
 
     @Test func aRestartThatLostNothingIsOverWhenItWasJudged() async throws {
-        try await Fixture.with(.init(redisArguments: Self.savingAtOnce)) { bench in
-            try await bench.put("1")
-            try await Self.putNewest(bench)
-            try await self.startAgain(bench, losing: nil)
+        try await Fixture.with(.init(redisArguments: Self.savingAtOnce)) { fixture in
+            try await fixture.put("1")
+            try await Self.putNewest(fixture)
+            try await self.startAgain(fixture, losing: nil)
         }
     }
 }

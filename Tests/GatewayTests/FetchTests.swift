@@ -13,13 +13,13 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func aPackageComesOutByteForByteWithItsHeaders() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.connected { connection in
                 // The second time the assets come from memory.
                 for _ in 0..<2 {
                     let answer = try await connection.exchange(
-                        bench.request("GET", bench.package("1"), token: Fixture.ownToken))
+                        fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
                     #expect(answer.status == 200)
                     #expect(answer.body == Fixture.package)
                     #expect(answer["content-length"] == "\(Fixture.package.count)")
@@ -32,30 +32,30 @@ import Testing
                     #expect(answer["transfer-encoding"] == nil)
                 }
                 let head = try await connection.exchange(
-                    bench.request("HEAD", bench.package("1"), token: Fixture.ownToken))
+                    fixture.request("HEAD", fixture.package("1"), token: Fixture.ownToken))
                 #expect(head.status == 200)
                 #expect(head["content-length"] == "\(Fixture.package.count)")
                 let bare = try await connection.exchange(
-                    bench.request("GET", "/v1/orders/\(Fixture.orderType)/%31", token: Fixture.ownToken))
+                    fixture.request("GET", "/v1/orders/\(Fixture.orderType)/%31", token: Fixture.ownToken))
                 #expect(bare.body == Fixture.package, "nothing of the HEAD's body came in between")
             }
         }
     }
 
     @Test func assetsAreReadOnceForAllWhoAskAtTheSameTime() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<40 {
                     group.addTask {
-                        let body = try await bench.connected { try await $0.exchange(request).body }
+                        let body = try await fixture.connected { try await $0.exchange(request).body }
                         #expect(body == Fixture.package)
                     }
                 }
                 try await group.waitForAll()
             }
-            let replies = try await bench.redis.pipeline([RedisCommand("INFO", "stats")])
+            let replies = try await fixture.redis.pipeline([RedisCommand("INFO", "stats")])
             let sent = replies.first?.text?.split(separator: "\r\n").first { $0.hasPrefix("total_net_output_bytes:") }
             let bytes = try #require(sent.flatMap { Int($0.split(separator: ":")[1]) })
             #expect(bytes < 2 * Fixture.package.count, "\(bytes) bytes read for a package of \(Fixture.package.count)")
@@ -63,13 +63,13 @@ import Testing
     }
 
     @Test func anUnknownOrderAndAWrongTokenLookTheSame() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            let wrong = try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it")
-            let unknown = try await bench.once("GET", bench.package("2"), token: "not-the-token-of-it")
-            let bare = try await bench.once("GET", bench.package("1"))
-            let conditional = try await bench.once(
-                "GET", bench.package("1"), token: "not-the-token-of-it", ["If-None-Match: \"tag-1\""])
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            let wrong = try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it")
+            let unknown = try await fixture.once("GET", fixture.package("2"), token: "not-the-token-of-it")
+            let bare = try await fixture.once("GET", fixture.package("1"))
+            let conditional = try await fixture.once(
+                "GET", fixture.package("1"), token: "not-the-token-of-it", ["If-None-Match: \"tag-1\""])
             for answer in [wrong, unknown, bare, conditional] {
                 #expect(answer.status == 401)
                 #expect(answer.body == wrong.body)
@@ -78,20 +78,20 @@ import Testing
                 #expect(answer["www-authenticate"] == "AppleOrder")
             }
             // The derived token of an order that brought its own is no key to it.
-            let derived = try bench.derived("1")
-            #expect(try await bench.once("GET", bench.package("1"), token: derived).status == 401)
-            #expect(try await bench.once("GET", "/v1/orders/order.com.other/1", token: derived).status == 404)
+            let derived = try fixture.derived("1")
+            #expect(try await fixture.once("GET", fixture.package("1"), token: derived).status == 401)
+            #expect(try await fixture.once("GET", "/v1/orders/order.com.other/1", token: derived).status == 404)
         }
     }
 
     @Test func whoHasTheNewestVersionIsTold304AndNoPackageBytesAreRead() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             // Whoever reads the package now fails.
-            _ = try await bench.redis.send(
+            _ = try await fixture.redis.send(
                 RedisCommand("HDEL", .string("waybill:order:{\(Fixture.orderType)/1}"), "head", "assets", "tail"))
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
-                let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [condition])
+                let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken, [condition])
                 #expect(answer.status == 304)
                 #expect(answer.body.isEmpty)
                 #expect(answer["etag"] == "\"tag-1\"")
@@ -99,18 +99,18 @@ import Testing
                 #expect(answer["content-length"] == nil)
                 #expect(answer["content-type"] == nil)
             }
-            let full = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
+            let full = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
             #expect(full.status == 503, "damage is no 200")
             #expect(full["retry-after"] == "5", "damage is no 200")
         }
     }
 
     @Test func anOlderVersionGetsTheNewOne() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.put("1", version: 2)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.put("1", version: 2)
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
-                let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [condition])
+                let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken, [condition])
                 #expect(answer.status == 200)
                 #expect(answer.body == Fixture.package)
                 #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:38 GMT")
@@ -119,37 +119,37 @@ import Testing
     }
 
     @Test func aFetchThatComesBeforeThePackageIsHeldUntilItIsThere() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.connected { connection in
-                try await connection.send(bench.request("GET", bench.package("1"), token: token))
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.connected { connection in
+                try await connection.send(fixture.request("GET", fixture.package("1"), token: token))
                 try await Task.sleep(for: .milliseconds(300))
                 #expect(connection.isQuiet)
-                try await bench.put("1", token: token)
+                try await fixture.put("1", token: token)
                 let answer = try await connection.response()
                 #expect(answer.status == 200)
                 #expect(answer.body == Fixture.package)
             }
-            #expect(bench.metricsText.contains("waybill_fetches_held_total 1"))
+            #expect(fixture.metricsText.contains("waybill_fetches_held_total 1"))
         }
     }
 
     @Test func theHoldIsBoundedInTimeAndNumber() async throws {
         let holding = PackageEndpoint.Hold(
             limits: .init(requests: 2), time: .milliseconds(600), step: .milliseconds(20))
-        try await Fixture.with(.init(holding: holding)) { bench in
-            func token(_ order: String) throws -> String { try bench.derived(order) }
+        try await Fixture.with(.init(holding: holding)) { fixture in
+            func token(_ order: String) throws -> String { try fixture.derived(order) }
             for _ in 0..<2 {
                 let started = ContinuousClock.now
-                try await bench.connected { first in
-                    try await bench.connected { second in
-                        try await first.send(bench.request("GET", bench.package("1"), token: token("1")))
+                try await fixture.connected { first in
+                    try await fixture.connected { second in
+                        try await first.send(fixture.request("GET", fixture.package("1"), token: token("1")))
                         try await second.send(
-                            bench.request("GET", bench.package("2"), token: token("2"), ["If-None-Match: *"]))
+                            fixture.request("GET", fixture.package("2"), token: token("2"), ["If-None-Match: *"]))
                         // The third finds no room once the two are held.
-                        var third = try await bench.once("GET", bench.package("3"), token: token("3"))
+                        var third = try await fixture.once("GET", fixture.package("3"), token: token("3"))
                         if ContinuousClock.now - started >= .milliseconds(600) {
-                            third = try await bench.once("GET", bench.package("3"), token: token("3"))
+                            third = try await fixture.once("GET", fixture.package("3"), token: token("3"))
                         }
                         for answer in [third, try await first.response(), try await second.response()] {
                             #expect(answer.status == 503)
@@ -161,37 +161,39 @@ import Testing
                     }
                 }
             }
-            try await bench.put("1", token: token("1"))
-            #expect(try await bench.once("GET", bench.package("1"), token: token("1")).status == 200)
+            try await fixture.put("1", token: token("1"))
+            #expect(try await fixture.once("GET", fixture.package("1"), token: token("1")).status == 200)
         }
     }
 
     @Test func aRemovedOrderIsNotOnItsWay() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.put("1", token: token)
-            try await bench.put("1", version: 2, token: token, isRemoved: true)
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.put("1", token: token)
+            try await fixture.put("1", version: 2, token: token, isRemoved: true)
             let started = ContinuousClock.now
             for headers in [[], ["If-None-Match: \"tag-1\""]] {
-                #expect(try await bench.once("GET", bench.package("1"), token: token, headers).status == 401)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: token, headers).status == 401)
             }
             #expect(ContinuousClock.now - started < .seconds(4), "and is not waited for")
             #expect(
-                try await bench.once("POST", bench.registration("d", "1"), token: token, body: #"{"pushToken":"aa"}"#)
-                    .status
+                try await fixture.once(
+                    "POST", fixture.registration("d", "1"), token: token, body: #"{"pushToken":"aa"}"#
+                )
+                .status
                     == 401)
         }
     }
 
     @Test func withoutRedisTheAnswerIs503AndItRecovers() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            await bench.server.kill()
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            await fixture.server.kill()
+            try await fixture.connected { connection in
                 let requests = [
-                    bench.request("GET", bench.package("1"), token: Fixture.ownToken),
-                    bench.request("GET", bench.list("device")),
-                    bench.request("DELETE", bench.registration("device", "1"), token: Fixture.ownToken),
+                    fixture.request("GET", fixture.package("1"), token: Fixture.ownToken),
+                    fixture.request("GET", fixture.list("device")),
+                    fixture.request("DELETE", fixture.registration("device", "1"), token: Fixture.ownToken),
                 ]
                 for request in requests {
                     let answer = try await connection.exchange(request)
@@ -200,33 +202,34 @@ import Testing
                     #expect(answer["content-type"] == "application/json")
                     #expect(try JSON(parsing: answer.body).object?["error"]?.object?["message"]?.string != nil)
                 }
-                #expect(try await connection.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
+                #expect(try await connection.exchange(fixture.request("POST", "/v1/log", body: "[]")).status == 200)
             }
-            try await bench.server.restart()
+            try await fixture.server.restart()
             let deadline = ContinuousClock.now + .seconds(20)
-            while try await bench.once("GET", bench.list("device")).status != 204 {
+            while try await fixture.once("GET", fixture.list("device")).status != 204 {
                 try #require(ContinuousClock.now < deadline)
-                try? await bench.redis.completeView()
+                try? await fixture.redis.completeView()
             }
-            while (try? await bench.put("1")) == nil { try #require(ContinuousClock.now < deadline) }
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).body == Fixture.package)
+            while (try? await fixture.put("1")) == nil { try #require(ContinuousClock.now < deadline) }
+            #expect(
+                try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).body == Fixture.package)
         }
     }
 
     @Test func anErrorReplyOfRedisIsA503AndNoStranger() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 503)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.server.everywhere("ACL", "SETUSER", "default", "-hmget")
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 503)
         }
     }
 
     @Test func anEntityTagThatIsNotOursIsDamageAndNoHang() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            _ = try await bench.redis.send(
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            _ = try await fixture.redis.send(
                 RedisCommand("HSET", .string("waybill:order:{\(Fixture.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
-            let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
+            let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
             #expect(answer.status == 503)
             #expect(answer["set-cookie"] == nil)
         }

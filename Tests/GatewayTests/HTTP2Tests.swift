@@ -11,10 +11,10 @@ import Testing
     typealias Wire = HTTP2Wire
 
     @Test func requestsAreAnsweredAsOnHTTP1() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            try await bench.http2 { wire in
-                let path = bench.package("1")
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            try await fixture.http2 { wire in
+                let path = fixture.package("1")
                 let package = try await wire.exchange(1, Wire.fields("GET", path, token: Fixture.ownToken))
                 #expect(package.status == 200)
                 #expect(package.body == Fixture.package)
@@ -38,13 +38,13 @@ import Testing
                     try await wire.exchange(11, Wire.fields("POST", "/v1/log"), body: Array("[\"a\"]".utf8)).status
                         == 200)
                 #expect(try await wire.exchange(13, Wire.fields("GET", "/nothing")).status == 404)
-                let device = bench.registration("device", "1")
+                let device = fixture.registration("device", "1")
                 let token = Array(#"{"pushToken":"aa"}"#.utf8)
                 #expect(
                     try await wire.exchange(15, Wire.fields("POST", device, token: Fixture.ownToken), body: token)
                         .status
                         == 201)
-                #expect(try await wire.exchange(17, Wire.fields("GET", bench.list("device"))).text.contains("\"1\""))
+                #expect(try await wire.exchange(17, Wire.fields("GET", fixture.list("device"))).text.contains("\"1\""))
                 #expect(wire.announced[3] == 100)
                 #expect(wire.announced[6] == 16_384)
                 #expect(wire.announced[4] == 65_536)
@@ -53,35 +53,35 @@ import Testing
     }
 
     @Test func aHundredStreamsGoAtOnceAndNoneWaitsForAHeldOne() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            let token = try bench.derived("2")
-            try await bench.http2 { wire in
-                var bytes = try wire.request(1, Wire.fields("GET", bench.package("2"), token: token))
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            let token = try fixture.derived("2")
+            try await fixture.http2 { wire in
+                var bytes = try wire.request(1, Wire.fields("GET", fixture.package("2"), token: token))
                 for stream in stride(from: UInt32(3), to: 200, by: 2) {
                     bytes += try wire.request(
                         stream,
-                        Wire.fields("GET", bench.package("1"), token: Fixture.ownToken, [("if-none-match", "*")]))
+                        Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken, [("if-none-match", "*")]))
                 }
                 try await wire.connection.send(bytes)
                 for stream in stride(from: UInt32(3), to: 200, by: 2) where stream % 20 == 19 || stream == 199 {
                     #expect(try await wire.response(stream).status == 304)
                 }
-                try await bench.put("2", token: token)
+                try await fixture.put("2", token: token)
                 #expect(try await wire.response(1).body == Fixture.package)
             }
         }
     }
 
     @Test func bodiesAreBoundedPerRequestAndPerConnection() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
             let limit = RequestLimits.body
             let log = Wire.fields("POST", "/v1/log")
             func open(_ wire: HTTP2Wire, _ stream: UInt32, _ fields: [(String, String)]) async throws {
                 let block = try wire.block(fields)
                 try await wire.connection.send(Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: stream, block))
             }
-            try await bench.http2 { wire in
+            try await fixture.http2 { wire in
                 try await open(wire, 1, log)
                 try await wire.send(body: limit, of: 32, on: 1, isComplete: true)
                 #expect(try await wire.response(1).status == 400, "taken, though no log")
@@ -89,7 +89,7 @@ import Testing
                 #expect(try await wire.response(3).status == 413)
                 #expect(try await wire.frame(Wire.reset).errorCode == 0, "the rest is not wanted")
             }
-            try await bench.http2 { wire in
+            try await fixture.http2 { wire in
                 try await open(wire, 1, log)
                 try await wire.send(body: limit, of: 32, on: 1, isComplete: false)
                 try await wire.connection.send(Wire.bytes(Wire.data, stream: 1, [32]))
@@ -97,7 +97,7 @@ import Testing
                 #expect(
                     try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404, "the connection goes on")
             }
-            try await bench.http2 { wire in
+            try await fixture.http2 { wire in
                 // Bodies of 60 kB that never end, as far as the connection may hold.
                 for number in 0..<8 {
                     try await open(wire, UInt32(2 * number + 1), log)
@@ -110,7 +110,7 @@ import Testing
                 }
                 #expect(try await wire.frame(Wire.reset).errorCode == 0xB, "ENHANCE_YOUR_CALM")
             }
-            #expect(try await self.isAlive(bench))
+            #expect(try await self.isAlive(fixture))
         }
     }
 
@@ -129,8 +129,8 @@ import Testing
     ]
 
     @Test func whatHTTP2ForbidsResetsTheStreamAlone() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.http2 { wire in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.http2 { wire in
                 var stream: UInt32 = 1
                 for fields in Self.malformed {
                     try await wire.connection.send(try wire.request(stream, fields))
@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test func whatHTTPForbidsIsAnswered() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
             let requests: [([(String, String)], Int)] = [
                 (Wire.fields("GET", "*"), 404),
                 (Wire.fields("GET", "/" + String(repeating: "x", count: 9000)), 414),
@@ -156,9 +156,9 @@ import Testing
                 (Wire.fields("GET", "/", [("authorization", "a"), ("authorization", "b")]), 400),
                 (Wire.fields("GET", "/", [("expect", "tea")]), 417),
                 ([(":method", "CONNECT"), (":authority", "a:443")], 400),
-                (Wire.fields("GET", bench.package("%00")), 400), (Wire.fields("GET", "/v1/../v1/log"), 404),
+                (Wire.fields("GET", fixture.package("%00")), 400), (Wire.fields("GET", "/v1/../v1/log"), 404),
             ]
-            try await bench.http2 { wire in
+            try await fixture.http2 { wire in
                 var stream: UInt32 = 1
                 for (fields, status) in requests {
                     let answer = try await wire.exchange(stream, fields)
@@ -171,7 +171,7 @@ import Testing
 
     /// Floods and broken frames, each on a connection of its own, and the codes of GOAWAY that may answer them.
     @Test func floodsEndTheConnectionAndNoOther() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
             let log = Wire.fields("POST", "/v1/log")
             let floods: [(what: String, codes: Set<UInt32>, make: (HTTP2Wire) throws -> [UInt8])] = [
                 (
@@ -235,7 +235,7 @@ import Testing
                 ("data for nobody", [1], { _ in Wire.bytes(Wire.data, stream: 1, [1]) }),
             ]
             for (what, codes, make) in floods {
-                try await bench.http2 { wire in
+                try await fixture.http2 { wire in
                     // The connection may be closed while we still send.
                     try? await wire.connection.send(try make(wire))
                     let code = try await wire.frame(Wire.goAway).errorCode
@@ -243,13 +243,13 @@ import Testing
                     #expect(try await self.ends(wire), "\(what)")
                 }
             }
-            #expect(try await self.isAlive(bench))
+            #expect(try await self.isAlive(fixture))
         }
     }
 
     @Test func aStreamThatDripsInIsGivenUpAlone() async throws {
-        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
-            try await bench.http2 { wire in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { fixture in
+            try await fixture.http2 { wire in
                 try await wire.connection.send(
                     Wire.bytes(
                         Wire.headers, flags: Wire.endHeaders, stream: 1, try wire.block(Wire.fields("POST", "/v1/log")))
@@ -261,8 +261,8 @@ import Testing
     }
 
     @Test func anIdleConnectionIsToldToGoAndClosed() async throws {
-        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
-            try await bench.http2 { wire in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { fixture in
+            try await fixture.http2 { wire in
                 #expect(try await wire.exchange(1, Wire.fields("GET", "/nothing")).status == 404)
                 let frame = try await wire.frame(Wire.goAway)
                 #expect(frame.errorCode == 0)
@@ -272,15 +272,15 @@ import Testing
     }
 
     @Test func aGracefulStopAnswersWhatIsInHand() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            let token = try bench.derived("1")
-            try await bench.http2 { wire in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.http2 { wire in
                 try await wire.connection.send(
-                    try wire.request(1, Wire.fields("GET", bench.package("1"), token: token)))
+                    try wire.request(1, Wire.fields("GET", fixture.package("1"), token: token)))
                 try await Task.sleep(for: .milliseconds(200))
-                bench.stop()
+                fixture.stop()
                 #expect(try await wire.frame(Wire.goAway).errorCode == 0)
-                try await bench.put("1", token: token)
+                try await fixture.put("1", token: token)
                 let answer = try await wire.response(1)
                 #expect(answer.status == 200)
                 #expect(answer.body == Fixture.package)
@@ -290,54 +290,54 @@ import Testing
     }
 
     @Test func noAnswersAreMadeForAClientThatTakesNone() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            try await bench.http2(streamWindow: 65_535) { wire in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            try await fixture.http2(streamWindow: 65_535) { wire in
                 func ask(_ numbers: Range<Int>) async throws {
                     for number in numbers {
-                        let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
+                        let fields = Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken)
                         try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
                     }
                 }
                 // Ten packages of 300 kB, of which the client takes the first 64 kB.
                 try await ask(0..<10)
                 let deadline = ContinuousClock.now + .seconds(10)
-                while self.packages(bench) < 4, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                while self.packages(fixture) < 4, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
                 try await ask(10..<100)
                 try await Task.sleep(for: .milliseconds(500))
-                #expect((4...20).contains(self.packages(bench)), "\(self.packages(bench))")
+                #expect((4...20).contains(self.packages(fixture)), "\(self.packages(fixture))")
             }
-            #expect(try await self.isAlive(bench))
+            #expect(try await self.isAlive(fixture))
         }
     }
 
     @Test func requestsThatComeTogetherAreNotAllAnsweredForAClientThatTakesNone() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            try await bench.http2(streamWindow: 0) { wire in
-                let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            try await fixture.http2(streamWindow: 0) { wire in
+                let fields = Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken)
                 let requests = try (0..<100).flatMap { try wire.request(UInt32(2 * $0 + 1), fields) }
                 try await wire.connection.send(requests)
                 let most = HTTP2Limits().unwritten / HTTP2Limits().estimate
                 let deadline = ContinuousClock.now + .seconds(10)
-                while self.packages(bench) < most, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                while self.packages(fixture) < most, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
                 try await Task.sleep(for: .milliseconds(300))
-                #expect(self.packages(bench) == most)
+                #expect(self.packages(fixture) == most)
             }
-            #expect(try await self.isAlive(bench))
+            #expect(try await self.isAlive(fixture))
         }
     }
 
     @Test func bodiesOfRequestsThatWaitCountUntilTheirStreamsAreReset() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            try await bench.http2(streamWindow: 0) { wire in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            try await fixture.http2(streamWindow: 0) { wire in
                 for number in 0..<40 {
-                    let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
+                    let fields = Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken)
                     try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
                 }
                 let deadline = ContinuousClock.now + .seconds(10)
-                while self.packages(bench) < 10, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                while self.packages(fixture) < 10, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
                 var stream: UInt32 = 101
                 func post() async throws {
                     let head = try wire.block(Wire.fields("POST", "/v1/log"))
@@ -367,16 +367,16 @@ import Testing
         }
     }
 
-    func packages(_ bench: Fixture) -> Int {
-        let line = bench.metricsText.split(separator: "\n").first {
+    func packages(_ fixture: Fixture) -> Int {
+        let line = fixture.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
         }
         return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
     }
 
-    func isAlive(_ bench: Fixture) async throws -> Bool {
+    func isAlive(_ fixture: Fixture) async throws -> Bool {
         var status = 0
-        try await bench.http2 { status = try await $0.exchange(1, Wire.fields("GET", "/nothing")).status }
+        try await fixture.http2 { status = try await $0.exchange(1, Wire.fields("GET", "/nothing")).status }
         return status == 404
     }
 

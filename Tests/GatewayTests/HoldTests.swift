@@ -11,16 +11,16 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             // More than one try: what else the machine does must not decide.
             var shortest = Duration.seconds(60)
             for order in ["1", "2", "3"] {
-                let token = try bench.derived(order)
-                try await bench.connected { connection in
-                    try await connection.send(bench.request("GET", bench.package(order), token: token))
+                let token = try fixture.derived(order)
+                try await fixture.connected { connection in
+                    try await connection.send(fixture.request("GET", fixture.package(order), token: token))
                     try await Task.sleep(for: .milliseconds(300))
                     #expect(connection.isQuiet)
-                    try await bench.put(order, token: token)
+                    try await fixture.put(order, token: token)
                     let written = ContinuousClock.now
                     let answer = try await connection.response()
                     shortest = min(shortest, .now - written)
@@ -34,9 +34,9 @@ import Testing
     }
 
     @Test func whoIsNotServedInTimeIsToldToComeAgain() async throws {
-        try await Fixture.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { bench in
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { fixture in
             for method in ["GET", "HEAD"] {
-                let answer = try await bench.once(method, bench.package("1"), token: try bench.derived("1"))
+                let answer = try await fixture.once(method, fixture.package("1"), token: try fixture.derived("1"))
                 #expect(answer.status == 503)
                 #expect(answer["retry-after"] == "1")
             }
@@ -46,21 +46,21 @@ import Testing
     @Test func aClientThatHangsUpFreesItsPlace() async throws {
         let holding = PackageEndpoint.Hold(
             limits: .init(requests: 1), time: .seconds(60), step: .milliseconds(20))
-        try await Fixture.with(.init(holding: holding)) { bench in
-            let token = try bench.derived("1")
-            let request = bench.request("GET", bench.package("1"), token: token)
+        try await Fixture.with(.init(holding: holding)) { fixture in
+            let token = try fixture.derived("1")
+            let request = fixture.request("GET", fixture.package("1"), token: token)
             for _ in 0..<3 {
-                try await bench.connected { first in
-                    try await self.held(first, request, bench)
+                try await fixture.connected { first in
+                    try await self.held(first, request, fixture)
                     #expect(
-                        try await bench.once("GET", bench.package("1"), token: token).status == 503,
+                        try await fixture.once("GET", fixture.package("1"), token: token).status == 503,
                         "there is one place")
                 }
             }
             // Now nobody is there; the place is free within a step or two.
-            try await bench.connected { next in
-                try await self.held(next, request, bench)
-                try await bench.put("1", token: token)
+            try await fixture.connected { next in
+                try await self.held(next, request, fixture)
+                try await fixture.put("1", token: token)
                 #expect(try await next.response().status == 200)
             }
         }
@@ -68,23 +68,23 @@ import Testing
 
     @Test func aThousandRequestsForARemovedOrderKeepNobodyFromWaiting() async throws {
         let holding = PackageEndpoint.Hold(limits: .init(requests: 20, perOrder: 2), time: .seconds(60))
-        try await Fixture.with(.init(holding: holding)) { bench in
-            let gone = bench.request("GET", bench.package("gone"), token: try bench.derived("gone"))
+        try await Fixture.with(.init(holding: holding)) { fixture in
+            let gone = fixture.request("GET", fixture.package("gone"), token: try fixture.derived("gone"))
             var open: [RawConnection] = []
-            for _ in 0..<25 { open.append(try await RawConnection.open(port: bench.port)) }
+            for _ in 0..<25 { open.append(try await RawConnection.open(port: fixture.port)) }
             for connection in open { try await connection.send(gone) }
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 for _ in 0..<975 {
                     let answer = try await connection.exchange(gone)
                     #expect(answer.status == 503)
                     #expect(answer["retry-after"] == "1")
                 }
             }
-            #expect(bench.metricsText.contains("waybill_fetches_held_total 2\n"))
-            let token = try bench.derived("paid")
-            try await bench.connected { connection in
-                try await self.held(connection, bench.request("GET", bench.package("paid"), token: token), bench)
-                try await bench.put("paid", token: token)
+            #expect(fixture.metricsText.contains("waybill_fetches_held_total 2\n"))
+            let token = try fixture.derived("paid")
+            try await fixture.connected { connection in
+                try await self.held(connection, fixture.request("GET", fixture.package("paid"), token: token), fixture)
+                try await fixture.put("paid", token: token)
                 #expect(try await connection.response().status == 200)
             }
             for connection in open { await connection.close() }
@@ -92,29 +92,31 @@ import Testing
     }
 
     @Test func aRemovedOrderIsRefusedAlsoWhenItsTraceHasEnded() async throws {
-        try await Fixture.with { bench in
-            let token = try bench.derived("1")
-            try await bench.put("1", token: token)
-            try await bench.put("1", version: 2, token: token, isRemoved: true)
+        try await Fixture.with { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.put("1", token: token)
+            try await fixture.put("1", version: 2, token: token, isRemoved: true)
             // As Redis does after a week.
-            _ = try await bench.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Fixture.orderType)/1}")))
+            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Fixture.orderType)/1}")))
             for _ in 0..<100 {
                 #expect(
-                    try await bench.once("GET", bench.package("1"), token: token).status == 401, "right, and no guess")
+                    try await fixture.once("GET", fixture.package("1"), token: token).status == 401,
+                    "right, and no guess")
             }
-            #expect(try await bench.once("DELETE", bench.registration("d", "1"), token: token).status == 401)
-            #expect(bench.metricsText.contains("waybill_fetches_held_total 0\n"))
-            try await bench.put("1", token: token)
+            #expect(try await fixture.once("DELETE", fixture.registration("d", "1"), token: token).status == 401)
+            #expect(fixture.metricsText.contains("waybill_fetches_held_total 0\n"))
+            try await fixture.put("1", token: token)
             #expect(
-                try await bench.once("GET", bench.package("1"), token: token).status == 200, "an order may come back")
+                try await fixture.once("GET", fixture.package("1"), token: token).status == 200,
+                "an order may come back")
         }
     }
 
     /// Asks until the request is held and not refused for want of a place.
-    private func held(_ connection: RawConnection, _ request: String, _ bench: Fixture) async throws {
+    private func held(_ connection: RawConnection, _ request: String, _ fixture: Fixture) async throws {
         let deadline = ContinuousClock.now + .seconds(10)
         func count() -> Substring? {
-            bench.metricsText.split(separator: "\n").first { $0.hasPrefix("waybill_fetches_held_total ") }
+            fixture.metricsText.split(separator: "\n").first { $0.hasPrefix("waybill_fetches_held_total ") }
         }
         let before = count()
         while true {

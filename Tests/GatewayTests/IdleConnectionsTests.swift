@@ -98,24 +98,24 @@ import Testing
     }
 
     @Test func idleConnectionsGiveWayToNewOnes() async throws {
-        try await Fixture.with(Self.crowded(.init(), total: 10)) { bench in
-            let token = try bench.derived("1")
-            let held = try await RawConnection.open(port: bench.port)
-            try await held.send(bench.request("GET", bench.package("1"), token: token))
+        try await Fixture.with(Self.crowded(.init(), total: 10)) { fixture in
+            let token = try fixture.derived("1")
+            let held = try await RawConnection.open(port: fixture.port)
+            try await held.send(fixture.request("GET", fixture.package("1"), token: token))
             // One of them has begun a request, which is no request yet.
-            let slow = try await RawConnection.open(port: bench.port)
+            let slow = try await RawConnection.open(port: fixture.port)
             try await slow.send("GET /nothing HTTP/1.1\r\nHo")
             var idle: [RawConnection] = []
             for _ in 0..<8 {
-                idle.append(try await RawConnection.open(port: bench.port))
-                #expect(try await idle[idle.count - 1].exchange(bench.request("GET", "/nothing")).status == 404)
+                idle.append(try await RawConnection.open(port: fixture.port))
+                #expect(try await idle[idle.count - 1].exchange(fixture.request("GET", "/nothing")).status == 404)
             }
             // More than there are slots come, ask, and stay.
             for number in 0..<12 {
                 let deadline = ContinuousClock.now + .seconds(10)
                 while true {
-                    let connection = try await RawConnection.open(port: bench.port)
-                    if let answer = try? await connection.exchange(bench.request("GET", "/nothing")) {
+                    let connection = try await RawConnection.open(port: fixture.port)
+                    if let answer = try? await connection.exchange(fixture.request("GET", "/nothing")) {
                         #expect(answer.status == 404)
                         idle.append(connection)
                         break
@@ -127,29 +127,29 @@ import Testing
             }
             #expect(try await slow.isClosedByServer())
             for connection in idle[..<8] { #expect(try await connection.isClosedByServer()) }
-            try await bench.put("1", token: token)
+            try await fixture.put("1", token: token)
             #expect(try await held.response().body == Fixture.package, "who has a request stays")
-            #expect(!bench.metricsText.contains("waybill_connections_gave_way_total 0\n"))
+            #expect(!fixture.metricsText.contains("waybill_connections_gave_way_total 0\n"))
             for connection in idle + [held, slow] { await connection.close() }
         }
     }
 
     @Test func connectionsOfHTTP2AreToldToGo() async throws {
-        try await Fixture.with(Self.crowded(try TLSSupport.options(), total: 10)) { bench in
-            let token = try bench.derived("1")
-            try await bench.http2 { held in
+        try await Fixture.with(Self.crowded(try TLSSupport.options(), total: 10)) { fixture in
+            let token = try fixture.derived("1")
+            try await fixture.http2 { held in
                 try await held.connection.send(
-                    try held.request(1, HTTP2Wire.fields("GET", bench.package("1"), token: token)))
-                try await bench.http2 { idle in
+                    try held.request(1, HTTP2Wire.fields("GET", fixture.package("1"), token: token)))
+                try await fixture.http2 { idle in
                     #expect(try await idle.exchange(1, HTTP2Wire.fields("GET", "/nothing")).status == 404)
                     var others: [RawConnection] = []
                     for _ in 0..<8 {
                         // Handshakes that are never finished hold a slot as well.
-                        others.append(try await RawConnection.open(port: bench.port))
+                        others.append(try await RawConnection.open(port: fixture.port))
                     }
                     let deadline = ContinuousClock.now + .seconds(10)
-                    while !bench.metricsText.contains("waybill_connections_gave_way_total 2\n"), deadline > .now {
-                        others.append(try await RawConnection.open(port: bench.port))
+                    while !fixture.metricsText.contains("waybill_connections_gave_way_total 2\n"), deadline > .now {
+                        others.append(try await RawConnection.open(port: fixture.port))
                         try await Task.sleep(for: .milliseconds(50))
                     }
                     #expect(try await idle.frame(HTTP2Wire.goAway).errorCode == 0)
@@ -158,7 +158,7 @@ import Testing
                     #expect(try await others[0].isClosedByServer())
                     for connection in others { await connection.close() }
                 }
-                try await bench.put("1", token: token)
+                try await fixture.put("1", token: token)
                 #expect(try await held.response(1).body == Fixture.package, "who has a request stays")
             }
         }

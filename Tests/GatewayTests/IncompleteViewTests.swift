@@ -13,47 +13,47 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
-            let view = MaterializedView(redis: bench.redis)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
+            let view = MaterializedView(redis: fixture.redis)
             _ = try await view.begin("test", seen: try await view.look())
-            let derived = try bench.derived("2")
+            let derived = try fixture.derived("2")
             let requests = [
-                ("GET", bench.package("2"), "not-the-token-of-it"), ("GET", bench.package("2"), derived),
-                ("HEAD", bench.package("2"), derived), ("GET", bench.package("1"), "not-the-token-of-it"),
-                ("POST", bench.registration("d", "2"), derived), ("DELETE", bench.registration("d", "2"), derived),
-                ("GET", bench.list("d"), "not-the-token-of-it"),
+                ("GET", fixture.package("2"), "not-the-token-of-it"), ("GET", fixture.package("2"), derived),
+                ("HEAD", fixture.package("2"), derived), ("GET", fixture.package("1"), "not-the-token-of-it"),
+                ("POST", fixture.registration("d", "2"), derived), ("DELETE", fixture.registration("d", "2"), derived),
+                ("GET", fixture.list("d"), "not-the-token-of-it"),
             ]
             for (method, path, token) in requests {
                 let body = method == "POST" ? #"{"pushToken":"aa"}"# : nil
-                let answer = try await bench.once(method, path, token: token, body: body)
+                let answer = try await fixture.once(method, path, token: token, body: body)
                 #expect(answer.status == 503, "\(method) \(path): \(answer.status)")
                 #expect(answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
             // An order that Redis has is served as always: Redis is the same server as before.
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
-            let registered = try await bench.once(
-                "POST", bench.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#)
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
+            let registered = try await fixture.once(
+                "POST", fixture.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#)
             #expect(registered.status == 201)
-            #expect(try await bench.once("GET", bench.list("d")).status == 200)
+            #expect(try await fixture.once("GET", fixture.list("d")).status == 200)
             // No token is asked for first.
-            #expect(try await bench.once("GET", bench.package("2")).status == 401)
+            #expect(try await fixture.once("GET", fixture.package("2")).status == 401)
 
-            try await bench.redis.completeView()
-            #expect(try await bench.once("GET", bench.package("2"), token: "not-the-token-of-it").status == 401)
-            #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
-            #expect(try await bench.once("GET", bench.list("e")).status == 204)
-            _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 503)
+            try await fixture.redis.completeView()
+            #expect(try await fixture.once("GET", fixture.package("2"), token: "not-the-token-of-it").status == 401)
+            #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 401)
+            #expect(try await fixture.once("GET", fixture.list("e")).status == 204)
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 503)
         }
     }
 
     @Test func onlyOrdersOfATypeThatIsAwaitedMayBeMissing() async throws {
-        try await Fixture.with(.init(isComplete: false)) { bench in
-            try await bench.put("1")
-            let view = MaterializedView(redis: bench.redis)
+        try await Fixture.with(.init(isComplete: false)) { fixture in
+            try await fixture.put("1")
+            let view = MaterializedView(redis: fixture.redis)
             func complete(awaiting type: String) async throws {
                 let places = try await view.look()
                 guard let plan = try await view.begin("test\(type.count)", seen: places) else { return }
@@ -61,37 +61,38 @@ import Testing
                     plan, epoch: "e\(type.count)", tails: [:], awaiting: [try OrderTypeIdentifier(type)])
             }
             try await complete(awaiting: Fixture.orderType)
-            let derived = try bench.derived("2")
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
+            let derived = try fixture.derived("2")
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
             for _ in 0..<2 {
                 for order in ["1", "2"] {
-                    let answer = try await bench.once("GET", bench.package(order), token: "not-the-token-of-it")
+                    let answer = try await fixture.once("GET", fixture.package(order), token: "not-the-token-of-it")
                     #expect(answer.status == 503)
                     #expect(answer["retry-after"] == "10")
                 }
-                #expect(try await bench.once("GET", bench.package("2"), token: derived).status == 503)
-                #expect(try await bench.once("DELETE", bench.registration("d", "2"), token: derived).status == 503)
-                #expect(try await bench.once("GET", bench.list("d")).status == 503)
+                #expect(try await fixture.once("GET", fixture.package("2"), token: derived).status == 503)
+                #expect(try await fixture.once("DELETE", fixture.registration("d", "2"), token: derived).status == 503)
+                #expect(try await fixture.once("GET", fixture.list("d")).status == 503)
             }
-            #expect(bench.metricsText.contains("waybill_fetches_held_total 0\n"), "it is not on its way")
+            #expect(fixture.metricsText.contains("waybill_fetches_held_total 0\n"), "it is not on its way")
             try await complete(awaiting: "order.com.example.other")
             for _ in 0..<2 {
-                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
-                #expect(try await bench.once("GET", bench.list("d")).status == 204)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 401)
+                #expect(try await fixture.once("GET", fixture.list("d")).status == 204)
             }
         }
     }
 
     @Test func nothingIsServedOfAViewThatWasNeverSeenComplete() async throws {
-        try await Fixture.with(.init(isComplete: false)) { bench in
-            try await bench.put("1")
+        try await Fixture.with(.init(isComplete: false)) { fixture in
+            try await fixture.put("1")
             let answers = [
-                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken),
-                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#]),
-                try await bench.once(
-                    "POST", bench.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#),
-                try await bench.once("DELETE", bench.registration("d", "1"), token: Fixture.ownToken),
-                try await bench.once("GET", bench.list("d")),
+                try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken),
+                try await fixture.once(
+                    "GET", fixture.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#]),
+                try await fixture.once(
+                    "POST", fixture.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#),
+                try await fixture.once("DELETE", fixture.registration("d", "1"), token: Fixture.ownToken),
+                try await fixture.once("GET", fixture.list("d")),
             ]
             for answer in answers {
                 #expect(answer.status == 503)
@@ -99,22 +100,22 @@ import Testing
                 #expect(answer.text.contains("restored"))
                 #expect(answer["content-type"] == "application/json")
             }
-            #expect(try await bench.once("GET", bench.package("1")).status == 401, "no token, nothing to find out")
-            #expect(try await bench.isAlive())
-            try await bench.redis.completeView()
-            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
+            #expect(try await fixture.once("GET", fixture.package("1")).status == 401, "no token, nothing to find out")
+            #expect(try await fixture.isAlive())
+            try await fixture.redis.completeView()
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
         }
     }
 
     @Test func whoIsToldToWaitForARestoringHasNotGuessed() async throws {
         let limits = GatewayLimits(
             backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
-        try await Fixture.with(.init(limits: limits, isComplete: false)) { bench in
+        try await Fixture.with(.init(limits: limits, isComplete: false)) { fixture in
             for _ in 0..<10 {
-                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 503)
             }
-            try await bench.redis.completeView()
-            #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
+            try await fixture.redis.completeView()
+            #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 401)
         }
     }
 }

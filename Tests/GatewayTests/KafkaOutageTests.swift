@@ -29,17 +29,17 @@ import Testing
 
     /// Takes long because the outage must outlast several deliveries that time out.
     @Test(.server) func packagesAreServedAndRegistrationsRefusedQuicklyUntilKafkaIsBack() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            let path = bench.registration("device", "1")
-            #expect(try await bench.once("POST", path, token: Fixture.ownToken, body: Self.body).status == 201)
-            try bench.broker.setDown()
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            let path = fixture.registration("device", "1")
+            #expect(try await fixture.once("POST", path, token: Fixture.ownToken, body: Self.body).status == 201)
+            try fixture.broker.setDown()
             let clock = ContinuousClock()
             let start = clock.now
             // The first finds out; from then on the answer comes without a wait for Kafka. A busy machine may take a
             // while for it, but less than a delivery.
             let quick = GatewayServer.deliveryLimit - .seconds(1)
-            #expect(try await bench.once("POST", path, token: Fixture.ownToken, body: Self.body).status == 503)
+            #expect(try await fixture.once("POST", path, token: Fixture.ownToken, body: Self.body).status == 503)
             var refused = 0
             var slow = 0
             while clock.now - start < .seconds(10) {
@@ -47,8 +47,9 @@ import Testing
                     for device in 0..<20 {
                         group.addTask {
                             let began = clock.now
-                            let answer = try await bench.once(
-                                "POST", bench.registration("d\(device)", "1"), token: Fixture.ownToken, body: Self.body)
+                            let answer = try await fixture.once(
+                                "POST", fixture.registration("d\(device)", "1"), token: Fixture.ownToken,
+                                body: Self.body)
                             return (answer.status, answer["retry-after"], clock.now - began)
                         }
                     }
@@ -59,19 +60,19 @@ import Testing
                         if answer.time > quick { slow += 1 }
                     }
                 }
-                let package = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
+                let package = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
                 #expect(package.status == 200)
             }
             // Only those that try wait for the delivery's end, and with each the round that it is in.
             #expect(refused >= 40)
             #expect(slow <= refused / 4, "\(slow) of \(refused)")
-            try bench.broker.setUp()
+            try fixture.broker.setUp()
             let back = clock.now
-            while try await bench.once("POST", path, token: Fixture.ownToken, body: Self.body).status != 200 {
+            while try await fixture.once("POST", path, token: Fixture.ownToken, body: Self.body).status != 200 {
                 try #require(clock.now - back < .seconds(15))
                 try await Task.sleep(for: .milliseconds(50))
             }
-            #expect(try await bench.once("DELETE", path, token: Fixture.ownToken).status == 200)
+            #expect(try await fixture.once("DELETE", path, token: Fixture.ownToken).status == 200)
         }
     }
 }

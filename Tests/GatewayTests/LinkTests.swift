@@ -14,21 +14,21 @@ import Tokens
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    func link(_ bench: Fixture, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws
+    func link(_ fixture: Fixture, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws
         -> String
     {
         let link = PackageLink(key: try Fixture.key(order), expiresEpochSeconds: Self.now + seconds)
-        let signature = link.signature(secrets ?? bench.secrets)
-        return "\(bench.package(order))/package?expires=\(link.expiresEpochSeconds)&signature=\(signature)"
+        let signature = link.signature(secrets ?? fixture.secrets)
+        return "\(fixture.package(order))/package?expires=\(link.expiresEpochSeconds)&signature=\(signature)"
     }
 
     @Test func aSignedLinkGivesABrowserThePackage() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            let path = try self.link(bench, "1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            let path = try self.link(fixture, "1")
             for method in ["GET", "HEAD"] {
                 // A browser may bring conditions from nowhere and other people's headers; they say nothing here.
-                let answer = try await bench.once(method, path, ["If-None-Match: *", "Authorization: Basic eDp5"])
+                let answer = try await fixture.once(method, path, ["If-None-Match: *", "Authorization: Basic eDp5"])
                 #expect(answer.status == 200)
                 #expect(answer["content-length"] == "\(Fixture.package.count)")
                 #expect(answer.body == (method == "GET" ? Fixture.package : []))
@@ -41,36 +41,36 @@ import Tokens
             }
             let swapped = path.split(separator: "?")[1].split(separator: "&").reversed().joined(separator: "&")
             let other = "/apple//v1/orders/\(Fixture.orderType)/%31/package?\(swapped)&utm=x"
-            #expect(try await bench.once("GET", other).status == 200)
-            let post = try await bench.once("POST", path)
+            #expect(try await fixture.once("GET", other).status == 200)
+            let post = try await fixture.once("POST", path)
             #expect(post.status == 405)
             #expect(post["allow"] == "GET, HEAD")
             let old = try TokenSecrets(file: Array("the second secret\n".utf8))
-            #expect(try await bench.once("GET", self.link(bench, "1", old)).status == 200, "all secrets are taken")
+            #expect(try await fixture.once("GET", self.link(fixture, "1", old)).status == 200, "all secrets are taken")
         }
     }
 
     @Test func nobodyLearnsFromALinkThatNobodySigned() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.put("3")
-            try await bench.put("3", version: 2, isRemoved: true)
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.put("3")
+            try await fixture.put("3", version: 2, isRemoved: true)
             let stranger = try TokenSecrets(file: Array("a secret of somebody else\n".utf8))
             var answers: [RawConnection.Response] = []
             for order in ["1", "2", "3"] {
-                answers.append(try await bench.once("GET", self.link(bench, order, stranger)))
-                answers.append(try await bench.once("GET", self.link(bench, order, in: -600, stranger)))
+                answers.append(try await fixture.once("GET", self.link(fixture, order, stranger)))
+                answers.append(try await fixture.once("GET", self.link(fixture, order, in: -600, stranger)))
             }
-            let good = try self.link(bench, "1")
-            answers.append(try await bench.once("GET", "\(bench.package("1"))/package"))
-            answers.append(try await bench.once("GET", "\(bench.package("1"))/package", token: Fixture.ownToken))
+            let good = try self.link(fixture, "1")
+            answers.append(try await fixture.once("GET", "\(fixture.package("1"))/package"))
+            answers.append(try await fixture.once("GET", "\(fixture.package("1"))/package", token: Fixture.ownToken))
             answers.append(
-                try await bench.once(
+                try await fixture.once(
                     "GET",
                     good.replacing("expires=", with: "expires=0")
                         .replacing("=01", with: "=1").replacing("signature=", with: "signature=x")))
-            answers.append(try await bench.once("GET", good.replacing("expires=", with: "expires=+")))
-            answers.append(try await bench.once("GET", good.replacing("/1/", with: "/2/")))
+            answers.append(try await fixture.once("GET", good.replacing("expires=", with: "expires=+")))
+            answers.append(try await fixture.once("GET", good.replacing("/1/", with: "/2/")))
             for answer in answers {
                 #expect(answer.status == 403)
                 #expect(answer.body == answers[0].body)
@@ -81,29 +81,29 @@ import Tokens
     }
 
     @Test func whoHasASignedLinkIsToldWhatIsWrongWithIt() async throws {
-        try await Fixture.with(.init(holding: .init(time: .milliseconds(200)))) { bench in
-            try await bench.put("1")
-            let expired = try await bench.once("GET", self.link(bench, "1", in: -1))
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(200)))) { fixture in
+            try await fixture.put("1")
+            let expired = try await fixture.once("GET", self.link(fixture, "1", in: -1))
             #expect(expired.status == 403)
             #expect(expired.text.contains("expired"))
-            let long = try await bench.once("GET", self.link(bench, "1", in: 25 * 3600))
+            let long = try await fixture.once("GET", self.link(fixture, "1", in: 25 * 3600))
             #expect(long.status == 403)
             #expect(long.text.contains("24 hours"))
-            let early = try await bench.once("GET", self.link(bench, "2"))
+            let early = try await fixture.once("GET", self.link(fixture, "2"))
             #expect(early.status == 503, "it is on its way")
             #expect(early["retry-after"] == "1", "it is on its way")
-            try await bench.put("1", version: 2, isRemoved: true)
-            #expect(try await bench.once("GET", self.link(bench, "1")).status == 404)
+            try await fixture.put("1", version: 2, isRemoved: true)
+            #expect(try await fixture.once("GET", self.link(fixture, "1")).status == 404)
         }
     }
 
     @Test func aBrowserThatIsFasterThanThePackagerWaits() async throws {
-        try await Fixture.with { bench in
-            try await bench.connected { connection in
-                try await connection.send(bench.request("GET", self.link(bench, "1")))
+        try await Fixture.with { fixture in
+            try await fixture.connected { connection in
+                try await connection.send(fixture.request("GET", self.link(fixture, "1")))
                 try await Task.sleep(for: .milliseconds(200))
                 #expect(connection.isQuiet)
-                try await bench.put("1")
+                try await fixture.put("1")
                 let answer = try await connection.response()
                 #expect(answer.status == 200)
                 #expect(answer.body == Fixture.package)
@@ -122,7 +122,7 @@ import Tokens
         #expect(!readme.contains("-hmac"), "an argument is seen by ps")
         let directory = try TemporaryDirectory("readme")
         _ = try directory.write("token-secrets", "the first secret of the test\nthe second secret\n")
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             func run(_ line: String) async throws -> String {
                 let script =
                     "cd '\(directory.path("."))' && export WAYBILL_WEB_SERVICE_URL='https://wallet.example/apple' && \(line)"
@@ -132,12 +132,12 @@ import Tokens
                 return String(printed.dropLast())
             }
             let token = try await run(lines[0])
-            #expect(try token == bench.derived("1234"))
-            try await bench.put("1234", token: token)
-            #expect(try await bench.once("GET", bench.package("1234"), token: token).status == 200)
+            #expect(try token == fixture.derived("1234"))
+            try await fixture.put("1234", token: token)
+            #expect(try await fixture.once("GET", fixture.package("1234"), token: token).status == 200)
             let link = try await run(lines[1])
             #expect(link.hasPrefix("https://wallet.example/apple/v1/orders/\(Fixture.orderType)/1234/package?"))
-            #expect(try await bench.once("GET", link).body == Fixture.package)
+            #expect(try await fixture.once("GET", link).body == Fixture.package)
         }
     }
 }

@@ -43,13 +43,13 @@ import Testing
     ]
 
     @Test func everyConditionIsAnsweredAsItSays() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
-            try await bench.connected { connection in
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
+            try await fixture.connected { connection in
                 for (headers, status) in Self.conditions {
                     for method in ["GET", "HEAD"] {
                         let answer = try await connection.exchange(
-                            bench.request(method, bench.package("1"), token: Fixture.ownToken, headers))
+                            fixture.request(method, fixture.package("1"), token: Fixture.ownToken, headers))
                         #expect(answer.status == status, "\(method) \(headers)")
                         #expect(answer.body == (method == "GET" && status == 200 ? Fixture.package : []))
                         #expect(answer["etag"] == "\"tag-1\"")
@@ -59,7 +59,7 @@ import Testing
                         #expect(answer["content-length"] == (status == 200 ? "\(Fixture.package.count)" : nil))
                     }
                     let wrong = try await connection.exchange(
-                        bench.request("GET", bench.package("1"), headers + ["Authorization: AppleOrder x"]))
+                        fixture.request("GET", fixture.package("1"), headers + ["Authorization: AppleOrder x"]))
                     #expect(wrong.status == 401 || wrong.status == 429, "a condition opens nothing: \(headers)")
                 }
             }
@@ -67,8 +67,8 @@ import Testing
     }
 
     @Test func theSchemeIsReadWithoutCaseAndTheTokenToTheLetter() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             for (value, status) in [
                 ("AppleOrder \(Fixture.ownToken)", 200), ("appleorder \(Fixture.ownToken)", 200),
                 ("AppleOrder  \(Fixture.ownToken)", 401), ("ApplePass \(Fixture.ownToken)", 401),
@@ -76,7 +76,7 @@ import Testing
                 ("AppleOrder \(Fixture.ownToken.uppercased())", 401), ("AppleOrder \(Fixture.ownToken) x", 401),
                 ("AppleOrder", 401), ("Bearer \(Fixture.ownToken)", 401),
             ] {
-                let answer = try await bench.once("GET", bench.package("1"), ["Authorization: \(value)"])
+                let answer = try await fixture.once("GET", fixture.package("1"), ["Authorization: \(value)"])
                 #expect(answer.status == status, "\(value)")
                 if status == 401 { #expect(answer["www-authenticate"] == "AppleOrder") }
             }
@@ -84,8 +84,8 @@ import Testing
     }
 
     @Test func everyPathIsThereWithOneSlashAndTwoAndSaysItsMethods() async throws {
-        try await Fixture.with(.init(limits: GatewayLimits(backoff: .init(free: 1000)))) { bench in
-            try await bench.put("1")
+        try await Fixture.with(.init(limits: GatewayLimits(backoff: .init(free: 1000)))) { fixture in
+            try await fixture.put("1")
             let type = Fixture.orderType
             let escaped = type.replacing("order", with: "%6Frder")
             let paths: [(path: String, methods: [String: Int], allow: String)] = [
@@ -99,7 +99,7 @@ import Testing
             for front in ["/", "//", "/apple/", "/apple//"] {
                 for (path, methods, allow) in paths {
                     for method in ["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "get"] {
-                        let answer = try await bench.once(method, front + path, token: Fixture.ownToken)
+                        let answer = try await fixture.once(method, front + path, token: Fixture.ownToken)
                         #expect(answer.status == methods[method] ?? 405, "\(method) \(front + path)")
                         #expect(answer["allow"] == (methods[method] == nil ? allow : nil))
                         guard method != "HEAD", answer.status >= 400 else { continue }
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func pathsThatLeadNowhereAreToldSo() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let type = Fixture.orderType
             for (path, status) in [
                 ("/", 404), ("/v1", 404), ("/v2/log", 404), ("///v1/log", 404), ("/apple/apple/v1/log", 404),
@@ -124,7 +124,7 @@ import Testing
                 ("/v1/orders/\(type)/%ff", 400), ("/v1/orders/x/1", 400),
                 ("/v1/devices/%0d/registrations/\(type)", 400),
             ] {
-                let answer = try await bench.once("GET", path, token: Fixture.ownToken)
+                let answer = try await fixture.once("GET", path, token: Fixture.ownToken)
                 #expect(answer.status == status, "\(path)")
                 #expect(try JSON(parsing: answer.body).object?["error"]?.object?["message"]?.string?.isEmpty == false)
             }

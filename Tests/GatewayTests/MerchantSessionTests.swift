@@ -50,17 +50,17 @@ import Testing
     }
 
     static func validate(
-        _ bench: Fixture, _ body: String, origin: String = Fixture.origin
+        _ fixture: Fixture, _ body: String, origin: String = Fixture.origin
     ) async throws -> RawConnection.Response {
-        try await bench.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
+        try await fixture.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
     }
 
     @Test func aCertificateThatEndsSoonAndAKeyThatEverybodyCanReadAreNamed() async throws {
-        try await Self.with(days: 9) { bench, _ in
-            try await bench.child.line { $0.contains("certificate expires soon") && $0.contains(#""days":"8""#) }
-            try await bench.child.line { $0.contains("key.pem: every user of this machine can read this secret") }
+        try await Self.with(days: 9) { fixture, _ in
+            try await fixture.child.line { $0.contains("certificate expires soon") && $0.contains(#""days":"8""#) }
+            try await fixture.child.line { $0.contains("key.pem: every user of this machine can read this secret") }
             let metrics = try await RawConnection.once(
-                port: bench.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             let line = metrics.text.split(separator: "\n").first {
                 $0.hasPrefix("waybill_merchant_certificate_expires_days{merchant=\"shop\"} ")
             }
@@ -71,9 +71,9 @@ import Testing
     }
 
     @Test func aSessionComesFromTheHostThatTheBrowserNames() async throws {
-        try await Self.with(["environments": ["production", "sandbox"]]) { bench, apple in
+        try await Self.with(["environments": ["production", "sandbox"]]) { fixture, apple in
             for url in [Self.production, Self.sandbox] {
-                let answer = try await Self.validate(bench, #"{"validationURL":"\#(url)"}"#)
+                let answer = try await Self.validate(fixture, #"{"validationURL":"\#(url)"}"#)
                 #expect(answer.status == 200, "\(answer.text)")
                 #expect(answer.text == #"{"epochTimestamp": 1, "merchantSessionIdentifier": "SSH", "nonce": "n"}"#)
                 #expect(answer["content-type"] == "application/json")
@@ -81,8 +81,8 @@ import Testing
                 #expect(answer["access-control-allow-origin"] == Fixture.origin)
             }
             let embedded = #"{"validationUrl":"\#(Self.production)","domain":"outer.example.com"}"#
-            #expect(try await Self.validate(bench, embedded).status == 200)
-            #expect(try await Self.validate(bench, "{}").status == 200)
+            #expect(try await Self.validate(fixture, embedded).status == 200)
+            #expect(try await Self.validate(fixture, "{}").status == 200)
             let seen = apple.seen
             #expect(seen.map(\.serverName) == ["", "-cert", "", ""].map { "apple-pay-gateway\($0).apple.com" })
             #expect(seen.map(\.host) == seen.map(\.serverName))
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test func whatTheMerchantDoesNotTakeIsRefusedBeforeAnyConnection() async throws {
-        try await Self.with { bench, apple in
+        try await Self.with { fixture, apple in
             let hostile = "https://apple-pay-gateway.apple.com.evil.example/paymentservices/startSession"
             let rows: [(String, String)] = [
                 (#"{"validationURL":"\#(hostile)"}"#, "400 validation_url_refused"),
@@ -115,17 +115,17 @@ import Testing
                 (#"{"host":"x"}"#, "400 invalid_parameter"),
             ]
             for (body, expected) in rows {
-                let answer = try await Self.validate(bench, body)
+                let answer = try await Self.validate(fixture, body)
                 #expect("\(answer.status) \(answer.code ?? "")" == expected, "\(body)")
                 #expect(!answer.text.contains("evil"), "nothing of the input comes back")
             }
-            #expect(try await Self.validate(bench, "{}", origin: "https://evil.example").code == "origin_refused")
+            #expect(try await Self.validate(fixture, "{}", origin: "https://evil.example").code == "origin_refused")
             #expect(apple.connections == 0)
         }
     }
 
     @Test func eachMoodOfAppleHasItsAnswer() async throws {
-        try await Self.with { bench, apple in
+        try await Self.with { fixture, apple in
             let rows = [
                 ("refuse", "502 merchant_session_refused"), ("fail", "502 upstream_unavailable"),
                 ("page", "502 upstream_invalid"), ("huge", "502 upstream_invalid"),
@@ -133,23 +133,23 @@ import Testing
             ]
             for (mood, expected) in rows {
                 try apple.turn(mood)
-                let answer = try await Self.validate(bench, "{}")
+                let answer = try await Self.validate(fixture, "{}")
                 #expect("\(answer.status) \(answer.code ?? "")" == expected, "\(mood)")
                 #expect(!answer.text.contains("registered"), "nothing of Apple's error goes to a page")
             }
             #expect(apple.seen.allSatisfy { $0.path == "/paymentservices/paymentSession" }, "no redirect is followed")
-            _ = try await bench.child.line {
+            _ = try await fixture.child.line {
                 $0.contains("cannot get a merchant session") && $0.contains("not registered")
             }
             await apple.stop()
-            #expect(try await Self.validate(bench, "{}").code == "upstream_unavailable")
+            #expect(try await Self.validate(fixture, "{}").code == "upstream_unavailable")
         }
     }
 
     @Test func aClientThatAsksTooOftenIsToldToWait() async throws {
-        try await Self.with { bench, _ in
-            for _ in 0..<10 { #expect(try await Self.validate(bench, "{}").status == 200) }
-            let answer = try await Self.validate(bench, "{}")
+        try await Self.with { fixture, _ in
+            for _ in 0..<10 { #expect(try await Self.validate(fixture, "{}").status == 200) }
+            let answer = try await Self.validate(fixture, "{}")
             #expect(answer.status == 429)
             #expect(answer.code == "rate_limited")
             let seconds = try #require(answer["retry-after"].flatMap { Int($0) })
@@ -158,13 +158,13 @@ import Testing
     }
 
     @Test func theAssociationFileIsThereByHost() async throws {
-        try await Self.with { bench, _ in
+        try await Self.with { fixture, _ in
             let path = "/.well-known/apple-developer-merchantid-domain-association"
             for path in [path, path + ".txt"] {
                 for method in ["GET", "HEAD"] {
-                    let connection = try await RawConnection.open(port: bench.port)
+                    let connection = try await RawConnection.open(port: fixture.port)
                     let answer = try await connection.exchange(
-                        bench.request(method, path, ["Host: Shop.example.com:443"]))
+                        fixture.request(method, path, ["Host: Shop.example.com:443"]))
                     await connection.close()
                     #expect(answer.status == 200)
                     #expect(answer["content-type"] == "text/plain")
@@ -172,33 +172,33 @@ import Testing
                     #expect(answer["cache-control"] == "max-age=300")
                     #expect(answer.text == (method == "GET" ? "7B2270\r\n" : ""))
                 }
-                #expect(try await bench.once("GET", path, ["Host: other.example.com"]).status == 404)
+                #expect(try await fixture.once("GET", path, ["Host: other.example.com"]).status == 404)
             }
-            #expect(try await bench.once("GET", "/", ["Host: shop.example.com"]).status == 200)
-            #expect(try await bench.once("GET", "/", ["Host: elsewhere.example"]).status == 404)
-            #expect(try await bench.once("POST", path, ["Host: shop.example.com"]).status == 405)
+            #expect(try await fixture.once("GET", "/", ["Host: shop.example.com"]).status == 200)
+            #expect(try await fixture.once("GET", "/", ["Host: elsewhere.example"]).status == 404)
+            #expect(try await fixture.once("POST", path, ["Host: shop.example.com"]).status == 405)
         }
     }
 
     @Test func theFilesOfPagesAreForEverybody() async throws {
-        try await Self.with { bench, _ in
+        try await Self.with { fixture, _ in
             for (path, type) in [
                 ("waybill.mjs", "text/javascript"), ("waybill.js", "text/javascript"), ("waybill.css", "text/css"),
             ] {
-                let answer = try await bench.once("GET", "/applepay/\(path)", ["Origin: https://anybody.example"])
+                let answer = try await fixture.once("GET", "/applepay/\(path)", ["Origin: https://anybody.example"])
                 #expect(answer.status == 200)
                 #expect(answer["content-type"]?.hasPrefix(type) == true)
                 #expect(answer["access-control-allow-origin"] == "*")
                 #expect(answer["cross-origin-resource-policy"] == "cross-origin")
                 let tag = try #require(answer["etag"])
-                let again = try await bench.once("GET", "/applepay/\(path)", ["If-None-Match: \(tag)"])
+                let again = try await fixture.once("GET", "/applepay/\(path)", ["If-None-Match: \(tag)"])
                 #expect(again.status == 304)
                 #expect(again.body.isEmpty)
                 let digest = tag.replacing("\"", with: "")
-                let named = try await bench.once("GET", "/applepay/\(path)?v=\(digest)")
+                let named = try await fixture.once("GET", "/applepay/\(path)?v=\(digest)")
                 #expect(named["cache-control"]?.contains("immutable") == true)
             }
-            #expect(try await bench.once("GET", "/applepay/polyfill.js").status == 404, "only in development")
+            #expect(try await fixture.once("GET", "/applepay/polyfill.js").status == 404, "only in development")
         }
     }
 }

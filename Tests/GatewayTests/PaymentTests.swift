@@ -55,10 +55,10 @@ import Tokens
     }
 
     static func page(
-        _ bench: Fixture, _ method: String, _ path: String, _ headers: [String] = [], body: String? = nil,
+        _ fixture: Fixture, _ method: String, _ path: String, _ headers: [String] = [], body: String? = nil,
         origin: String = Fixture.origin
     ) async throws -> RawConnection.Response {
-        try await bench.once(method, path, ["Origin: \(origin)"] + headers, body: body)
+        try await fixture.once(method, path, ["Origin: \(origin)"] + headers, body: body)
     }
 
     static func payment(_ transaction: String = "transaction-1") -> String {
@@ -76,8 +76,8 @@ import Tokens
     }
 
     @Test func metadataSaysWhatTheMerchantTakes() async throws {
-        try await Self.with { bench, _ in
-            let answer = try await Self.page(bench, "GET", "/applepay/metadata")
+        try await Self.with { fixture, _ in
+            let answer = try await Self.page(fixture, "GET", "/applepay/metadata")
             #expect(answer.status == 200)
             #expect(answer["access-control-allow-origin"] == Fixture.origin)
             #expect(answer["cache-control"] == "max-age=60")
@@ -91,21 +91,21 @@ import Tokens
                     "orderTracking": true, "routes": ["basket": true, "payment": true],
                     "stylesheet": "/applepay/waybill.css",
                 ])
-            let stranger = try await Self.page(bench, "GET", "/applepay/metadata", origin: "https://evil.example")
+            let stranger = try await Self.page(fixture, "GET", "/applepay/metadata", origin: "https://evil.example")
             #expect(stranger.json == ["enabled": false])
             #expect(stranger["access-control-allow-origin"] == nil)
             for headers in [["Referer: https://shop.example.com/basket?x=1"], ["Host: shop.example.com"]] {
-                let answer = try await bench.once("GET", "/applepay/metadata", headers)
+                let answer = try await fixture.once("GET", "/applepay/metadata", headers)
                 #expect(answer.json.object?["enabled"] == true, "\(headers)")
             }
         }
     }
 
     @Test func aBasketIsFilledInAndChecked() async throws {
-        try await Self.with { bench, shop in
+        try await Self.with { fixture, shop in
             let body: JSON = ["basketIdentifier": "b1", "version": 7, "paymentRequest": Self.request, "secret": "x"]
             try shop.answer("/applepay/baskets/b1", 200, body.text)
-            let answer = try await Self.page(bench, "GET", "/applepay/basket/b1", ["Waybill-Basket-Token: t1"])
+            let answer = try await Self.page(fixture, "GET", "/applepay/basket/b1", ["Waybill-Basket-Token: t1"])
             #expect(answer.status == 200, "\(answer.text)")
             #expect(answer["cache-control"] == "no-store", "\(answer.text)")
             let request = answer.json.object?["paymentRequest"]?.object
@@ -123,16 +123,16 @@ import Tokens
             try Self.checkSignature(seen)
             let wrong = JSON.object(["paymentRequest": ["total": ["label": "x", "amount": "free"]]]).text
             try shop.answer("/applepay/baskets/b1", 200, wrong)
-            let invalid = try await Self.page(bench, "GET", "/applepay/basket/b1")
+            let invalid = try await Self.page(fixture, "GET", "/applepay/basket/b1")
             #expect(invalid.status == 502)
             #expect(invalid.code == "upstream_invalid")
             #expect(!invalid.text.contains("amount"))
-            _ = try await bench.child.line { $0.contains("$.total.amount") }
-            #expect(try await Self.page(bench, "GET", "/applepay/basket/b2").status == 404)
-            #expect(try await Self.page(bench, "GET", "/applepay/basket/..").status == 404)
-            #expect(try await bench.once("GET", "/applepay/basket/b1").code == "origin_refused")
+            _ = try await fixture.child.line { $0.contains("$.total.amount") }
+            #expect(try await Self.page(fixture, "GET", "/applepay/basket/b2").status == 404)
+            #expect(try await Self.page(fixture, "GET", "/applepay/basket/..").status == 404)
+            #expect(try await fixture.once("GET", "/applepay/basket/b1").code == "origin_refused")
             try shop.answer("/applepay/baskets/b1", 0, "")
-            #expect(try await Self.page(bench, "GET", "/applepay/basket/b1").code == "upstream_timeout")
+            #expect(try await Self.page(fixture, "GET", "/applepay/basket/b1").code == "upstream_timeout")
         }
     }
 
@@ -147,7 +147,7 @@ import Tokens
     }
 
     @Test func anAddressIsCutDownBeforeItLeaves() async throws {
-        try await Self.with { bench, shop in
+        try await Self.with { fixture, shop in
             let path = "/applepay/basket/b1/validatepostalcode"
             let answer: JSON = [
                 "deliverable": false, "newTotal": ["label": "Example Shop", "amount": "24.90"],
@@ -158,7 +158,7 @@ import Tokens
             ]
             try shop.answer("/applepay/baskets/b1/validatepostalcode", 200, answer.text)
             let body = #"{"countryCode":"GB","postalCode":"EC4M 7RF","givenName":"\#(Self.marker)","phoneNumber":"1"}"#
-            let made = try await Self.page(bench, "POST", path, body: body)
+            let made = try await Self.page(fixture, "POST", path, body: body)
             #expect(made.status == 200, "\(made.text)")
             #expect(
                 made.json.object?["errors"] == [
@@ -169,18 +169,18 @@ import Tokens
             #expect(seen.body == #"{"countryCode":"GB","postalCode":"EC4M 7RF"}"#)
             try Self.checkSignature(seen)
             try shop.answer("/applepay/baskets/b1/validatepostalcode", 200, #"{"deliverable":true}"#)
-            #expect(try await Self.page(bench, "POST", path, body: body).code == "upstream_invalid", "no new total")
+            #expect(try await Self.page(fixture, "POST", path, body: body).code == "upstream_invalid", "no new total")
         }
     }
 
     @Test func aPaymentGoesThroughAndItsOrderIsPublishedBeforeTheAnswer() async throws {
-        try await Self.with { bench, shop in
+        try await Self.with { fixture, shop in
             let success =
                 #"{"status":"success","orderIdentifier":"o-1","guestToken":"g","#
                 + #""redirectURL":"https://shop.example.com/thanks","order":\#(CheckoutDetailsTests.document)}"#
             try shop.answer("/applepay/payments", 200, success)
-            let answer = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment())
-            let token = bench.secrets.token(for: try Fixture.orderKey("o-1")).rawValue
+            let answer = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment())
+            let token = fixture.secrets.token(for: try Fixture.orderKey("o-1")).rawValue
             #expect(
                 answer.json == [
                     "status": "success", "orderIdentifier": "o-1", "guestToken": "g",
@@ -190,7 +190,7 @@ import Tokens
                         "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
                     ],
                 ], "\(answer.text)")
-            #expect(try await bench.published() == 1)
+            #expect(try await fixture.published() == 1)
             let seen = try #require(shop.seen.first)
             #expect(seen.body == Self.payment())
             #expect(seen.headers["idempotency-key"] == "transaction-1")
@@ -198,21 +198,21 @@ import Tokens
             let elsewhere = success.replacing("shop.example.com/thanks", with: "evil.example/x")
                 .replacing("\"status\":\"open\"", with: "\"status\":\"teleported\"")
             try shop.answer("/applepay/payments", 200, elsewhere)
-            let untracked = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment("2"))
+            let untracked = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment("2"))
             #expect(
                 untracked.json == ["status": "success", "orderIdentifier": "o-1", "guestToken": "g"],
                 "an order that is not valid costs the tracking, not the payment")
             try shop.answer(
                 "/applepay/payments", 200, #"{"status":"failure","code":"declined","errors":[{"code":"x"}],"more":1}"#)
-            let declined = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment("3"))
+            let declined = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment("3"))
             #expect(declined.json == ["status": "failure", "code": "declined", "errors": [["code": "unknown"]]])
         }
     }
 
     @Test func whoeverPaysHearsWhetherAnythingCanHaveHappened() async throws {
-        try await Self.with { bench, shop in
+        try await Self.with { fixture, shop in
             func pay() async throws -> String {
-                let answer = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment())
+                let answer = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment())
                 return "\(answer.status) \(answer.code ?? "")"
             }
             try shop.answer("/applepay/payments", 0, "")
@@ -227,18 +227,18 @@ import Tokens
             for body in [
                 #"{"basketIdentifier":"b1"}"#, Self.payment("a b"), Self.payment().replacing("\"b1\"", with: "\"..\""),
             ] {
-                #expect(try await Self.page(bench, "POST", "/applepay/payment", body: body).status == 400)
+                #expect(try await Self.page(fixture, "POST", "/applepay/payment", body: body).status == 400)
             }
         }
-        try await Self.with(takesPayments: false) { bench, shop in
-            let answer = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment())
+        try await Self.with(takesPayments: false) { fixture, shop in
+            let answer = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment())
             #expect(answer.status == 404)
             #expect(shop.seen.isEmpty)
         }
     }
 
     @Test func nothingOfATokenOrAContactStaysAnywhere() async throws {
-        try await Self.with { bench, shop in
+        try await Self.with { fixture, shop in
             let success = #"{"status":"success","orderIdentifier":"o-1","order":\#(CheckoutDetailsTests.document)}"#
             let answers = [
                 (200, success), (200, #"{"status":"failure","code":"\#(Self.marker)"}"#), (500, Self.marker),
@@ -248,7 +248,7 @@ import Tokens
             for (index, (status, body)) in answers.enumerated() {
                 try shop.answer("/applepay/payments", status, body)
                 let payment = Self.payment("t\(index)")
-                came.append(try await Self.page(bench, "POST", "/applepay/payment", body: payment).text)
+                came.append(try await Self.page(fixture, "POST", "/applepay/payment", body: payment).text)
             }
             let broken = [
                 Self.payment().dropLast(3).description, "[\(Self.payment())]", Self.payment() + Self.payment(),
@@ -256,17 +256,17 @@ import Tokens
                 Self.payment().replacing("\"payment\"", with: "\"\(Self.marker)\""),
             ]
             for body in broken {
-                came.append(try await Self.page(bench, "POST", "/applepay/payment", body: body).text)
+                came.append(try await Self.page(fixture, "POST", "/applepay/payment", body: body).text)
                 came.append(
-                    try await Self.page(bench, "POST", "/applepay/payment", ["Content-Type: text/plain"], body: body)
+                    try await Self.page(fixture, "POST", "/applepay/payment", ["Content-Type: text/plain"], body: body)
                         .text)
             }
             // The shop's own code of a failure goes to the page, which is where it belongs.
             came.remove(at: 1)
             #expect(came.count > 13)
-            #expect(bench.child.output.contains("payment"))
+            #expect(fixture.child.output.contains("payment"))
             for text in came { #expect(Fixture.traces(in: text) == []) }
-            #expect(try await bench.published() == 1)
+            #expect(try await fixture.published() == 1)
         }
     }
 }

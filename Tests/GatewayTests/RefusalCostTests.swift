@@ -30,20 +30,20 @@ import Testing
     }
 
     /// Counts what Redis does for a body.
-    private func cost(_ bench: Fixture, _ body: () async throws -> Void) async throws -> Cost {
+    private func cost(_ fixture: Fixture, _ body: () async throws -> Void) async throws -> Cost {
         func sent() async throws -> Int {
-            try await bench.server.everywhere("INFO", "stats").reduce(0) { sum, text in
+            try await fixture.server.everywhere("INFO", "stats").reduce(0) { sum, text in
                 sum + (text.firstMatch(of: /total_net_output_bytes:(\d+)/).flatMap { Int($0.output.1) } ?? 0)
             }
         }
-        try await bench.server.everywhere("CONFIG", "RESETSTAT")
+        try await fixture.server.everywhere("CONFIG", "RESETSTAT")
         let before = try await sent()
         let start = ContinuousClock.now
         try await body()
         let seconds = (ContinuousClock.now - start) / .seconds(1)
         let bytes = try await sent() - before
         var calls: [String: Int] = [:]
-        for text in try await bench.server.everywhere("INFO", "commandstats") {
+        for text in try await fixture.server.everywhere("INFO", "commandstats") {
             for match in text.matches(of: /cmdstat_(\w+):calls=(\d+)/) {
                 calls[String(match.output.1), default: 0] += Int(match.output.2) ?? 0
             }
@@ -52,20 +52,20 @@ import Testing
     }
 
     /// An order with a package that cannot be overlooked.
-    private func put(_ bench: Fixture) async throws {
-        try await bench.put("1")
+    private func put(_ fixture: Fixture) async throws {
+        try await fixture.put("1")
         let large = RedisArgument.bytes([UInt8](repeating: 1, count: 100_000))
-        _ = try await bench.redis.send(
+        _ = try await fixture.redis.send(
             RedisCommand("HSET", .string("waybill:order:{\(try Fixture.key("1"))}"), "head", large))
     }
 
     @Test func whoAsksForWhatIsTheirsCausesOneCommand() async throws {
-        try await Fixture.with(.init(limits: Self.limits())) { bench in
-            try await self.put(bench)
-            try await bench.connected { connection in
-                let fetch = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
-                let condition = bench.request(
-                    "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
+        try await Fixture.with(.init(limits: Self.limits())) { fixture in
+            try await self.put(fixture)
+            try await fixture.connected { connection in
+                let fetch = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
+                let condition = fixture.request(
+                    "GET", fixture.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
                 #expect(try await connection.exchange(fetch).status == 200)
                 func ask(_ request: String, _ status: Int, times: Int = 1) async throws {
                     for _ in 0..<times {
@@ -73,11 +73,11 @@ import Testing
                         #expect(answer.status == status)
                     }
                 }
-                let whole = try await self.cost(bench) { try await ask(fetch, 200, times: 20) }
+                let whole = try await self.cost(fixture) { try await ask(fetch, 200, times: 20) }
                 #expect(whole["hmget"] == 20, "\(whole.calls)")
                 #expect(whole["get"] == 0, "\(whole.calls)")
                 #expect(whole["eval"] == 0, "\(whole.calls)")
-                let fresh = try await self.cost(bench) { try await ask(condition, 304, times: 20) }
+                let fresh = try await self.cost(fixture) { try await ask(condition, 304, times: 20) }
                 #expect(fresh["hmget"] == 20, "\(fresh.calls)")
                 #expect(fresh["get"] == 0, "\(fresh.calls)")
                 #expect(fresh["eval"] == 0, "\(fresh.calls)")
@@ -86,18 +86,18 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func aGuesserIsRefusedForTwoSmallReads(isCluster: Bool) async throws {
-        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
-            try await self.put(bench)
-            try await bench.connected { connection in
+        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { fixture in
+            try await self.put(fixture)
+            try await fixture.connected { connection in
                 func guess(_ order: String) async throws -> Int {
                     try await connection.exchange(
-                        bench.request("GET", bench.package(order), token: "not-the-token-of-it")
+                        fixture.request("GET", fixture.package(order), token: "not-the-token-of-it")
                     ).status
                 }
                 for _ in 0..<3 { #expect(try await guess("1") == 401) }
                 let masters = isCluster ? 3 : 1
                 for order in ["1", "unknown"] {
-                    let cost = try await self.cost(bench) {
+                    let cost = try await self.cost(fixture) {
                         for _ in 0..<30 {
                             let status = try await guess(order)
                             #expect(status == 429)
@@ -110,37 +110,37 @@ import Testing
                     #expect(cost["get"] == 30 - scripts / 2 / masters + scripts, "one master is asked: \(cost.calls)")
                     #expect(cost.sentBytes < 30_000, "no package is read")
                 }
-                let right = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
-                let cost = try await self.cost(bench) {
+                let right = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
+                let cost = try await self.cost(fixture) {
                     let answer = try await connection.exchange(right)
                     #expect(answer.status == 200)
                 }
                 #expect(cost["hmget"] == 2, "its package was read behind its token")
-                let condition = bench.request(
-                    "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
+                let condition = fixture.request(
+                    "GET", fixture.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
                 #expect(try await connection.exchange(condition).status == 304)
-                let derived = bench.request("GET", bench.package("2"), token: try bench.derived("2"))
+                let derived = fixture.request("GET", fixture.package("2"), token: try fixture.derived("2"))
                 try await connection.send(derived)
-                try await bench.put("2", token: try bench.derived("2"))
+                try await fixture.put("2", token: try fixture.derived("2"))
                 #expect(try await connection.response().status == 200, "a right token waits for its order as ever")
             }
         }
     }
 
     @Test(arguments: [false, true]) func listsOfUnknownDevicesAreRefusedForTwoSmallReads(isCluster: Bool) async throws {
-        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
-            try await bench.put("1")
-            try await Registrations(redis: bench.redis).register(
+        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { fixture in
+            try await fixture.put("1")
+            try await Registrations(redis: fixture.redis).register(
                 .init(device: .init("known"), order: try Fixture.key("1")),
                 .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
             let masters = isCluster ? 3 : 1
-            try await bench.connected { connection in
+            try await fixture.connected { connection in
                 func list(_ device: String) async throws -> Int {
-                    try await connection.exchange(bench.request("GET", bench.list(device))).status
+                    try await connection.exchange(fixture.request("GET", fixture.list(device))).status
                 }
                 // The first makes known that the view is complete.
                 #expect(try await list("none") == 204)
-                let first = try await self.cost(bench) {
+                let first = try await self.cost(fixture) {
                     let status = try await list("nobody")
                     #expect(status == 204)
                 }
@@ -149,7 +149,7 @@ import Testing
                 #expect(first["time"] == masters)
                 #expect(first["eval"] == 0 ? first["get"] == 1 : first["eval"] == 2 * masters, "\(first.calls)")
                 #expect(try await list("none") == 204)
-                let cost = try await self.cost(bench) {
+                let cost = try await self.cost(fixture) {
                     for number in 0..<30 {
                         let status = try await list("stranger-\(number)")
                         #expect(status == 429)
@@ -169,15 +169,15 @@ import Testing
 
     /// The second in which a look counts must hide no loss.
     @Test func whatIsLostIsNoticedWithTheNextRefusal() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             for _ in 0..<20 {
-                #expect(try await bench.once("GET", bench.list("d")).status == 204)
-                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
-                _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
-                #expect(try await bench.once("GET", bench.list("d")).status == 503)
-                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)
-                try await bench.redis.completeView()
-                #expect(try await bench.once("GET", bench.list("d")).status == 204)
+                #expect(try await fixture.once("GET", fixture.list("d")).status == 204)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 401)
+                _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+                #expect(try await fixture.once("GET", fixture.list("d")).status == 503)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 503)
+                try await fixture.redis.completeView()
+                #expect(try await fixture.once("GET", fixture.list("d")).status == 204)
             }
         }
     }

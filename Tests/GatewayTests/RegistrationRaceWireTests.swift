@@ -12,20 +12,20 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func kafkaAndRedisAgreeOnTheLastWordWhateverRaces() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             let devices = (0..<4).map { "device-\($0)" }
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for writer in 0..<8 {
                     group.addTask {
-                        try await bench.connected { connection in
+                        try await fixture.connected { connection in
                             for round in 0..<12 {
-                                let path = bench.registration(devices[(writer + round) % 4], "1")
+                                let path = fixture.registration(devices[(writer + round) % 4], "1")
                                 let isEnd = (writer * 5 + round) % 3 == 0
                                 let request =
                                     isEnd
-                                    ? bench.request("DELETE", path, token: Fixture.ownToken)
-                                    : bench.request(
+                                    ? fixture.request("DELETE", path, token: Fixture.ownToken)
+                                    : fixture.request(
                                         "POST", path, token: Fixture.ownToken,
                                         body: "{\"pushToken\":\"\(writer)a\(String(round, radix: 16))\"}")
                                 let status = try await connection.exchange(request).status
@@ -37,7 +37,7 @@ import Testing
                 try await group.waitForAll()
             }
             let consumer = try KafkaConsumer(
-                KafkaConfiguration(bootstrap: bench.broker.bootstrap, properties: KafkaBroker.quick), group: "g",
+                KafkaConfiguration(bootstrap: fixture.broker.bootstrap, properties: KafkaBroker.quick), group: "g",
                 topics: ["waybill.registrations"])
             var last: [String: String?] = [:]
             var count = 0
@@ -52,7 +52,7 @@ import Testing
                 }
             }
             await consumer.close()
-            let registrations = Registrations(redis: bench.redis)
+            let registrations = Registrations(redis: fixture.redis)
             let standing = try await registrations.devices(of: [Fixture.key("1")])[0]
             for device in devices {
                 let token = standing.first { $0.device.rawValue == device }?.registration.pushToken.rawValue

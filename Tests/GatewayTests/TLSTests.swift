@@ -20,9 +20,9 @@ import Testing
     }
 
     @Test func curlFetchesOverBothVersions() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
-            let url = "https://localhost:\(bench.port)\(bench.package("1"))"
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
+            let url = "https://localhost:\(fixture.port)\(fixture.package("1"))"
             let root = try TLSSupport.made.get().first.root
             for (option, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
                 let told = try await self.run(
@@ -31,7 +31,7 @@ import Testing
                         "-sS", option, "--cacert", root, "-H", "Authorization: AppleOrder \(Fixture.ownToken)", "-o",
                         "/dev/null", "-w",
                         "%{http_version} %{response_code} %{size_download}", "--resolve",
-                        "localhost:\(bench.port):127.0.0.1", url,
+                        "localhost:\(fixture.port):127.0.0.1", url,
                     ])
                 #expect(told == "\(version) 200 \(Fixture.package.count)")
             }
@@ -39,13 +39,13 @@ import Testing
     }
 
     @Test func h2loadGetsEveryAnswer() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
             let said = try await self.run(
                 "h2load",
                 [
                     "-n", "2000", "-c", "4", "-m", "50", "-H", "Authorization: AppleOrder \(Fixture.ownToken)", "-H",
-                    "If-None-Match: \"tag-1\"", "https://127.0.0.1:\(bench.port)\(bench.package("1"))",
+                    "If-None-Match: \"tag-1\"", "https://127.0.0.1:\(fixture.port)\(fixture.package("1"))",
                 ])
             #expect(said.contains("2000 succeeded, 0 failed, 0 errored"), "\(said)")
             #expect(said.contains("2000 3xx"))
@@ -53,11 +53,11 @@ import Testing
     }
 
     @Test func aClientWithoutALPNSpeaksHTTP1() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
-            try await bench.put("1")
+        try await Fixture.with(try TLSSupport.options()) { fixture in
+            try await fixture.put("1")
             for protocols in [[], ["http/1.1"], ["spdy/3"]] {
-                let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client(protocols))
-                let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+                let connection = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client(protocols))
+                let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
                 #expect(try await connection.exchange(request).body == Fixture.package)
                 #expect(try await connection.exchange(request).body == Fixture.package)
                 await connection.close()
@@ -66,33 +66,34 @@ import Testing
     }
 
     @Test func oldVersionsAndOtherProtocolsAreRefused() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
             await #expect(throws: (any Error).self) {
-                let old = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([], versions: 11...11))
-                _ = try await old.exchange(bench.request("GET", "/nothing"))
+                let old = try await RawConnection.open(
+                    port: fixture.port, tls: TLSSupport.client([], versions: 11...11))
+                _ = try await old.exchange(fixture.request("GET", "/nothing"))
             }
             for junk in [
                 "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
                 String(repeating: "x", count: 100_000),
             ] {
-                let plain = try await RawConnection.open(port: bench.port)
+                let plain = try await RawConnection.open(port: fixture.port)
                 try? await plain.send(junk)
                 let deadline = ContinuousClock.now + .seconds(10)
                 while !plain.hasEnded, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
                 #expect(plain.hasEnded)
                 await plain.close()
             }
-            let modern = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([]))
-            #expect(try await modern.exchange(bench.request("GET", "/nothing")).status == 404)
+            let modern = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client([]))
+            #expect(try await modern.exchange(fixture.request("GET", "/nothing")).status == 404)
             await modern.close()
-            #expect(!bench.metricsText.contains("waybill_tls_handshakes_failed_total 0\n"))
+            #expect(!fixture.metricsText.contains("waybill_tls_handshakes_failed_total 0\n"))
         }
     }
 
     @Test func onlyAuthenticatedEncryptionIsAgreedUpon() async throws {
-        try await Fixture.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { fixture in
             func connect(_ arguments: [String]) async throws -> String {
-                let common = ["s_client", "-brief", "-connect", "127.0.0.1:\(bench.port)"]
+                let common = ["s_client", "-brief", "-connect", "127.0.0.1:\(fixture.port)"]
                 return try await self.run("openssl", common + arguments)
             }
             for suite in [
@@ -113,23 +114,23 @@ import Testing
 
     @Test func aHandshakeThatIsNotFinishedIsGivenUpInTime() async throws {
         let options = try TLSSupport.options { $0.handshakeLimit = .milliseconds(300) }
-        try await Fixture.with(options) { bench in
-            let silent = try await RawConnection.open(port: bench.port)
+        try await Fixture.with(options) { fixture in
+            let silent = try await RawConnection.open(port: fixture.port)
             // The start of a ClientHello, whose rest never comes. Source: RFC 8446 §5.1
-            let slow = try await RawConnection.open(port: bench.port)
+            let slow = try await RawConnection.open(port: fixture.port)
             try await slow.send([0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC])
             #expect(try await silent.isClosedByServer())
             #expect(try await slow.isClosedByServer())
-            #expect(bench.metricsText.contains("waybill_tls_handshakes_failed_total 2\n"))
+            #expect(fixture.metricsText.contains("waybill_tls_handshakes_failed_total 2\n"))
             await silent.close()
             await slow.close()
         }
     }
 
     @Test func slowAndMalformedRequestsAreRefusedInsideTLSToo() async throws {
-        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { fixture in
             for (request, status) in [("GET / HTTP/1.1\r\nHo", 408), ("GET / HTTP/1.1\r\nA : b\r\n\r\n", 400)] {
-                let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([]))
+                let connection = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client([]))
                 #expect(try await connection.exchange(request).status == status)
                 #expect(try await connection.isClosedByServer())
                 await connection.close()
@@ -164,10 +165,10 @@ import Testing
     }
 
     /// The serial number of the certificate that a new connection gets.
-    func serial(_ bench: Fixture) async throws -> String {
+    func serial(_ fixture: Fixture) async throws -> String {
         try await NIOThreadPool.singleton.runIfActive {
             let script =
-                "openssl s_client -connect 127.0.0.1:\(bench.port) </dev/null 2>/dev/null | openssl x509 -noout -serial"
+                "openssl s_client -connect 127.0.0.1:\(fixture.port) </dev/null 2>/dev/null | openssl x509 -noout -serial"
             return try Program.run("sh", ["-c", script])
         }
     }
@@ -190,16 +191,16 @@ import Testing
         @Sendable func look() async { for _ in 0..<2 { await reload.look(isAsked: false) } }
         var options = Fixture.Options()
         options.edge = { $0.certificates = reload }
-        try await Fixture.with(options) { bench in
+        try await Fixture.with(options) { fixture in
             await look()
             let (first, second) = (try await self.serial(made.first), try await self.serial(made.second))
             #expect(first != second)
-            #expect(try await self.serial(bench) == first)
-            try await bench.http2 { wire in
+            #expect(try await self.serial(fixture) == first)
+            try await fixture.http2 { wire in
                 #expect(try await wire.exchange(1, HTTP2Wire.fields("GET", "/nothing")).status == 404)
                 try served.put(made.second, key: made.second)
                 await look()
-                #expect(try await self.serial(bench) == second)
+                #expect(try await self.serial(fixture) == second)
                 #expect(
                     try await wire.exchange(3, HTTP2Wire.fields("GET", "/nothing")).status == 404, "the old one goes on"
                 )
@@ -211,11 +212,11 @@ import Testing
             await look()
             try FileManager.default.removeItem(atPath: served.files.certificate)
             await look()
-            #expect(try await self.serial(bench) == second)
+            #expect(try await self.serial(fixture) == second)
             #expect(registry.text.contains("waybill_tls_certificate_reloads_total{outcome=\"refused\"} 3\n"))
             try served.put(made.first, key: made.first)
             await reload.look(isAsked: true)
-            #expect(try await self.serial(bench) == first, "at once when asked")
+            #expect(try await self.serial(fixture) == first, "at once when asked")
             #expect(registry.text.contains("waybill_tls_certificate_expiry_days 3"), "a year")
         }
     }

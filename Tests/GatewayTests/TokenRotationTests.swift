@@ -12,7 +12,7 @@ import Tokens
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
     typealias Fixture = GatewayFixture
 
-    /// The tokens of an order under the first and the second secret of the bench.
+    /// The tokens of an order under the first and the second secret of the fixture.
     private func minted(_ order: String) throws -> [String] {
         try ["the first secret of the test", "the second secret"].map {
             try TokenSecrets(file: Array($0.utf8)).token(for: Fixture.key(order)).rawValue
@@ -20,51 +20,51 @@ import Tokens
     }
 
     @Test func aTokenOfAnyPresentSecretOpensAnOrderOfAnother() async throws {
-        try await Fixture.with { bench in
+        try await Fixture.with { fixture in
             let push = #"{"pushToken":"ab"}"#
             for stored in 0...1 {
                 let order = "\(stored)"
                 let tokens = try self.minted(order)
-                try await bench.put(order, token: tokens[stored])
+                try await fixture.put(order, token: tokens[stored])
                 let shown = tokens[1 - stored]
-                let package = try await bench.once("GET", bench.package(order), token: shown)
+                let package = try await fixture.once("GET", fixture.package(order), token: shown)
                 #expect(package.status == 200)
                 #expect(package.body == Fixture.package)
-                let fresh = try await bench.once(
-                    "GET", bench.package(order), token: shown, ["If-None-Match: \"tag-1\""])
+                let fresh = try await fixture.once(
+                    "GET", fixture.package(order), token: shown, ["If-None-Match: \"tag-1\""])
                 #expect(fresh.status == 304)
-                let path = bench.registration("device", order)
-                #expect(try await bench.once("POST", path, token: shown, body: push).status == 201)
-                #expect(try await bench.once("DELETE", path, token: shown).status == 200)
+                let path = fixture.registration("device", order)
+                #expect(try await fixture.once("POST", path, token: shown, body: push).status == 201)
+                #expect(try await fixture.once("DELETE", path, token: shown).status == 200)
             }
         }
     }
 
     @Test func aTokenThatAnOrderBroughtIsGoodByItselfAlone() async throws {
-        try await Fixture.with { bench in
-            try await bench.put("1")
+        try await Fixture.with { fixture in
+            try await fixture.put("1")
             for token in try self.minted("1") {
-                #expect(try await bench.once("GET", bench.package("1"), token: token).status == 401)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: token).status == 401)
             }
             let tokens = try self.minted("2")
-            try await bench.put("2", token: tokens[0])
+            try await fixture.put("2", token: tokens[0])
             let stranger = try TokenSecrets(file: Array("a secret of somebody else".utf8))
             for token in [stranger.token(for: try Fixture.key("2")).rawValue, try self.minted("1")[0]] {
-                #expect(try await bench.once("GET", bench.package("2"), token: token).status == 401)
+                #expect(try await fixture.once("GET", fixture.package("2"), token: token).status == 401)
             }
         }
     }
 
     @Test func theTokenOfAnotherSecretIsNoGuessForARemovedOrder() async throws {
         let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
-        try await Fixture.with(.init(limits: limits)) { bench in
+        try await Fixture.with(.init(limits: limits)) { fixture in
             let tokens = try self.minted("1")
-            try await bench.put("1", token: tokens[0])
-            try await bench.put("1", version: 2, token: tokens[0], isRemoved: true)
+            try await fixture.put("1", token: tokens[0])
+            try await fixture.put("1", version: 2, token: tokens[0], isRemoved: true)
             for _ in 0..<4 {
-                #expect(try await bench.once("GET", bench.package("1"), token: tokens[1]).status == 401)
-                let path = bench.registration("device", "1")
-                #expect(try await bench.once("DELETE", path, token: tokens[1]).status == 401)
+                #expect(try await fixture.once("GET", fixture.package("1"), token: tokens[1]).status == 401)
+                let path = fixture.registration("device", "1")
+                #expect(try await fixture.once("DELETE", path, token: tokens[1]).status == 401)
             }
         }
     }

@@ -12,8 +12,8 @@ import Testing
 /// Changes that come from another cluster, and ones that all come again.
 @Suite(.server, .timeLimit(.minutes(2))) struct AnotherClusterTests {
     @Test func changesOfAnotherClusterAreAppliedWhateverTheirOffsetsAndTimestamps() async throws {
-        try await PackagerFixture.run { scene in
-            let processor = try scene.processor()
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
             var east = ChangeLog(cluster: "east", offset: 5000)
             let before = [
                 east.change("order.replaced", "o", ChangeLog.document("1")),
@@ -23,7 +23,7 @@ import Testing
             var west = ChangeLog(cluster: "west", timestamp: (ChangeLog.noon - 86_400) * 1000)
             let after = west.change("order.patched", "o", ["orderNumber": "3"])
             try await processor.process([after])
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "3")
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "3")
             // Both come again, and the first cluster's once more under the mirror's name and offsets.
             var mirror = ChangeLog(cluster: "west", topic: "east.waybill.order-changes", offset: 70)
             let mirrored = before.map { record in
@@ -31,42 +31,42 @@ import Testing
             }
             try await processor.process([after])
             try await processor.process(before + mirrored)
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             #expect(state.document.members["orderNumber"] == "3")
             #expect(state.version.ordinal == 2)
-            #expect(try await scene.count(scene.topics.orders) == 2)
+            #expect(try await fixture.count(fixture.topics.orders) == 2)
         }
     }
 
     /// The group lost its offsets: everything comes again.
     @Test func aTopicThatIsReadFromItsBeginningPublishesNothingAgain() async throws {
-        try await PackagerFixture.run { scene in
-            let processor = try scene.processor()
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
             var log = ChangeLog()
             let names = (0..<20).map { "o\($0)" }
             let first = names.map { log.change("order.replaced", $0, ChangeLog.document("1")) }
             let second = names.map { log.change("order.patched", $0, ["orderNumber": "2"]) }
             try await processor.process(first)
             try await processor.process(second)
-            #expect(try await scene.count(scene.topics.orders) == 40)
+            #expect(try await fixture.count(fixture.topics.orders) == 40)
             try await processor.process(first + second)
             try await processor.process(second)
-            #expect(try await scene.count(scene.topics.orders) == 40)
-            #expect(scene.counter("waybill_changes_skipped_total", reason: "redelivered") == 60)
+            #expect(try await fixture.count(fixture.topics.orders) == 40)
+            #expect(fixture.counter("waybill_changes_skipped_total", reason: "redelivered") == 60)
             // Of one it is not known whether its record was acknowledged.
-            try await scene.forgetTold("o3")
+            try await fixture.forgetTold("o3")
             try await processor.process(first + second)
-            #expect(try await scene.count(scene.topics.orders) == 41)
+            #expect(try await fixture.count(fixture.topics.orders) == 41)
             try await processor.process(first + second)
-            #expect(try await scene.count(scene.topics.orders) == 41)
+            #expect(try await fixture.count(fixture.topics.orders) == 41)
         }
     }
 
     /// A processor whose publications are lost with it.
-    private func dying(_ scene: PackagerFixture) throws -> (ChangeProcessor, KafkaProducer) {
+    private func dying(_ fixture: PackagerFixture) throws -> (ChangeProcessor, KafkaProducer) {
         let nowhere = try KafkaProducer(
             KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["message.timeout.ms": "100"]))
-        let whole = try scene.processor()
+        let whole = try fixture.processor()
         var processor = ChangeProcessor(
             topics: whole.topics, packagers: whole.packagers, store: whole.store, registrations: whole.registrations,
             producer: nowhere, metrics: whole.metrics, logger: whole.logger)
@@ -75,28 +75,28 @@ import Testing
     }
 
     @Test func anAnnouncementThatWasLostIsPublishedWhenItComesAgain() async throws {
-        try await PackagerFixture.run { scene in
-            let processor = try scene.processor()
-            let (dying, nowhere) = try self.dying(scene)
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
+            let (dying, nowhere) = try self.dying(fixture)
             var log = ChangeLog()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let announced = log.change("order.announced", "o", nil)
             await #expect(throws: RetriableFailure.self) { try await dying.process([announced]) }
-            #expect(try await scene.stored("o")?.isPublished == false)
+            #expect(try await fixture.stored("o")?.isPublished == false)
             try await processor.process([announced])
-            #expect(try await scene.count(scene.topics.orders) == 2)
+            #expect(try await fixture.count(fixture.topics.orders) == 2)
             try await processor.process([announced])
-            #expect(try await scene.count(scene.topics.orders) == 2, "once it is published, no more")
-            #expect(try await scene.read(scene.topics.orders, 2).allSatisfy { $0.headers.isEmpty })
+            #expect(try await fixture.count(fixture.topics.orders) == 2, "once it is published, no more")
+            #expect(try await fixture.read(fixture.topics.orders, 2).allSatisfy { $0.headers.isEmpty })
             await nowhere.close()
         }
     }
 
     /// Another topic's silent change may be published before the change comes again whose publication was lost.
     @Test func aSilentVersionDoesNotStandForOneThatWasLost() async throws {
-        try await PackagerFixture.run { scene in
-            let processor = try scene.processor()
-            let (dying, nowhere) = try self.dying(scene)
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
+            let (dying, nowhere) = try self.dying(fixture)
             var log = ChangeLog()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let loud = log.change("order.patched", "o", ["orderNumber": "2"])
@@ -106,29 +106,29 @@ import Testing
             try await processor.process([silent])
             try await processor.process([loud])
             try await processor.process([loud, silent])
-            let records = try await scene.read(scene.topics.orders, 3)
+            let records = try await fixture.read(fixture.topics.orders, 3)
             #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil])
-            #expect(try await scene.count(scene.topics.orders) == 3)
+            #expect(try await fixture.count(fixture.topics.orders) == 3)
             await nowhere.close()
         }
     }
 
     @Test func aRestoredOrderIsKnownToBePublished() async throws {
-        try await PackagerFixture.run { scene in
-            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
-            let processor = try scene.processor(packager: packager)
+        try await PackagerFixture.run { fixture in
+            let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
+            let processor = try fixture.processor(packager: packager)
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document("1"))
             try await processor.process([change])
-            let records = try await scene.read(scene.topics.orders, 1)
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
-            let type = scene.brandFixture.brand.orderType
+            let records = try await fixture.read(fixture.topics.orders, 1)
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+            let type = fixture.brandFixture.brand.orderType
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-                pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: processor.logger)
+                store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics), logger: processor.logger)
             #expect(try await restorer.restore(records) == nil)
             try await processor.process([change])
-            #expect(try await scene.count(scene.topics.orders) == 1)
+            #expect(try await fixture.count(fixture.topics.orders) == 1)
         }
     }
 }

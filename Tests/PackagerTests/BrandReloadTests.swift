@@ -148,12 +148,12 @@ import Testing
     @Test(.server, .timeLimit(.minutes(1)))
     func aHangupLoadsAtOnce() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
             let child = try ChildProcess(
                 program, [],
                 environment: [
-                    "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+                    "WAYBILL_KAFKA_BOOTSTRAP": fixture.broker.bootstrap, "WAYBILL_REDIS_URL": fixture.server.url,
                     "WAYBILL_BRANDS": renewed.brands, "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
                     "WAYBILL_BRANDS_RELOAD_SECONDS": "3600", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
                     "WAYBILL_TOKEN_SECRETS": try renewed.directory.write("secrets", BrandFixture.secretsFile),

@@ -13,7 +13,7 @@ import Testing
 /// Changes that cannot be applied: dead letters, and the ones behind them go on.
 @Suite(.server) struct ChangeFaultTests {
     @Test func eachFaultIsADeadLetterAndWhatIsBehindItGoesOn() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let key = "\(BrandFixture.orderType)/o"
             var faults: [(ChangeFault.Code, KafkaRecord)] = []
@@ -36,13 +36,13 @@ import Testing
             add(.invalidOrder, log.change("order.patched", "o", ["merchant": .null]))
             add(.invalidChange, log.change("fulfillment.updated", "o", ["fulfillmentIdentifier": 7]))
             records.append(log.change("order.patched", "o", ["orderNumber": "last"]))
-            try await scene.processor().process(records)
+            try await fixture.processor().process(records)
 
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "last")
-            #expect(try await scene.state("never-seen") == nil)
-            let letters = try await scene.read(scene.topics.deadLetters, faults.count)
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "last")
+            #expect(try await fixture.state("never-seen") == nil)
+            let letters = try await fixture.read(fixture.topics.deadLetters, faults.count)
             #expect(letters.count == faults.count)
-            #expect(scene.counter("waybill_dead_letters_total") == Int64(faults.count))
+            #expect(fixture.counter("waybill_dead_letters_total") == Int64(faults.count))
             for (code, record) in faults {
                 let origin = "\(record.topic)/\(record.partition)/\(record.offset)"
                 let letter = try #require(letters.first { $0.header(DeadLetterHeader.origin) == origin })
@@ -57,23 +57,23 @@ import Testing
 
     @Test(arguments: [["HSET", "document", "{"], ["HSET", "version", "x"], ["HDEL", "token"], ["SET"]])
     func stateThatCannotBeReadIsADeadLetterAndOtherOrdersGoOn(_ damage: [String]) async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let key = "waybill:order:{\(try ChangeLog.key("o"))}"
             if damage[0] == "SET" {
-                _ = try await scene.redis.send(RedisCommand("SET", .string(key), "no hash"))
+                _ = try await fixture.redis.send(RedisCommand("SET", .string(key), "no hash"))
             } else {
-                _ = try await scene.redis.send(
+                _ = try await fixture.redis.send(
                     RedisCommand([.string(damage[0]), .string(key)] + damage.dropFirst().map { .string($0) }))
             }
             try await processor.process([
                 log.change("order.patched", "o", ["orderNumber": "2"]),
                 log.change("order.replaced", "p", ChangeLog.document()),
             ])
-            #expect(try await scene.state("p")?.version.ordinal == 1)
-            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(try await fixture.state("p")?.version.ordinal == 1)
+            let letters = try await fixture.read(fixture.topics.deadLetters, 1)
             #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["corrupt-state"])
             #expect(letters[0].header(DeadLetterHeader.reason)?.contains("Redis") == true)
         }
@@ -81,54 +81,54 @@ import Testing
 
     /// The write of the order moves it past the change: a letter that failed behind it would never be sent.
     @Test func aDeadLetterIsNotLostWhenItsBatchIsTriedAgain() async throws {
-        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let batch = [
                 log.change("order.patched", "o", ["status": "nonsense"]),
                 log.change("order.patched", "o", ["orderNumber": "2"]),
             ]
-            try scene.broker.setDown()
+            try fixture.broker.setDown()
             await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
-            try scene.broker.setUp()
+            try fixture.broker.setUp()
             try await eventually("done") {
                 do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
-            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            let letters = try await fixture.read(fixture.topics.deadLetters, 1)
             #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-order"])
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "2")
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "2")
         }
     }
 
     /// Tried every few seconds while Redis is full, one fault would flood the topic.
     @Test func anOrderThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let batch = [
                 log.change("order.replaced", "o", ChangeLog.document()),
                 log.change("order.patched", "o", ["status": 1]),
                 log.change("order.exploded", "o", [:]),
             ]
-            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             for _ in 0..<3 { await #expect(throws: (any Error).self) { try await processor.process(batch) } }
-            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
             try await processor.process(batch)
-            #expect(try await scene.count(scene.topics.deadLetters) == 2)
-            #expect(try await scene.state("o")?.version.ordinal == 1)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 2)
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
             // A redelivery of what is done is another matter: nobody knows whether the first letter went out.
             try await processor.process([batch[2]])
-            #expect(try await scene.count(scene.topics.deadLetters) == 3)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 3)
         }
     }
 
     @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndTheOthersGoOn() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let type = "order.com.example.broken"
-            var processor = try scene.processor()
+            var processor = try fixture.processor()
             processor.awaited = { $0.rawValue == type ? "brand \(type) cannot be loaded" : nil }
             let works = KeyedWork.each(of: [
                 log.change("order.replaced", "a", ChangeLog.document()),
@@ -137,24 +137,24 @@ import Testing
             ])
             let outcomes = await processor.process(works)
             #expect(outcomes == [.done, .later(reason: "brand \(type) cannot be loaded"), .done])
-            #expect(try await scene.state("a")?.version.ordinal == 1)
-            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(try await fixture.state("a")?.version.ordinal == 1)
+            let letters = try await fixture.read(fixture.topics.deadLetters, 1)
             #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["unknown-order-type"])
-            #expect(try await scene.count(scene.topics.deadLetters) == 1)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 1)
         }
     }
 
     /// One signature that fails is one order that waits.
     @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
-        try await PackagerFixture.run { scene in
-            let builder = PackageBuilder(scene.brandFixture.brand)
-            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
+        try await PackagerFixture.run { fixture in
+            let builder = PackageBuilder(fixture.brandFixture.brand)
+            let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
                 if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: now)
             }
             var log = ChangeLog()
-            let processor = try scene.processor(packager: packager)
+            let processor = try fixture.processor(packager: packager)
             let works = KeyedWork.each(of: [
                 log.change("order.replaced", "a", ChangeLog.document()),
                 log.change("order.replaced", "b", ChangeLog.document("unsigned")),
@@ -170,36 +170,36 @@ import Testing
                 return
             }
             #expect(reason.contains("no entropy"))
-            #expect(try await scene.state("a")?.version.ordinal == 1)
-            #expect(try await scene.state("b") == nil)
-            #expect(try await scene.count(scene.topics.orders) == 2)
-            #expect(scene.counter("waybill_changes_consumed_total") == 3)
-            #expect(scene.counter("waybill_changes_conflated_total") == 1)
+            #expect(try await fixture.state("a")?.version.ordinal == 1)
+            #expect(try await fixture.state("b") == nil)
+            #expect(try await fixture.count(fixture.topics.orders) == 2)
+            #expect(fixture.counter("waybill_changes_consumed_total") == 3)
+            #expect(fixture.counter("waybill_changes_conflated_total") == 1)
         }
     }
 
     @Test func aRecordThatIsTooLargeForADeadLetterGoesWithoutItsValue() async throws {
-        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { scene in
+        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { fixture in
             var log = ChangeLog()
             let record = log.record(key: "k", value: [UInt8](repeating: 0x20, count: 60_000))
-            try await scene.processor().process([record, log.change("order.replaced", "o", ChangeLog.document())])
-            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            try await fixture.processor().process([record, log.change("order.replaced", "o", ChangeLog.document())])
+            let letters = try await fixture.read(fixture.topics.deadLetters, 1)
             #expect(letters[0].value == nil)
             #expect(letters[0].key == record.key)
             #expect(letters[0].header(DeadLetterHeader.error) == "invalid-key")
             #expect(letters[0].header(DeadLetterHeader.reason)?.contains("left out") == true)
             #expect(letters[0].header(DeadLetterHeader.origin) == "waybill.order-changes/0/0")
-            #expect(try await scene.state("o")?.version.ordinal == 1)
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
         }
     }
 
     /// Subtracting it from the clock would overflow and end the process, again and again.
     @Test(arguments: [Int64.min, -1, Int64.max])
     func aTimestampIsOnlyItsProducersWord(_ timestamp: Int64) async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog(timestamp: timestamp)
-            try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
-            #expect(try await scene.state("o")?.version.ordinal == 1)
+            try await fixture.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
         }
     }
 }

@@ -29,21 +29,21 @@ import Tokens
         """
 
     @Test func aChangeBecomesAPackageThatOthersAccept() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            try await scene.processor().process([
+            try await fixture.processor().process([
                 log.change("order.replaced", "o", ChangeLog.document()),
                 log.change("order.patched", "o", ["orderNumber": "2"]),
             ])
             let key = try ChangeLog.key("o")
-            let reply = try await scene.redis.send(
+            let reply = try await fixture.redis.send(
                 RedisCommand("HMGET", .string("waybill:order:{\(key)}"), "head", "assets", "tail", "token", "modified"))
             let fields = try #require(reply.array)
             let digests = try #require(fields[1].text).split(separator: " ")
             #expect(digests.count == 2)
             var archive = try #require(fields[0].bytes)
             for digest in digests {
-                let asset = try await scene.redis.send(RedisCommand("GET", .string("waybill:asset:{\(digest)}")))
+                let asset = try await fixture.redis.send(RedisCommand("GET", .string("waybill:asset:{\(digest)}")))
                 archive += try #require(asset.bytes)
             }
             archive += try #require(fields[2].bytes)
@@ -62,7 +62,7 @@ import Tokens
             #expect(order["authenticationToken"] == .string(token.rawValue))
             #expect(fields[3].text == token.rawValue)
             #expect(fields[4].integer == ChangeLog.noon)
-            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
+            let root = try directory.write("root.pem", fixture.brandFixture.rootPEM)
             try OpenSSLProgram.run([
                 "cms", "-verify", "-binary", "-inform", "DER", "-in", directory.path("signature"), "-content",
                 directory.path("manifest.json"), "-CAfile", root, "-purpose", "any", "-out", "/dev/null",
@@ -71,30 +71,30 @@ import Tokens
     }
 
     @Test func theOrderRecordSaysWhatStandsInRedis() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            try await scene.processor().process([
+            try await fixture.processor().process([
                 log.change("order.replaced", "o", ChangeLog.document()),
                 log.change("order.replaced", "p", ChangeLog.document("7")),
             ])
-            for record in try await scene.read(scene.topics.orders, 2) {
+            for record in try await fixture.read(fixture.topics.orders, 2) {
                 let key = try OrderKey(record.keyText)
-                let stored = try #require(try await scene.stored(key.order.rawValue))
+                let stored = try #require(try await fixture.stored(key.order.rawValue))
                 let told = try OrderRecord.decode(try #require(record.value))
                 #expect(told.state(key: key) == stored.state)
                 #expect(told.recipe == PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
             }
-            #expect(scene.counter("waybill_packages_built_total") == 2)
+            #expect(fixture.counter("waybill_packages_built_total") == 2)
         }
     }
 
     @Test func aRemovalLeavesATraceAndNoRegistration() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let first = log.change("order.replaced", "o", ChangeLog.document())
             try await processor.process([first])
-            let registrations = Registrations(redis: scene.redis)
+            let registrations = Registrations(redis: fixture.redis)
             let key = try ChangeLog.key("o")
             let devices = try ["d1", "d2"].map { RegistrationKey(device: try DeviceIdentifier($0), order: key) }
             for (index, device) in devices.enumerated() {
@@ -105,108 +105,108 @@ import Tokens
             let removal = log.change("order.removed", "o", nil)
             try await processor.process([removal])
 
-            #expect(try await scene.state("o")?.isRemoved == true)
-            let head = try await scene.redis.send(RedisCommand("HGET", .string("waybill:order:{\(key)}"), "head"))
+            #expect(try await fixture.state("o")?.isRemoved == true)
+            let head = try await fixture.redis.send(RedisCommand("HGET", .string("waybill:order:{\(key)}"), "head"))
             #expect(head.isNull)
             #expect(try await registrations.devices(of: [key]) == [[]])
             for device in devices {
                 #expect(try await registrations.orders(of: device.device, type: key.orderType).isEmpty)
             }
-            let versions = try await scene.read(scene.topics.orders, 2)
+            let versions = try await fixture.read(fixture.topics.orders, 2)
             #expect(versions.map(\.keyText) == ["\(key)", "\(key)"])
             #expect(versions.last?.value == nil)
-            let tombstones = try await scene.read(scene.topics.registrations, 2)
+            let tombstones = try await fixture.read(fixture.topics.registrations, 2)
             #expect(Set(tombstones.map(\.keyText)) == Set(devices.map(\.text)))
             #expect(tombstones.allSatisfy { $0.value == nil })
 
             // A redelivery does not bring it back, a new document does.
             try await processor.process([first, removal])
-            #expect(try await scene.state("o")?.isRemoved == true)
+            #expect(try await fixture.state("o")?.isRemoved == true)
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document("9"))])
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "9")
-            #expect(try await scene.state("o")?.version.ordinal == 3)
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "9")
+            #expect(try await fixture.state("o")?.version.ordinal == 3)
         }
     }
 
     @Test func aRedeliveredChangePublishesItsVersionAgainAndWritesNothing() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let record = log.change("order.replaced", "o", ChangeLog.document())
             try await processor.process([record])
-            let before = try await scene.hash("o")
-            try await scene.forgetTold("o")
+            let before = try await fixture.hash("o")
+            try await fixture.forgetTold("o")
             try await processor.process([record])
-            #expect(try await scene.hash("o") == before, "but that it is told again")
-            let versions = try await scene.read(scene.topics.orders, 2)
+            #expect(try await fixture.hash("o") == before, "but that it is told again")
+            let versions = try await fixture.read(fixture.topics.orders, 2)
             #expect(versions[0].value == versions[1].value)
             #expect(versions[0].key == versions[1].key)
-            #expect(scene.counter("waybill_packages_built_total") == 1)
-            #expect(scene.counter("waybill_changes_skipped_total", reason: "redelivered") == 1)
+            #expect(fixture.counter("waybill_packages_built_total") == 1)
+            #expect(fixture.counter("waybill_changes_skipped_total", reason: "redelivered") == 1)
         }
     }
 
     @Test func skippedChangesAreCountedByReason() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let changes: [(String, Int?, String)] = [("a", 7, "1"), ("a", nil, "2"), ("b", 1, "3")]
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             try await processor.process(
                 changes.map { id, sequence, number in
                     log.change("order.patched", "o", ["orderNumber": .string(number)], id: id, sequence: sequence)
                 })
-            #expect(scene.counter("waybill_changes_skipped_total", reason: "redelivered") == 0)
-            #expect(scene.counter("waybill_changes_skipped_total", reason: "duplicate") == 1)
-            #expect(scene.counter("waybill_changes_skipped_total", reason: "out_of_sequence") == 1)
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "1")
+            #expect(fixture.counter("waybill_changes_skipped_total", reason: "redelivered") == 0)
+            #expect(fixture.counter("waybill_changes_skipped_total", reason: "duplicate") == 1)
+            #expect(fixture.counter("waybill_changes_skipped_total", reason: "out_of_sequence") == 1)
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "1")
         }
     }
 
     @Test func aChangeThatSaysNothingNewPublishesNothing() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            let before = try await scene.hash("o")
+            let before = try await fixture.hash("o")
             try await processor.process([
                 log.change("order.replaced", "o", ChangeLog.document()),
                 log.change("order.patched", "o", ["orderNumber": "2"]),
                 log.change("order.patched", "o", ["orderNumber": "1"]),
             ])
-            #expect(try await scene.count(scene.topics.orders) == 1)
-            let after = try await scene.hash("o")
+            #expect(try await fixture.count(fixture.topics.orders) == 1)
+            let after = try await fixture.hash("o")
             for field in ["version", "modified", "etag", "head", "stamp"] { #expect(after[field] == before[field]) }
             #expect(after["sources"] != before["sources"])
-            #expect(scene.counter("waybill_packages_built_total") == 1)
+            #expect(fixture.counter("waybill_packages_built_total") == 1)
         }
     }
 
     @Test func updatedAtGrowsWithEachVersionOfOneSecond() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             var moments: [Int64] = []
             for number in 1...4 {
                 try await processor.process([log.change("order.replaced", "o", ChangeLog.document("\(number)"))])
-                moments.append(try #require(try await scene.state("o")).modifiedEpochSeconds)
+                moments.append(try #require(try await fixture.state("o")).modifiedEpochSeconds)
             }
             #expect(moments == (0...3).map { ChangeLog.noon + $0 })
         }
     }
 
     @Test func assetsThatAreMissingInRedisArePutAgain() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            let assets = try #require(try await scene.stored("o")).assets
+            let assets = try #require(try await fixture.stored("o")).assets
             for asset in assets {
-                _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(asset)}")))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(asset)}")))
             }
             try await processor.process([log.change("order.replaced", "p", ChangeLog.document("2"))])
             for asset in assets {
-                let there = try await scene.redis.send(RedisCommand("EXISTS", .string("waybill:asset:{\(asset)}")))
+                let there = try await fixture.redis.send(RedisCommand("EXISTS", .string("waybill:asset:{\(asset)}")))
                 #expect(there.integer == 1)
             }
         }

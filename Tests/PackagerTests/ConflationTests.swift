@@ -23,29 +23,29 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2))) func aBacklogIsSignedOnceAndWhatIsNotNewNever() async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             var log = self.rounds(0...9, id: "a")
-            try await scene.publish(log)
-            let worker = try scene.worker()
-            try await scene.caughtUp(worker)
+            try await fixture.publish(log)
+            let worker = try fixture.worker()
+            try await fixture.caughtUp(worker)
             // The first batch may be what came first of some partitions; the rest is there by then.
-            let signed = try await scene.metric("waybill_packages_built_total", of: worker)
+            let signed = try await fixture.metric("waybill_packages_built_total", of: worker)
             #expect((Self.orders...2 * Self.orders).contains(signed), "\(signed) signatures for \(Self.orders) orders")
-            let versions = try await scene.published()[scene.topics.orders] ?? []
+            let versions = try await fixture.published()[fixture.topics.orders] ?? []
             #expect(versions.count == signed)
-            let conflated = try await scene.metric("waybill_changes_conflated_total", of: worker)
+            let conflated = try await fixture.metric("waybill_changes_conflated_total", of: worker)
             #expect(conflated == log.count - signed)
 
             let same = (0..<Self.orders).flatMap { order in
                 (0..<3).map { CrashChange(order: "o\(order)", id: "b-\($0)-\(order)", kind: .patched(number: "9")) }
             }
-            try await scene.publish(same)
+            try await fixture.publish(same)
             log += same
-            try await scene.caughtUp(worker)
-            #expect(try await scene.metric("waybill_packages_built_total", of: worker) == signed)
-            #expect(try await scene.metric("waybill_changes_unchanged_total", of: worker) == same.count)
-            #expect(try await scene.metric("waybill_changes_consumed_total", of: worker) == log.count)
-            #expect(try await scene.published()[scene.topics.orders]?.count == signed)
+            try await fixture.caughtUp(worker)
+            #expect(try await fixture.metric("waybill_packages_built_total", of: worker) == signed)
+            #expect(try await fixture.metric("waybill_changes_unchanged_total", of: worker) == same.count)
+            #expect(try await fixture.metric("waybill_changes_consumed_total", of: worker) == log.count)
+            #expect(try await fixture.published()[fixture.topics.orders]?.count == signed)
             #expect(await worker.stop() == .code(0))
         }
     }

@@ -63,9 +63,9 @@ final class CrashFixture: Sendable {
         await Self.turnstile.enter()
         let result: Result<Void, any Error>
         do {
-            let scene = try await CrashFixture()
-            do { result = .success(try await body(scene)) } catch { result = .failure(error) }
-            await scene.close()
+            let fixture = try await CrashFixture()
+            do { result = .success(try await body(fixture)) } catch { result = .failure(error) }
+            await fixture.close()
         } catch {
             await Self.turnstile.leave()
             throw error
@@ -83,7 +83,7 @@ final class CrashFixture: Sendable {
         self.broker.close()
     }
 
-    /// Most scenes wait for a group's time limits most of the time; too many at once would miss them.
+    /// Most fixtures wait for a group's time limits most of the time; too many at once would miss them.
     private static let turnstile = Turnstile(places: 9)
 
     /// Starts a packager. It stands beside the tests' executable.

@@ -11,14 +11,14 @@ import Testing
 @Suite(.server) struct CrashStreamTests {
     /// Publishes some changes every 50 ms until told to stop, whatever happens meanwhile.
     private func stream(
-        _ scene: CrashFixture, _ history: CrashHistory, while body: @Sendable () async throws -> Void
+        _ fixture: CrashFixture, _ history: CrashHistory, while body: @Sendable () async throws -> Void
     ) async throws -> CrashHistory {
         let isOver = Flag()
         return try await withThrowingTaskGroup(of: CrashHistory.self) { group in
             group.addTask {
                 var history = history
                 while !isOver.isSet {
-                    try await scene.publish(history.part(3))
+                    try await fixture.publish(history.part(3))
                     try await Task.sleep(for: .milliseconds(50))
                 }
                 return history
@@ -34,84 +34,84 @@ import Testing
     }
 
     /// Waits until the group has committed something more.
-    private func moving(_ scene: CrashFixture) async throws {
-        let before = try await scene.committed()
-        try await eventually("offsets move on", within: .seconds(40)) { try await scene.committed() > before }
+    private func moving(_ fixture: CrashFixture) async throws {
+        let before = try await fixture.committed()
+        try await eventually("offsets move on", within: .seconds(40)) { try await fixture.committed() > before }
     }
 
     @Test(.timeLimit(.minutes(3))) func aBrokerThatGoesAndComesBackLosesNothing() async throws {
-        try await CrashFixture.run { scene in
-            let worker = try scene.worker()
-            let history = try await self.stream(scene, CrashHistory(seed: 11)) {
+        try await CrashFixture.run { fixture in
+            let worker = try fixture.worker()
+            let history = try await self.stream(fixture, CrashHistory(seed: 11)) {
                 for _ in 0..<3 {
-                    try await self.moving(scene)
-                    try scene.broker.setDown()
+                    try await self.moving(fixture)
+                    try fixture.broker.setDown()
                     try await Task.sleep(for: .seconds(1))
-                    try scene.broker.setUp()
+                    try fixture.broker.setUp()
                 }
-                try await self.moving(scene)
+                try await self.moving(fixture)
             }
-            try await scene.caughtUp(worker)
+            try await fixture.caughtUp(worker)
             #expect(await worker.stop(grace: .seconds(20)) == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 3)
+            try await fixture.expectSame(as: history.log, repeats: 3)
         }
     }
 
     @Test(.timeLimit(.minutes(3))) func aRedisThatGoesAndComesBackLosesNothing() async throws {
-        try await CrashFixture.run { scene in
-            let worker = try scene.worker()
-            let history = try await self.stream(scene, CrashHistory(seed: 14)) {
+        try await CrashFixture.run { fixture in
+            let worker = try fixture.worker()
+            let history = try await self.stream(fixture, CrashHistory(seed: 14)) {
                 for _ in 0..<2 {
-                    try await self.moving(scene)
-                    await scene.server.stop()
+                    try await self.moving(fixture)
+                    await fixture.server.stop()
                     try await Task.sleep(for: .seconds(1))
-                    try await scene.server.restart()
+                    try await fixture.server.restart()
                 }
-                try await self.moving(scene)
+                try await self.moving(fixture)
             }
-            try await scene.caughtUp(worker)
+            try await fixture.caughtUp(worker)
             #expect(await worker.stop(grace: .seconds(20)) == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 4)
+            try await fixture.expectSame(as: history.log, repeats: 4)
         }
     }
 
     /// Source: Kafka protocol, API keys 8 OffsetCommit, 12 Heartbeat; errors 15 COORDINATOR_NOT_AVAILABLE, 16
     /// NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS
     @Test(.timeLimit(.minutes(3))) func aCoordinatorThatMovesLosesNothing() async throws {
-        try await CrashFixture.run { scene in
-            let worker = try scene.worker()
-            let history = try await self.stream(scene, CrashHistory(seed: 12)) {
-                try await self.moving(scene)
-                try scene.broker.fail(apiKey: 8, with: [16, 15, 16, 15, 27])
-                try await self.moving(scene)
-                try scene.broker.fail(apiKey: 12, with: [16, 15, 27])
-                try await self.moving(scene)
-                try scene.broker.fail(apiKey: 12, with: [16, 16])
-                try scene.broker.fail(apiKey: 8, with: [16, 16, 16, 16, 16, 16, 16, 16])
-                try await self.moving(scene)
+        try await CrashFixture.run { fixture in
+            let worker = try fixture.worker()
+            let history = try await self.stream(fixture, CrashHistory(seed: 12)) {
+                try await self.moving(fixture)
+                try fixture.broker.fail(apiKey: 8, with: [16, 15, 16, 15, 27])
+                try await self.moving(fixture)
+                try fixture.broker.fail(apiKey: 12, with: [16, 15, 27])
+                try await self.moving(fixture)
+                try fixture.broker.fail(apiKey: 12, with: [16, 16])
+                try fixture.broker.fail(apiKey: 8, with: [16, 16, 16, 16, 16, 16, 16, 16])
+                try await self.moving(fixture)
             }
-            try await scene.caughtUp(worker)
+            try await fixture.caughtUp(worker)
             #expect(await worker.stop(grace: .seconds(20)) == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 20)
+            try await fixture.expectSame(as: history.log, repeats: 20)
         }
     }
 
     /// Two workers, one of which is always about to be killed, for about twenty seconds.
     @Test(.timeLimit(.minutes(3))) func workersThatAreKilledInTurnLoseNothing() async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             let deaths = 3
-            let survivors = Survivors(try [scene.worker(), scene.worker()])
-            let history = try await self.stream(scene, CrashHistory(seed: 13)) {
+            let survivors = Survivors(try [fixture.worker(), fixture.worker()])
+            let history = try await self.stream(fixture, CrashHistory(seed: 13)) {
                 for death in 0..<deaths {
-                    try await self.moving(scene)
+                    try await self.moving(fixture)
                     // At a moment that nobody chose.
                     try await Task.sleep(for: .milliseconds(.random(in: 0...100)))
-                    try await survivors.replace(death % 2) { try scene.worker() }
+                    try await survivors.replace(death % 2) { try fixture.worker() }
                 }
             }
-            for worker in await survivors.workers { try await scene.caughtUp(worker) }
+            for worker in await survivors.workers { try await fixture.caughtUp(worker) }
             for worker in await survivors.workers { #expect(await worker.stop(grace: .seconds(20)) == .code(0)) }
-            try await scene.expectSame(as: history.log, repeats: 3 * deaths, mayFallBack: true)
+            try await fixture.expectSame(as: history.log, repeats: 3 * deaths, mayFallBack: true)
         }
     }
 }

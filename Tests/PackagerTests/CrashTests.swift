@@ -24,44 +24,44 @@ import Testing
         .timeLimit(.minutes(3)),
         arguments: [("signed", "committed"), ("written", "published"), ("published", "committing")])
     func aWorkerThatIsKilledInTwoLanesLosesNothing(_ stands: String, _ dies: String) async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 21)
-            let first = try scene.worker([
+            let first = try fixture.worker([
                 "WAYBILL_STALL_AT": "\(stands):1:40", "WAYBILL_CRASH_AT": "\(dies):1",
             ])
             try await first.line(containing: "assigned")
-            try await scene.publish(history.each(.replaced(number: "first"), of: ["o0"]))
+            try await fixture.publish(history.each(.replaced(number: "first"), of: ["o0"]))
             try await eventually("in hand") {
-                try await scene.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
+                try await fixture.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
             }
-            try await scene.publish(history.part())
+            try await fixture.publish(history.part())
             #expect(try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "no other task came to \(dies)")
-            let second = try scene.worker()
-            try await scene.caughtUp(second)
+            let second = try fixture.worker()
+            try await fixture.caughtUp(second)
             #expect(await second.stop() == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 2)
+            try await fixture.expectSame(as: history.log, repeats: 2)
         }
     }
 
     @Test(.timeLimit(.minutes(3)), arguments: Self.moments)
     func aWorkerThatIsKilledLosesNothing(_ moment: String) async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: moment.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
-            try await scene.register(CrashHistory.gone(1))
-            try await scene.register(CrashHistory.gone(2))
-            let first = try scene.worker(["WAYBILL_CRASH_AT": moment])
-            try await scene.publish(history.part(removing: CrashHistory.gone(1)))
+            try await fixture.register(CrashHistory.gone(1))
+            try await fixture.register(CrashHistory.gone(2))
+            let first = try fixture.worker(["WAYBILL_CRASH_AT": moment])
+            try await fixture.publish(history.part(removing: CrashHistory.gone(1)))
             // The second time comes with the second part at the latest, in whatever batches the first one was taken.
-            if !moment.hasSuffix(":1") { _ = try await scene.caughtUpOrDied(first) }
-            try await scene.publish(history.part(removing: CrashHistory.gone(2)))
+            if !moment.hasSuffix(":1") { _ = try await fixture.caughtUpOrDied(first) }
+            try await fixture.publish(history.part(removing: CrashHistory.gone(2)))
             #expect(
                 try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "\(moment) did not come")
-            let second = try scene.worker()
-            try await scene.caughtUp(second)
-            try await scene.publish(history.part(10))
-            try await scene.caughtUp(second)
+            let second = try fixture.worker()
+            try await fixture.caughtUp(second)
+            try await fixture.publish(history.part(10))
+            try await fixture.caughtUp(second)
             #expect(await second.stop() == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 1)
+            try await fixture.expectSame(as: history.log, repeats: 1)
         }
     }
 }

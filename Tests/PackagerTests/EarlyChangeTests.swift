@@ -11,8 +11,8 @@ import Testing
 
 /// Updates of orders that are not there yet.
 @Suite(.server) struct EarlyChangeTests {
-    private static func unknown(_ scene: PackagerFixture, _ patience: Duration) -> UnknownOrders {
-        UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: scene.metrics).unknownOrders)
+    private static func unknown(_ fixture: PackagerFixture, _ patience: Duration) -> UnknownOrders {
+        UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: fixture.metrics).unknownOrders)
     }
 
     private static func shipment(_ status: String) -> JSON {
@@ -24,10 +24,10 @@ import Testing
     }
 
     @Test func theyWaitAndAreAppliedWithTheOrder() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            var processor = try scene.processor()
-            processor.unknown = Self.unknown(scene, .seconds(60))
+            var processor = try fixture.processor()
+            processor.unknown = Self.unknown(fixture, .seconds(60))
             let early = [
                 log.change("fulfillment.updated", "o", Self.shipment("processing"), source: "/wms"),
                 log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms"),
@@ -41,36 +41,36 @@ import Testing
             #expect(time <= .seconds(60))
             #expect(time > .seconds(50))
             #expect(outcomes.last == .done, "others go on")
-            #expect(try await scene.state("other") != nil)
-            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+            #expect(try await fixture.state("other") != nil)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
             let order = log.change("order.replaced", "o", ChangeLog.document())
             try await processor.process(early + [order])
-            #expect(Self.status(try await scene.state("o")) == "shipped")
-            #expect(try await scene.state("o")?.version.ordinal == 1)
-            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+            #expect(Self.status(try await fixture.state("o")) == "shipped")
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
         }
     }
 
     @Test func afterTheirTimeTheyAreLettersThatAreAppliedWhenTheOrderComes() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let first = log.change("fulfillment.updated", "o", Self.shipment("processing"), source: "/wms")
             let second = log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms")
             try await processor.process([first])
             try await processor.process([second])
             // A worker that died before its commit does it again.
-            try await scene.processor().process([second])
-            let letters = try await scene.read(scene.topics.deadLetters, 3)
+            try await fixture.processor().process([second])
+            let letters = try await fixture.read(fixture.topics.deadLetters, 3)
             #expect(letters.allSatisfy { $0.header(DeadLetterHeader.error) == "unknown-order" })
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             #expect(Self.status(state) == "shipped")
             #expect(state.version.ordinal == 1)
-            #expect(scene.counter("waybill_early_changes_applied_total") == 2)
+            #expect(fixture.counter("waybill_early_changes_applied_total") == 2)
             // The letters are known to be done.
             var ledger = DeadLetterIndex(DeadLetterFilter())
-            for record in try await scene.read(scene.topics.deadLetters, 5) {
+            for record in try await fixture.read(fixture.topics.deadLetters, 5) {
                 ledger.add(DeadLetterRecord.read(record))
             }
             #expect(ledger.entries.count == 2)
@@ -79,61 +79,61 @@ import Testing
             let later = log.change("fulfillment.updated", "o", Self.shipment("delivered"), source: "/wms")
             try await processor.process([later])
             try await processor.process([first, second])
-            #expect(Self.status(try await scene.state("o")) == "delivered")
-            #expect(try await scene.count(scene.topics.deadLetters) == 5)
-            let kept = try await OrderStore(redis: scene.redis).earlyChanges.read([state.key])
+            #expect(Self.status(try await fixture.state("o")) == "delivered")
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 5)
+            let kept = try await OrderStore(redis: fixture.redis).earlyChanges.read([state.key])
             #expect(kept == [[]])
         }
     }
 
     @Test func aWorkerThatDiesBesideTheWriteAppliesThemAgainOrNotAtAll() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
             try await processor.process([early])
             let order = log.change("order.replaced", "o", ChangeLog.document())
             try await processor.process([order])
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             #expect(state.document.members["statusDescription"] == "early")
             // As if what was kept had not been forgotten: the order is removed and comes again.
-            let store = OrderStore(redis: scene.redis)
+            let store = OrderStore(redis: fixture.redis)
             try await processor.process([order])
-            #expect(try await scene.state("o")?.version.ordinal == 1)
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
             let record = try #require(EarlyRecord(early).kept)
             #expect(try await store.earlyChanges.keep([(state.key, [record])]) == [.orderExists])
         }
     }
 
     @Test func whatWasRemovedBeforeTheOrderCameIsNotApplied() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
             try await processor.process([early])
             try await processor.process([log.change("order.removed", "o", nil)])
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            #expect(try await scene.state("o")?.document.members["statusDescription"] == nil)
+            #expect(try await fixture.state("o")?.document.members["statusDescription"] == nil)
         }
     }
 
     @Test func mergedPartsThatWereLettersMakeTheOrderWithTheLastOne() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.merged", "o", ["status": "completed"], source: "/status")])
             var head = try #require(ChangeLog.document().object)
             head["status"] = nil
             try await processor.process([log.change("order.merged", "o", .object(head))])
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             #expect(state.document.members["status"] == "completed")
             #expect(state.contributions?.isEmpty == false)
         }
     }
 
     @Test func whatIsKeptIsBounded() async throws {
-        try await PackagerFixture.run { scene in
-            let early = EarlyChanges(redis: scene.redis)
+        try await PackagerFixture.run { fixture in
+            let early = EarlyChanges(redis: fixture.redis)
             let key = try ChangeLog.key("o")
             let many = (0..<EarlyChanges.limit).map { EarlyChanges.Kept(place: "t/0/\($0)", bytes: [1]) }
             #expect(try await early.keep([(key, many)]) == [.kept])

@@ -17,9 +17,9 @@ import Testing
 
     /// The assets are there before, so that only the refusal of the order itself explains what waits.
     @Test func newOrdersWaitRemovalsAndSmallerOnesGoOnAndNothingIsLost() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let long: [(String, JSON)] = [
                 ("orderNumber", .string(String((0..<900).map { _ in "abcdefgh".randomElement() ?? "a" })))
             ]
@@ -27,7 +27,7 @@ import Testing
                 log.change("order.replaced", "shrinks", ChangeLog.document(extra: long), id: "s"),
                 log.change("order.replaced", "goes", ChangeLog.document(), id: "g"),
             ])
-            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let works = KeyedWork.each(of: [
                 log.change("order.replaced", "new", ChangeLog.document()),
                 log.change("order.patched", "shrinks", ["orderNumber": "1"], id: "t"),
@@ -36,28 +36,28 @@ import Testing
             let outcomes = await processor.process(works)
             #expect(self.reason(outcomes[0]).contains("OOM"))
             #expect(outcomes[1...] == [.done, .done])
-            #expect(try await scene.state("new") == nil)
-            #expect(try await scene.state("shrinks")?.version.ordinal == 2)
-            #expect(try await scene.state("goes")?.isRemoved == true)
+            #expect(try await fixture.state("new") == nil)
+            #expect(try await fixture.state("shrinks")?.version.ordinal == 2)
+            #expect(try await fixture.state("goes")?.isRemoved == true)
 
-            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
             #expect(await processor.process([works[0]]) == [.done])
-            #expect(try await scene.state("new")?.version.ordinal == 1)
-            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+            #expect(try await fixture.state("new")?.version.ordinal == 1)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
         }
     }
 
     /// A batch in which one order needs a new asset: the others do not wait for it.
     @Test func anAssetThatIsRefusedKeepsNoRemovalWaiting() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let plain = ChangeLog.document(extra: [("lineItems", .array([]))])
             try await processor.process([log.change("order.replaced", "goes", plain)])
-            for digest in try await scene.stored("goes")?.assets ?? [] {
-                _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(digest)}")))
+            for digest in try await fixture.stored("goes")?.assets ?? [] {
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(digest)}")))
             }
-            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let outcomes = await processor.process(
                 KeyedWork.each(of: [
                     log.change("order.replaced", "new", ChangeLog.document()), log.change("order.removed", "goes", nil),

@@ -11,13 +11,13 @@ import Testing
 @Suite(.server, .timeLimit(.minutes(2))) struct KeyedWorkerGroupTests {
     private let tests = KeyedWorkerTests()
 
-    private func done(_ bench: KeyedWorkerTests.Fixture, of group: String) -> Int {
-        bench.done.withLock { $0.filter { $0.key.hasPrefix(group) }.values.reduce(0) { $0 + $1.count } }
+    private func done(_ fixture: KeyedWorkerTests.Fixture, of group: String) -> Int {
+        fixture.done.withLock { $0.filter { $0.key.hasPrefix(group) }.values.reduce(0) { $0 + $1.count } }
     }
 
     /// More than any buffer holds waits; another worker comes and goes meanwhile.
     @Test func aGroupThatWaitsKeepsNoOtherWaitingAndIsDoneInOrderWhenItMay() async throws {
-        let bench = try KeyedWorkerTests.Fixture(partitions: 4)
+        let fixture = try KeyedWorkerTests.Fixture(partitions: 4)
         let isThere = Atomic(false)
         let groups: @Sendable () -> [KeyGroup] = {
             let reason = isThere.load(ordering: .relaxed) ? nil : "expired"
@@ -25,15 +25,15 @@ import Testing
         }
         let limits = KeyQueue.Limits(records: 600, bytes: 200_000, batchKeys: 64, batchBytes: 50_000)
         let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
-            bench.note(works)
+            fixture.note(works)
             return works.map { _ in .done }
         }
-        let environment = try bench.environment()
-        let first = try self.tests.worker(bench, environment, limits: limits, groups: groups, works)
-        try await bench.fill((0..<6000).map { "b/k\($0 % 40)" })
+        let environment = try fixture.environment()
+        let first = try self.tests.worker(fixture, environment, limits: limits, groups: groups, works)
+        try await fixture.fill((0..<6000).map { "b/k\($0 % 40)" })
         try await self.tests.run([first]) {
-            try await bench.fill((0..<20).map { "a/k\($0)" })
-            try await eventually("the other group's") { self.done(bench, of: "a/") == 20 }
+            try await fixture.fill((0..<20).map { "a/k\($0)" })
+            try await eventually("the other group's") { self.done(fixture, of: "a/") == 20 }
             try await eventually("the metric") {
                 environment.metrics.text.contains("waybill_waiting_records{brand=\"b\"} 6000.0")
             }
@@ -42,58 +42,59 @@ import Testing
             }
             #expect(environment.readiness.reasons.isEmpty)
             // It joins as soon as it is made.
-            let second = try self.tests.worker(bench, try bench.environment(), limits: limits, groups: groups, works)
+            let second = try self.tests.worker(
+                fixture, try fixture.environment(), limits: limits, groups: groups, works)
             try await self.tests.run([second]) {
                 // Both have to take up what the other one had.
                 let marks = (0..<200).map { "a/mark\($0)" }
-                try await bench.fill(marks)
+                try await fixture.fill(marks)
                 try await eventually("the other group's in the rebalance") {
-                    bench.done.withLock { done in marks.allSatisfy { done[$0] != nil } }
+                    fixture.done.withLock { done in marks.allSatisfy { done[$0] != nil } }
                 }
                 try await Task.sleep(for: .seconds(5))
             }
-            #expect(self.done(bench, of: "b/") == 0)
-            try await bench.fill((0..<40).map { "b/k\($0)" })
+            #expect(self.done(fixture, of: "b/") == 0)
+            try await fixture.fill((0..<40).map { "b/k\($0)" })
             isThere.store(true, ordering: .relaxed)
-            try await eventually("all of it") { self.done(bench, of: "b/") >= 6040 }
+            try await eventually("all of it") { self.done(fixture, of: "b/") >= 6040 }
             try await eventually("committed") {
-                try await bench.committed().values.reduce(0, +) == 6040 + 20 + 200
+                try await fixture.committed().values.reduce(0, +) == 6040 + 20 + 200
             }
             try await eventually("nothing waits") {
                 environment.metrics.text.contains("waybill_waiting_records{brand=\"b\"} 0.0")
             }
         }
-        for (key, offsets) in bench.done.withLock({ $0 }) where key.hasPrefix("b/") {
+        for (key, offsets) in fixture.done.withLock({ $0 }) where key.hasPrefix("b/") {
             // Records that the rebalance repeats may come after.
             var seen: Set<Int64> = []
             let firsts = offsets.filter { seen.insert($0).inserted }
             #expect(firsts == firsts.sorted(), "\(key)")
             #expect(firsts.count == 151, "\(key)")
         }
-        #expect(bench.done.withLock { $0.keys.filter { $0.hasPrefix("b/") }.count } == 40)
+        #expect(fixture.done.withLock { $0.keys.filter { $0.hasPrefix("b/") }.count } == 40)
     }
 
     /// A backlog of one group lies before each change of the other, and its keys cannot be done.
     @Test func keysThatCannotBeDoneTakeTheShareOfTheirGroupAndNoMore() async throws {
-        let bench = try KeyedWorkerTests.Fixture(partitions: 2)
+        let fixture = try KeyedWorkerTests.Fixture(partitions: 2)
         let isWell = Atomic(false)
         let limits = KeyQueue.Limits(records: 600, bytes: 200_000, batchKeys: 64, batchBytes: 50_000)
-        let environment = try bench.environment()
+        let environment = try fixture.environment()
         let groups: @Sendable () -> [KeyGroup] = { ["a", "b"].map { KeyGroup(name: $0, awaits: nil) } }
-        let worker = try self.tests.worker(bench, environment, limits: limits, groups: groups) { works in
+        let worker = try self.tests.worker(fixture, environment, limits: limits, groups: groups) { works in
             let can = isWell.load(ordering: .relaxed)
-            bench.note(works.filter { can || $0.name.hasPrefix("a/") })
+            fixture.note(works.filter { can || $0.name.hasPrefix("a/") })
             return works.map { can || $0.name.hasPrefix("a/") ? .done : .later(reason: "it cannot be written") }
         }
-        try await bench.fill((0..<3000).map { "b/k\($0)" } + (0..<20).map { "a/k\($0)" }, value: 20)
+        try await fixture.fill((0..<3000).map { "b/k\($0)" } + (0..<20).map { "a/k\($0)" }, value: 20)
         try await self.tests.run([worker]) {
-            try await eventually("the other group's") { self.done(bench, of: "a/") == 20 }
-            #expect(self.done(bench, of: "b/") == 0)
+            try await eventually("the other group's") { self.done(fixture, of: "a/") == 20 }
+            #expect(self.done(fixture, of: "b/") == 0)
             isWell.store(true, ordering: .relaxed)
             try await eventually("all committed") {
-                try await bench.committed().values.reduce(0, +) == 3020
+                try await fixture.committed().values.reduce(0, +) == 3020
             }
         }
-        #expect(self.done(bench, of: "b/") == 3000)
+        #expect(self.done(fixture, of: "b/") == 3000)
     }
 }

@@ -76,13 +76,13 @@ import Testing
 
     /// Keeps warnings.
     struct Notes: LogHandler {
-        let bench: Fixture
+        let fixture: Fixture
         let ledger: CommitWitness.Member?
         var metadata: Logger.Metadata = [:]
         var logLevel = Logger.Level.info
 
-        init(_ bench: Fixture, ledger: CommitWitness.Member?) {
-            self.bench = bench
+        init(_ fixture: Fixture, ledger: CommitWitness.Member?) {
+            self.fixture = fixture
             self.ledger = ledger
         }
         subscript(metadataKey key: String) -> Logger.MetadataValue? {
@@ -93,20 +93,20 @@ import Testing
             if let kind = event.metadata?["kind"], let text = event.metadata?["text"] {
                 self.ledger?.told("\(kind)", "\(text)")
             }
-            if event.level >= .warning { self.bench.lines.withLock { $0.append("\(event.message)") } }
+            if event.level >= .warning { self.fixture.lines.withLock { $0.append("\(event.message)") } }
         }
     }
 
     static let limits = KeyQueue.Limits(records: 5000, bytes: 4 << 20, batchKeys: 64, batchBytes: 1 << 20)
 
     func worker(
-        _ bench: Fixture, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
+        _ fixture: Fixture, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
         groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         _ process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
     ) throws -> KeyedWorker {
         try KeyedWorker(
-            group: "g", topics: [bench.topic], environment: environment, limits: limits, groups: groups,
+            group: "g", topics: [fixture.topic], environment: environment, limits: limits, groups: groups,
             random: { $0.lowerBound }, onCommit: onCommit, process: process, onStopped: {})
     }
 
@@ -125,12 +125,12 @@ import Testing
     }
 
     @Test func onePoisonedKeyWaitsWhileAThousandOthersOfItsPartitionAreDone() async throws {
-        let bench = try Fixture()
-        let environment = try bench.environment()
-        try await bench.fill(["first", "poison"] + (0..<1000).map { "k\($0)" })
+        let fixture = try Fixture()
+        let environment = try fixture.environment()
+        try await fixture.fill(["first", "poison"] + (0..<1000).map { "k\($0)" })
         let tries = Atomic(0)
-        let worker = try self.worker(bench, environment) { works in
-            bench.note(works.filter { $0.name != "poison" })
+        let worker = try self.worker(fixture, environment) { works in
+            fixture.note(works.filter { $0.name != "poison" })
             return works.map { work in
                 guard work.name == "poison" else { return .done }
                 tries.wrappingAdd(1, ordering: .relaxed)
@@ -138,34 +138,34 @@ import Testing
             }
         }
         try await self.run([worker]) {
-            try await eventually("the others") { bench.doneCount == 1001 }
+            try await eventually("the others") { fixture.doneCount == 1001 }
             try await eventually("tried again") { tries.load(ordering: .relaxed) >= 4 }
-            #expect(try await bench.committed() == [0: 1], "the committed offset stays in front of it")
+            #expect(try await fixture.committed() == [0: 1], "the committed offset stays in front of it")
             #expect(environment.readiness.reasons.isEmpty, "one key is no outage")
             try await eventually("metrics") {
                 environment.metrics.text.contains("waybill_parked_keys 1.0")
                     && environment.metrics.text.contains("waybill_records_in_hand 1.0")
             }
         }
-        #expect(try await bench.committed() == [0: 1], "nor does the end commit it")
-        #expect(bench.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
+        #expect(try await fixture.committed() == [0: 1], "nor does the end commit it")
+        #expect(fixture.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
     }
 
     @Test func anOutageBoundsWhatIsInHandAndAllIsDoneWhenItIsOver() async throws {
-        let bench = try Fixture(partitions: 4)
-        let environment = try bench.environment()
-        try await bench.fill((0..<4000).map { "k\($0)" }, value: 300)
+        let fixture = try Fixture(partitions: 4)
+        let environment = try fixture.environment()
+        try await fixture.fill((0..<4000).map { "k\($0)" }, value: 300)
         let isWell = Atomic(false)
         let limits = KeyQueue.Limits(records: 500, bytes: 100_000, batchKeys: 64, batchBytes: 1 << 20)
         let most = Mutex((records: 0, bytes: 0))
         let held = Mutex<[String: Int]>([:])
-        let worker = try self.worker(bench, environment, limits: limits) { works in
+        let worker = try self.worker(fixture, environment, limits: limits) { works in
             held.withLock { held in
                 for record in works.flatMap(\.records) { held["\(record.partition)/\(record.offset)"] = record.size }
                 most.withLock { $0 = (held.count, held.values.reduce(0, +)) }
             }
             guard isWell.load(ordering: .relaxed) else { return works.map { _ in .later(reason: "Redis is away") } }
-            bench.note(works)
+            fixture.note(works)
             held.withLock { held in
                 for record in works.flatMap(\.records) { held["\(record.partition)/\(record.offset)"] = nil }
             }
@@ -180,25 +180,25 @@ import Testing
             #expect(now.records <= 500)
             #expect(now.records > 100)
             #expect(now.bytes <= 100_000 + 1000)
-            #expect(try await bench.committed().isEmpty)
-            #expect(bench.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
+            #expect(try await fixture.committed().isEmpty)
+            #expect(fixture.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
             isWell.store(true, ordering: .relaxed)
-            try await eventually("all done") { bench.doneCount == 4000 }
-            try await eventually("committed") { try await bench.committed().values.reduce(0, +) == 4000 }
+            try await eventually("all done") { fixture.doneCount == 4000 }
+            try await eventually("committed") { try await fixture.committed().values.reduce(0, +) == 4000 }
             #expect(environment.readiness.reasons.isEmpty)
         }
     }
 
     @Test func aShutdownUnderLoadCommitsWhatIsDoneAndNothingElse() async throws {
-        let bench = try Fixture(partitions: 2)
-        let environment = try bench.environment()
-        try await bench.fill((0..<3000).map { "k\($0 % 2900)" })
+        let fixture = try Fixture(partitions: 2)
+        let environment = try fixture.environment()
+        try await fixture.fill((0..<3000).map { "k\($0 % 2900)" })
         let begun = Atomic(0)
         let ended = Atomic(0)
-        let worker = try self.worker(bench, environment) { works in
+        let worker = try self.worker(fixture, environment) { works in
             begun.wrappingAdd(1, ordering: .relaxed)
             try? await Task.sleep(for: .milliseconds(100))
-            bench.note(works)
+            fixture.note(works)
             ended.wrappingAdd(1, ordering: .relaxed)
             return works.map { _ in .done }
         }
@@ -209,45 +209,45 @@ import Testing
         }
         #expect(start.withLock { ContinuousClock.now - $0 } < .seconds(15))
         #expect(begun.load(ordering: .relaxed) == ended.load(ordering: .relaxed), "what was in work is finished")
-        #expect(bench.doneCount < 3000)
-        let before = bench.doneCount
+        #expect(fixture.doneCount < 3000)
+        let before = fixture.doneCount
         // The next one does the rest. What was done out of order may come again, but nothing is left out.
-        let next = try self.worker(bench, try bench.environment()) { works in
-            bench.note(works)
+        let next = try self.worker(fixture, try fixture.environment()) { works in
+            fixture.note(works)
             return works.map { _ in .done }
         }
         try await self.run([next]) {
-            try await eventually("all committed") { try await bench.committed().values.reduce(0, +) == 3000 }
+            try await eventually("all committed") { try await fixture.committed().values.reduce(0, +) == 3000 }
         }
         #expect(before > 0)
-        #expect(Set(bench.done.withLock { $0.values.joined() }.map { $0 }).count > 0)
-        #expect(bench.doneCount >= 3000)
+        #expect(Set(fixture.done.withLock { $0.values.joined() }.map { $0 }).count > 0)
+        #expect(fixture.doneCount >= 3000)
     }
 
     @Test func twoWorkersTakeOverFromEachOtherAndEachKeyKeepsItsOrder() async throws {
-        let bench = try Fixture(partitions: 4)
+        let fixture = try Fixture(partitions: 4)
         let keys = (0..<40).map { "k\($0)" }
         let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
             try? await Task.sleep(for: .milliseconds(Int.random(in: 1...20)))
-            bench.note(works)
+            fixture.note(works)
             return works.map { _ in .done }
         }
         let witness = CommitWitness()
         let members = [witness.member(0), witness.member(1)]
         let first = try self.worker(
-            bench, try bench.environment(ledger: members[0]), onCommit: members[0].onCommit, works)
+            fixture, try fixture.environment(ledger: members[0]), onCommit: members[0].onCommit, works)
         let second = try self.worker(
-            bench, try bench.environment(ledger: members[1]), onCommit: members[1].onCommit, works)
+            fixture, try fixture.environment(ledger: members[1]), onCommit: members[1].onCommit, works)
         try await self.run([first]) {
             // The second one comes and goes while changes keep coming.
             async let visit: Void = {
-                try await eventually("begun") { bench.doneCount > 0 }
+                try await eventually("begun") { fixture.doneCount > 0 }
                 try await self.run([second]) { try await Task.sleep(for: .seconds(6)) }
             }()
             var highest: [Int32: Int64] = [:]
             for _ in 0..<60 {
-                try await bench.fill(keys)
-                for (partition, offset) in try await bench.committed() {
+                try await fixture.fill(keys)
+                for (partition, offset) in try await fixture.committed() {
                     #expect(offset >= highest[partition] ?? 0, "offsets never go back")
                     highest[partition] = offset
                 }
@@ -255,13 +255,13 @@ import Testing
             }
             try await visit
             try await eventually("all committed") {
-                try await bench.committed().values.reduce(0, +) == 60 * 40
+                try await fixture.committed().values.reduce(0, +) == 60 * 40
             }
         }
         #expect(witness.faults.isEmpty)
         #expect(witness.count(of: 0) > 0)
         #expect(witness.count(of: 1) > 0)
-        for (key, offsets) in bench.done.withLock({ $0 }) {
+        for (key, offsets) in fixture.done.withLock({ $0 }) {
             // Of one key the first time that each record was done is in order; repetitions may come behind.
             var seen: Set<Int64> = []
             let firsts = offsets.filter { seen.insert($0).inserted }
@@ -271,32 +271,32 @@ import Testing
     }
 
     @Test func aBrokerThatGoesAndComesBackUnderLoadLosesNothing() async throws {
-        let bench = try Fixture(partitions: 2)
-        let environment = try bench.environment(["reconnect.backoff.max.ms": "200"])
-        let worker = try self.worker(bench, environment) { works in
-            bench.note(works)
+        let fixture = try Fixture(partitions: 2)
+        let environment = try fixture.environment(["reconnect.backoff.max.ms": "200"])
+        let worker = try self.worker(fixture, environment) { works in
+            fixture.note(works)
             return works.map { _ in .done }
         }
         try await self.run([worker]) {
-            try await bench.fill((0..<500).map { "k\($0 % 50)" })
-            try await eventually("begun") { bench.doneCount > 0 }
-            try bench.broker.setDown()
+            try await fixture.fill((0..<500).map { "k\($0 % 50)" })
+            try await eventually("begun") { fixture.doneCount > 0 }
+            try fixture.broker.setDown()
             try await Task.sleep(for: .milliseconds(500))
-            try bench.broker.setUp()
+            try fixture.broker.setUp()
             // Then the coordinator has its moods: 16 is NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS; 8 is OffsetCommit.
-            try bench.broker.fail(apiKey: 8, with: [16, 27, 16, 27])
-            try await bench.fill((0..<500).map { "k\($0 % 50)" })
-            try await eventually("all committed") { try await bench.committed().values.reduce(0, +) == 1000 }
+            try fixture.broker.fail(apiKey: 8, with: [16, 27, 16, 27])
+            try await fixture.fill((0..<500).map { "k\($0 % 50)" })
+            try await eventually("all committed") { try await fixture.committed().values.reduce(0, +) == 1000 }
         }
-        #expect(bench.done.withLock { Set($0.keys).count } == 50)
+        #expect(fixture.done.withLock { Set($0.keys).count } == 50)
     }
 
     @Test func aMemberThatIsFencedEndsWithAClearError() async throws {
-        let bench = try Fixture()
-        let environment = try bench.environment(instance: "pod-0")
-        let worker = try self.worker(bench, environment) { works in works.map { _ in .done } }
+        let fixture = try Fixture()
+        let environment = try fixture.environment(instance: "pod-0")
+        let worker = try self.worker(fixture, environment) { works in works.map { _ in .done } }
         // 82 is FENCED_INSTANCE_ID, 11 is JoinGroup. Source: Kafka protocol, error codes and API keys
-        try bench.broker.fail(apiKey: 11, with: [82])
+        try fixture.broker.fail(apiKey: 11, with: [82])
         let error = await #expect(throws: KafkaError.self) { try await worker.run() }
         #expect(error?.isFatal == true)
         #expect(error?.code == .fenced)

@@ -25,9 +25,9 @@ import Testing
     }
 
     @Test(.server) func aBatchOfSmallChangesToLargeOrdersIsReadInPages() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let large = (0..<60).map { "large-\($0)" }
             for start in stride(from: 0, to: large.count, by: 10) {
                 try await processor.process(
@@ -45,13 +45,13 @@ import Testing
             #expect(outcomes.allSatisfy { $0 == .done })
             let pages = OrderStore.pageBytes + OrderStore.smallDocument * small.count
             #expect((1 << 20...pages).contains(processor.load.most), "12 MB stand in Redis, \(processor.load.most)")
-            #expect(scene.metrics.text.contains("waybill_documents_in_hand_bytes 0"))
+            #expect(fixture.metrics.text.contains("waybill_documents_in_hand_bytes 0"))
             for order in ["large-0", "large-59", "small-0"] {
-                #expect(try await scene.state(order)?.document.members["orderNumber"] == "2")
-                #expect(try await scene.state(order)?.version.ordinal == 2)
+                #expect(try await fixture.state(order)?.document.members["orderNumber"] == "2")
+                #expect(try await fixture.state(order)?.version.ordinal == 2)
             }
             // Others that read orders get them whole, in the order in which they asked.
-            let read = try await OrderStore(redis: scene.redis).orders(try keys.map(ChangeLog.key))
+            let read = try await OrderStore(redis: fixture.redis).orders(try keys.map(ChangeLog.key))
             for (order, result) in zip(keys, read) {
                 #expect(try result.get()?.state.key == ChangeLog.key(order))
                 #expect(try (result.get()?.documentBytes ?? 0 > 190_000) == order.hasPrefix("large"))
@@ -72,9 +72,9 @@ import Testing
     }
 
     @Test(.server) func aRecordThatKafkaWouldNotTakeIsADeadLetterBeforeItsOrderIsWritten() async throws {
-        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { scene in
+        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let lineItems = Self.document(kilobytes: 60).object?["lineItems"] ?? .null
             try await processor.process([
                 log.change("order.replaced", "o", ChangeLog.document()),
@@ -82,11 +82,11 @@ import Testing
                 log.change("order.patched", "o", ["orderNumber": "2"]),
                 log.change("order.replaced", "p", Self.document(kilobytes: 60)),
             ])
-            #expect(try await scene.state("o")?.document.members["orderNumber"] == "2")
-            #expect(try await scene.state("o")?.version.ordinal == 1)
-            #expect(try await scene.state("p") == nil)
-            #expect(try await scene.count(scene.topics.orders) == 1)
-            let letters = try await scene.read(scene.topics.deadLetters, 2)
+            #expect(try await fixture.state("o")?.document.members["orderNumber"] == "2")
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
+            #expect(try await fixture.state("p") == nil)
+            #expect(try await fixture.count(fixture.topics.orders) == 1)
+            let letters = try await fixture.read(fixture.topics.deadLetters, 2)
             #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-package", "invalid-package"])
             let reason = try #require(letters[0].header(DeadLetterHeader.reason))
             #expect(reason.contains("max.message.bytes"))

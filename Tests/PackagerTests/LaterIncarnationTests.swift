@@ -16,9 +16,9 @@ import Testing
 
     @Test(arguments: [false, true])
     func theLaterOrderIsRestoredInWhateverOrderRecordsAreRead(isBackwards: Bool) async throws {
-        try await PackagerFixture.run { scene in
-            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
-            var processor = try scene.processor(packager: packager)
+        try await PackagerFixture.run { fixture in
+            let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
+            var processor = try fixture.processor(packager: packager)
             var log = ChangeLog()
             for round in 0..<5 {
                 try await processor.process([
@@ -28,30 +28,30 @@ import Testing
             }
             try await processor.process([log.change("order.removed", "removed", nil)])
             // The trace of a removed order ends after a week; a damaged order is taken out by hand.
-            let type = scene.brandFixture.brand.orderType
+            let type = fixture.brandFixture.brand.orderType
             for order in ["removed", "damaged"] {
-                _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/\(order)}")))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/\(order)}")))
             }
             processor.now = { (ChangeLog.noon + Self.week) * 1000 }
             try await processor.process([
                 log.change("order.replaced", "removed", ChangeLog.document("late")),
                 log.change("order.replaced", "damaged", ChangeLog.document("late")),
             ])
-            let late = try #require(try await scene.state("damaged"))
-            var records = try await scene.read(scene.topics.orders, 13)
+            let late = try #require(try await fixture.state("damaged"))
+            var records = try await fixture.read(fixture.topics.orders, 13)
             if isBackwards { records.reverse() }
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-                pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics),
+                store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             for record in records { #expect(try await restorer.restore([record]) == nil) }
             for order in ["removed", "damaged"] {
-                let state = try #require(try await scene.state(order))
+                let state = try #require(try await fixture.state(order))
                 #expect(!state.isRemoved)
                 #expect(state.document.members["orderNumber"] == "late")
             }
-            #expect(try await scene.state("damaged")?.version == late.version)
+            #expect(try await fixture.state("damaged")?.version == late.version)
         }
     }
 }

@@ -42,11 +42,11 @@ import Testing
 
     @Test func manyChangesCostOnePackage() throws {
         var log = ChangeLog()
-        let bench = Fixture()
+        let fixture = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
         records += (2...10).map { log.change("order.patched", "o", ["orderNumber": .string("\($0)")]) }
-        let draft = try self.draft(try bench.packager(), records)
-        #expect(bench.count == 1)
+        let draft = try self.draft(try fixture.packager(), records)
+        #expect(fixture.count == 1)
         #expect(draft.result.effect == .changed)
         #expect(draft.state?.version.ordinal == 1)
         #expect(draft.state?.document.members["orderNumber"] == "10")
@@ -79,15 +79,15 @@ import Testing
 
     @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
         var log = ChangeLog()
-        let bench = Fixture()
+        let fixture = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
         records += (1..<30).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
         records.append(log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]))
         records += (30..<45).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
-        let draft = try self.draft(try bench.packager(), records)
+        let draft = try self.draft(try fixture.packager(), records)
         #expect(draft.result.outcomes.count { $0 == .applied } == 45)
         #expect(draft.state?.document.members["fulfillments"]?.array?.count == 44)
-        #expect(bench.count < 20, "\(bench.count) packages for one bad change of 46")
+        #expect(fixture.count < 20, "\(fixture.count) packages for one bad change of 46")
     }
 
     @Test func anOrderThatNeverFitsStaysUnknown() throws {
@@ -101,14 +101,14 @@ import Testing
 
     @Test func aLaterChangeMayCureOneThatIsTooLarge() throws {
         var log = ChangeLog()
-        let bench = Fixture()
+        let fixture = Fixture()
         let records = [
             log.change("order.replaced", "o", ChangeLog.document(Self.poison)),
             log.change("order.patched", "o", ["orderNumber": "small"]),
         ]
-        let draft = try self.draft(try bench.packager(), records)
+        let draft = try self.draft(try fixture.packager(), records)
         #expect(draft.result.outcomes == [.applied, .applied])
-        #expect(bench.count == 1)
+        #expect(fixture.count == 1)
     }
 
     @Test func aSignatureThatFailsIsNoChangesFault() throws {
@@ -121,14 +121,14 @@ import Testing
 
     @Test func whatDoesNotChangeIsNotPackaged() throws {
         var log = ChangeLog()
-        let bench = Fixture()
-        let packager = try bench.packager()
+        let fixture = Fixture()
+        let packager = try fixture.packager()
         let first = try self.draft(packager, [log.change("order.replaced", "o", ChangeLog.document())])
         let stored = OrderStore.StoredOrder(
             state: try #require(first.state), revision: 1, entityTag: "tag", assets: ["asset"])
         let second = try self.draft(
             packager, [log.change("order.replaced", "o", ChangeLog.document())], on: stored)
-        #expect(bench.count == 1)
+        #expect(fixture.count == 1)
         #expect(second.result.effect == .advanced)
         #expect(second.package == nil)
         #expect(second.result.outcomes == [.unchanged])
@@ -141,8 +141,8 @@ import Testing
 
     @Test func aRedeliveryIsMarkedAndPublishesWhatStands() throws {
         var log = ChangeLog()
-        let bench = Fixture()
-        let packager = try bench.packager()
+        let fixture = Fixture()
+        let packager = try fixture.packager()
         let record = log.change("order.replaced", "o", ChangeLog.document())
         let first = try self.draft(packager, [record])
         let digest = String(repeating: "ab", count: 32)
@@ -155,6 +155,6 @@ import Testing
         #expect(second.write == nil)
         #expect(second.isAlreadyStored, "the seal of its package is in Redis alone")
         #expect(second.record == nil, "the seal of its package is in Redis alone")
-        #expect(bench.count == 1)
+        #expect(fixture.count == 1)
     }
 }

@@ -33,7 +33,7 @@ struct PackagerFixture: Sendable {
         let kafka = KafkaConfiguration(
             bootstrap: broker.bootstrap,
             properties: ["reconnect.backoff.max.ms": "100"].merging(properties) { $1 })
-        let scene = PackagerFixture(
+        let fixture = PackagerFixture(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
@@ -41,11 +41,11 @@ struct PackagerFixture: Sendable {
             admin: try KafkaAdmin(KafkaConfiguration(bootstrap: broker.bootstrap)),
             brandFixture: try BrandFixture.shared.get())
         let result: Result<Void, any Error>
-        do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+        do { result = .success(try await body(fixture)) } catch { result = .failure(error) }
         server.signal(SIGCONT)
-        await scene.redis.close()
-        await scene.producer.close()
-        await scene.admin.close()
+        await fixture.redis.close()
+        await fixture.producer.close()
+        await fixture.admin.close()
         broker.close()
         await server.stop()
         try result.get()

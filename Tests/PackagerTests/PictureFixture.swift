@@ -16,7 +16,7 @@ import Testing
 struct PictureFixture: Sendable {
     static let host = "cdn.example.com"
 
-    let scene: PackagerFixture
+    let packagerFixture: PackagerFixture
     let server: PictureServer
     let brand: RenewedBrand
     let packager: OrderPackager
@@ -37,11 +37,11 @@ struct PictureFixture: Sendable {
             pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
             ignoreQuery: ignoreQuery)
         let packager = OrderPackager(try brand.load(), tokens: try BrandFixture.tokens())
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             try await body(
                 PictureFixture(
-                    scene: scene, server: server, brand: brand, packager: packager,
-                    pictures: Pictures(redis: scene.redis)))
+                    packagerFixture: fixture, server: server, brand: brand, packager: packager,
+                    pictures: Pictures(redis: fixture.redis)))
         }
         await server.stop()
     }
@@ -66,11 +66,11 @@ struct PictureFixture: Sendable {
     }
 
     var pictureIndex: PictureIndex {
-        PictureIndex(pictures: self.pictures, metrics: PictureMetrics(factory: self.scene.metrics))
+        PictureIndex(pictures: self.pictures, metrics: PictureMetrics(factory: self.packagerFixture.metrics))
     }
 
     func processor() throws -> ChangeProcessor {
-        var processor = try self.scene.processor(packager: self.packager)
+        var processor = try self.packagerFixture.processor(packager: self.packager)
         processor.pictureIndex = self.pictureIndex
         processor.now = { [clock] in clock.now * 1000 }
         return processor
@@ -92,14 +92,14 @@ struct PictureFixture: Sendable {
                 .init(host: host, port: self.server.port, address: try #require(IPAddress(address))))
         }
         let fetcher = try Fetcher(configuration)
-        let store = OrderStore(redis: self.scene.redis)
+        let store = OrderStore(redis: self.packagerFixture.redis)
         let type = try OrderTypeIdentifier(BrandFixture.orderType)
         var repackager = OrderRepackager(
-            topics: self.scene.topics, store: store, producer: self.scene.producer,
+            topics: self.packagerFixture.topics, store: store, producer: self.packagerFixture.producer,
             packagers: { [packager] in [type: packager] })
         repackager.pictureIndex = self.pictureIndex
         repackager.now = { [clock] in clock.now * 1000 }
-        let metrics = PictureMetrics(factory: self.scene.metrics)
+        let metrics = PictureMetrics(factory: self.packagerFixture.metrics)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         var job = PictureFetchJob(
             pictures: self.pictures, store: store, fetcher: fetcher,
@@ -128,7 +128,8 @@ struct PictureFixture: Sendable {
 
     /// The package that Wallet would get, checked by `unzip` and `openssl`: order.json and the files of its pictures.
     func package(_ order: String) async throws -> (order: JSONObject, files: [String: [UInt8]]) {
-        let archive = try #require(try await StoredArchive.read(try ChangeLog.key(order), from: self.scene.redis))
+        let archive = try #require(
+            try await StoredArchive.read(try ChangeLog.key(order), from: self.packagerFixture.redis))
         _ = try archive.verify(root: self.brand.root)
         let json = try #require(try JSON(parsing: try archive.file("order.json")).object)
         var files: [String: [UInt8]] = [:]
@@ -148,7 +149,7 @@ struct PictureFixture: Sendable {
 
     /// The number of pictures that are still due, as Redis has it.
     func due() async throws -> Int64 {
-        try await self.scene.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
+        try await self.packagerFixture.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
     }
 
     /// SHA-256 by the `openssl` program.

@@ -25,14 +25,14 @@ import Testing
         let topics: Topics
         let environment: ServiceEnvironment
 
-        init(_ scene: PackagerFixture) throws {
-            self.topics = scene.topics
+        init(_ fixture: PackagerFixture) throws {
+            self.topics = fixture.topics
             self.broker = try KafkaBroker(
-                topics: [scene.topics.orders, scene.topics.registrations, scene.topics.pushPending].map {
+                topics: [fixture.topics.orders, fixture.topics.registrations, fixture.topics.pushPending].map {
                     .init($0, partitions: RekeyTests.now)
                 })
             let settings = try Settings(environment: [
-                "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+                "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": fixture.server.url,
             ])
             self.environment = ServiceEnvironment(
                 common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
@@ -72,35 +72,35 @@ import Testing
         }
     }
 
-    private func restorer(_ scene: PackagerFixture) throws -> OrderRestorer {
-        let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
-        let type = scene.brandFixture.brand.orderType
+    private func restorer(_ fixture: PackagerFixture) throws -> OrderRestorer {
+        let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
+        let type = fixture.brandFixture.brand.orderType
         return OrderRestorer(
-            store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-            pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: Self.logger)
+            store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+            pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics), logger: Self.logger)
     }
 
     /// Loses Redis and restores from the partitions in turn, each record by itself.
-    private func restore(_ scene: PackagerFixture, _ partitions: [[KafkaRecord]]) async throws {
-        _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
-        for record in partitions.joined() { #expect(try await self.restorer(scene).restore([record]) == nil) }
+    private func restore(_ fixture: PackagerFixture, _ partitions: [[KafkaRecord]]) async throws {
+        _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+        for record in partitions.joined() { #expect(try await self.restorer(fixture).restore([record]) == nil) }
     }
 
     /// By name: nil for an order that is not there, else its number.
-    private func numbers(_ scene: PackagerFixture, _ names: [String]) async throws -> [String?] {
+    private func numbers(_ fixture: PackagerFixture, _ names: [String]) async throws -> [String?] {
         var numbers: [String?] = []
         for name in names {
-            let state = try await scene.state(name)
+            let state = try await fixture.state(name)
             numbers.append(state?.isRemoved ?? true ? nil : state?.document.members["orderNumber"]?.string)
         }
         return numbers
     }
 
     @Test func whatWasRemovedStaysSoAndWhatStandsIsRestored() async throws {
-        try await PackagerFixture.run { scene in
-            try await scene.redis.completeView()
-            let grown = try Grown(scene)
-            let processor = try scene.processor()
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let processor = try fixture.processor()
             var log = ChangeLog()
             let names = (0..<30).map { "o\($0)" }
             try await processor.process(names.map { log.change("order.replaced", $0, ChangeLog.document("old")) })
@@ -109,13 +109,13 @@ import Testing
             // Of some removals even the trace is gone.
             for name in names[25...] {
                 let key = "waybill:order:{\(try ChangeLog.key(name))}"
-                _ = try await scene.redis.send(RedisCommand("DEL", .string(key)))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string(key)))
             }
-            let values = try await scene.read(scene.topics.orders, 50).compactMap { record in
+            let values = try await fixture.read(fixture.topics.orders, 50).compactMap { record in
                 record.value.map { (key: record.key ?? [], value: $0) }
             }
-            try await grown.put(scene.topics.orders, Array(values[..<30]), partitions: Self.before)
-            try await grown.put(scene.topics.orders, Array(values[30...]), partitions: Self.now)
+            try await grown.put(fixture.topics.orders, Array(values[..<30]), partitions: Self.before)
+            try await grown.put(fixture.topics.orders, Array(values[30...]), partitions: Self.now)
             let wanted: [String?] =
                 Array(repeating: "new", count: 10) + Array(repeating: "old", count: 10)
                 + Array(repeating: nil, count: 10)
@@ -128,18 +128,18 @@ import Testing
             let tally = try await grown.rekey()
             #expect(tally.moved + tally.ended == moving)
             #expect(tally.left == 0)
-            #expect(try await self.numbers(scene, names) == wanted, "to the gateway nothing changed")
-            #expect(try await PartitionCounts(redis: scene.redis).all()[scene.topics.orders] == Self.now)
+            #expect(try await self.numbers(fixture, names) == wanted, "to the gateway nothing changed")
+            #expect(try await PartitionCounts(redis: fixture.redis).all()[fixture.topics.orders] == Self.now)
             let again = try await grown.rekey()
             #expect(again.moved == 0)
             #expect(again.ended == 0)
-            let partitions = try await grown.read(scene.topics.orders)
+            let partitions = try await grown.read(fixture.topics.orders)
             for record in partitions.joined() where record.value == nil {
                 #expect(record.header(OrderRecordHeader.silent) == "1", "nobody is pushed")
             }
             for order in [partitions, Array(partitions.reversed())] {
-                try await self.restore(scene, order)
-                let standing = try await self.numbers(scene, names)
+                try await self.restore(fixture, order)
+                let standing = try await self.numbers(fixture, names)
                 // One whose old partition is its new one as well lies here as it lay before the growth.
                 for (index, name) in names.enumerated() where index < 20 || self.moves(name) {
                     #expect(standing[index] == wanted[index], "\(name)")
@@ -151,10 +151,10 @@ import Testing
 
     /// The parts of several sources are read with the version that they were written with.
     @Test func whatSourcesContributedMovesAlong() async throws {
-        try await PackagerFixture.run { scene in
-            try await scene.redis.completeView()
-            let grown = try Grown(scene)
-            let processor = try scene.processor()
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let processor = try fixture.processor()
             var log = ChangeLog()
             let name = try #require((0..<50).map { "o\($0)" }.first { self.moves($0) })
             let carrier: JSON = ["fulfillments": [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping"]]]
@@ -163,25 +163,25 @@ import Testing
                 log.change("order.merged", name, carrier, source: "/carrier"),
             ]
             try await processor.process(changes)
-            let record = try #require(try await scene.read(scene.topics.orders, 1).last)
+            let record = try #require(try await fixture.read(fixture.topics.orders, 1).last)
             try await grown.put(
-                scene.topics.orders, [(record.key ?? [], record.value ?? [])], partitions: Self.before)
-            let before = try #require(try await scene.stored(name))
+                fixture.topics.orders, [(record.key ?? [], record.value ?? [])], partitions: Self.before)
+            let before = try #require(try await fixture.stored(name))
             #expect(before.isPublished)
             #expect(before.state.contributions?.isEmpty == false)
             #expect(try await grown.rekey().moved == 1)
             var wanted = before.state
             wanted.version += 2
-            let after = try #require(try await scene.stored(name))
+            let after = try #require(try await fixture.stored(name))
             #expect(after.state == wanted)
             #expect(after.isPublished)
             #expect(after.unannounced.isEmpty)
             try await processor.process(changes)
-            #expect(try await scene.count(scene.topics.orders) == 1, "it counts as published")
-            let partitions = try await grown.read(scene.topics.orders)
+            #expect(try await fixture.count(fixture.topics.orders) == 1, "it counts as published")
+            let partitions = try await grown.read(fixture.topics.orders)
             for order in [partitions, Array(partitions.reversed())] {
-                try await self.restore(scene, order)
-                #expect(try await scene.state(name) == wanted)
+                try await self.restore(fixture, order)
+                #expect(try await fixture.state(name) == wanted)
             }
             grown.broker.close()
         }
@@ -193,10 +193,10 @@ import Testing
     }
 
     @Test func addedPartitionsAreNamedUntilTheirKeysMoved() async throws {
-        try await PackagerFixture.run { scene in
-            try await scene.redis.completeView()
-            let grown = try Grown(scene)
-            let counts = PartitionCounts(redis: scene.redis)
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let counts = PartitionCounts(redis: fixture.redis)
             try await counts.record(Self.before, of: grown.topics.orders)
             let watch = PartitionWatch(
                 topics: [grown.topics.orders, grown.topics.registrations], counts: counts,
@@ -219,10 +219,10 @@ import Testing
     }
 
     @Test func whatWaitsToBePushedMovesAsItIs() async throws {
-        try await PackagerFixture.run { scene in
-            try await scene.redis.completeView()
-            let grown = try Grown(scene)
-            let topic = scene.topics.pushPending
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let topic = fixture.topics.pushPending
             let records = (0..<30).map { (key: Array("order.com.example.a/o\($0)".utf8), value: [UInt8($0)]) }
             try await grown.put(topic, records, partitions: Self.before)
             let moving = records.count {
@@ -246,9 +246,9 @@ import Testing
 
     /// An end waits for gateways: with many partitions one after the other would take minutes.
     @Test func theEndsInAllPartitionsWaitAtTheSameTime() async throws {
-        try await PackagerFixture.run { scene in
-            let grown = try Grown(scene)
-            let topic = scene.topics.registrations
+        try await PackagerFixture.run { fixture in
+            let grown = try Grown(fixture)
+            let topic = fixture.topics.registrations
             let records = (0..<40).map { (key: Array("key-\($0)".utf8), value: [UInt8($0)]) }
             try await grown.put(topic, records, partitions: Self.before)
             let reader = try KafkaReader(grown.environment.kafka)
@@ -276,10 +276,10 @@ import Testing
     }
 
     @Test func registrationsThatEndedStayEndedAndOthersAreRestored() async throws {
-        try await PackagerFixture.run { scene in
-            try await scene.redis.completeView()
-            let grown = try Grown(scene)
-            let registrations = Registrations(redis: scene.redis)
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let registrations = Registrations(redis: fixture.redis)
             let keys = try (0..<40).map {
                 RegistrationKey(device: try DeviceIdentifier("device-\($0)"), order: try ChangeLog.key("o\($0 % 4)"))
             }
@@ -296,7 +296,7 @@ import Testing
             }
             for index in 0..<20 { try await registrations.register(keys[index], new[index]) }
             func bytes(_ key: RegistrationKey) -> [UInt8] { Array(key.text.utf8) }
-            let topic = scene.topics.registrations
+            let topic = fixture.topics.registrations
             try await grown.put(topic, zip(keys, old).map { (bytes($0), $1.encoded) }, partitions: Self.before)
             try await grown.put(
                 topic, zip(keys[..<10], new[..<10]).map { (bytes($0), $1.encoded) }, partitions: Self.now)
@@ -307,16 +307,16 @@ import Testing
             #expect(tally.moved + tally.ended == moving.count)
             #expect(tally.left == 0)
             func tokens() async throws -> [PushToken?] {
-                try await Registrations(redis: scene.redis).registrations(keys).map { $0?.pushToken }
+                try await Registrations(redis: fixture.redis).registrations(keys).map { $0?.pushToken }
             }
             let wanted = keys.indices.map { $0 < 20 ? new[$0].pushToken : nil }
             #expect(try await tokens() == wanted, "to the pusher nothing changed")
             let partitions = try await grown.read(topic)
             let restorer = RegistrationRestorer(
-                registrations: Registrations(redis: scene.redis), metrics: RestoreMetrics(factory: scene.metrics),
+                registrations: Registrations(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
                 logger: Self.logger)
             for order in [partitions, Array(partitions.reversed())] {
-                _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+                _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
                 for record in order.joined() { try await restorer.restore([record]) }
                 let standing = try await tokens()
                 for index in moving { #expect(standing[index] == wanted[index], "\(keys[index].text)") }

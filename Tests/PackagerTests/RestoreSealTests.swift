@@ -14,48 +14,48 @@ import Testing
 
 /// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestoreSealTests {
-    private func restorer(_ scene: PackagerFixture, _ brand: Brand) throws -> OrderRestorer {
+    private func restorer(_ fixture: PackagerFixture, _ brand: Brand) throws -> OrderRestorer {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var restorer = OrderRestorer(
-            store: OrderStore(redis: scene.redis), packagers: { [brand.orderType: packager] },
+            store: OrderStore(redis: fixture.redis), packagers: { [brand.orderType: packager] },
             isAwaited: { _ in false },
-            pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics),
+            pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         restorer.now = { ChangeLog.noon + 86_400 }
         return restorer
     }
 
-    private func fill(_ scene: PackagerFixture, _ brand: Brand, _ orders: [String]) async throws {
+    private func fill(_ fixture: PackagerFixture, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
-        try await scene.processor(packager: OrderPackager(brand, tokens: try BrandFixture.tokens())).process(
+        try await fixture.processor(packager: OrderPackager(brand, tokens: try BrandFixture.tokens())).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 
-    private func archives(_ scene: PackagerFixture, _ orders: [String]) async throws -> [[UInt8]] {
+    private func archives(_ fixture: PackagerFixture, _ orders: [String]) async throws -> [[UInt8]] {
         var archives: [[UInt8]] = []
         for order in orders {
             archives.append(
-                try #require(try await StoredArchive.read(try ChangeLog.key(order), from: scene.redis), "\(order)")
+                try #require(try await StoredArchive.read(try ChangeLog.key(order), from: fixture.redis), "\(order)")
                     .bytes)
         }
         return archives
     }
 
     @Test func whatWasLostComesBackByteByByteWithoutASignature() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             let names = (0..<20).map { "o\($0)" }
-            try await self.fill(scene, scene.brandFixture.brand, names)
-            let before = try await self.archives(scene, names)
-            let records = try await scene.read(scene.topics.orders, 20)
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            try await self.fill(fixture, fixture.brandFixture.brand, names)
+            let before = try await self.archives(fixture, names)
+            let records = try await fixture.read(fixture.topics.orders, 20)
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
 
-            #expect(try await self.restorer(scene, scene.brandFixture.brand).restore(records) == nil)
-            #expect(try await self.archives(scene, names) == before)
-            #expect(scene.counter("waybill_restore_orders_total") == 20)
-            #expect(scene.counter("waybill_restore_signatures_total") == 0)
+            #expect(try await self.restorer(fixture, fixture.brandFixture.brand).restore(records) == nil)
+            #expect(try await self.archives(fixture, names) == before)
+            #expect(fixture.counter("waybill_restore_orders_total") == 20)
+            #expect(fixture.counter("waybill_restore_signatures_total") == 0)
             let directory = try TemporaryDirectory("seal")
-            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
-            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("o7"), from: scene.redis))
+            let root = try directory.write("root.pem", fixture.brandFixture.rootPEM)
+            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("o7"), from: fixture.redis))
             _ = try archive.verify(root: root)
             let record = try OrderRecord.decode(try #require(records.first?.value))
             var plain = record
@@ -65,13 +65,13 @@ import Testing
     }
 
     @Test func theTextOfARecordIsEnoughForWhatWasPublished() async throws {
-        try await PackagerFixture.run { scene in
-            try await self.fill(scene, scene.brandFixture.brand, ["a"])
-            let value = try #require(try await scene.read(scene.topics.orders, 1).first?.value)
-            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
+        try await PackagerFixture.run { fixture in
+            try await self.fill(fixture, fixture.brandFixture.brand, ["a"])
+            let value = try #require(try await fixture.read(fixture.topics.orders, 1).first?.value)
+            let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
             let package = try #require(packager.remade(try OrderRecordText(value), of: key))
-            #expect(package.head == (try await OrderStore(redis: scene.redis).heads(of: [key]))[0])
+            #expect(package.head == (try await OrderStore(redis: fixture.redis).heads(of: [key]))[0])
             #expect(packager.remade(try OrderRecordText(value), of: try ChangeLog.key("b")) == nil)
             var record = try OrderRecord.decode(value)
             record.document.members["orderNumber"] = "another"
@@ -81,41 +81,41 @@ import Testing
 
     /// Orders that were not lost stay as they are, and a record that is damaged holds up no other.
     @Test func onlyWhatWasLostIsWritten() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             let names = (0..<40).map { "o\($0)" }
-            try await self.fill(scene, scene.brandFixture.brand, names)
-            let before = try await self.archives(scene, names)
-            var records = try await scene.read(scene.topics.orders, 40)
+            try await self.fill(fixture, fixture.brandFixture.brand, names)
+            let before = try await self.archives(fixture, names)
+            var records = try await fixture.read(fixture.topics.orders, 40)
             let keys = records.compactMap { $0.key.map { "waybill:order:{\(String(decoding: $0, as: UTF8.self))}" } }
             for lost in [keys.prefix(20), keys.suffix(20), keys[10..<30]] {
-                for key in lost { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
-                let written = scene.counter("waybill_restore_orders_total")
-                _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
-                #expect(scene.counter("waybill_restore_orders_total") == written + 20)
-                #expect(try await self.archives(scene, names) == before)
+                for key in lost { _ = try await fixture.redis.send(RedisCommand("DEL", .string(key))) }
+                let written = fixture.counter("waybill_restore_orders_total")
+                _ = try await self.restorer(fixture, fixture.brandFixture.brand).restore(records)
+                #expect(fixture.counter("waybill_restore_orders_total") == written + 20)
+                #expect(try await self.archives(fixture, names) == before)
             }
-            #expect(scene.counter("waybill_restore_signatures_total") == 0)
+            #expect(fixture.counter("waybill_restore_signatures_total") == 0)
 
             let value = try #require(records[0].value)
             let place = try #require(value.firstIndex(of: UInt8(ascii: "[")))
             records[0] = KafkaRecord(
                 topic: records[0].topic, partition: 0, offset: 0, timestampMilliseconds: 0, key: records[0].key,
                 value: value[...place] + Array("tru,".utf8) + value[(place + 1)...])
-            for key in keys.prefix(20) { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
-            _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
-            #expect(scene.counter("waybill_restore_refused_total") == 1)
-            #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[0]))).integer == 0)
-            #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[1]))).integer == 1)
+            for key in keys.prefix(20) { _ = try await fixture.redis.send(RedisCommand("DEL", .string(key))) }
+            _ = try await self.restorer(fixture, fixture.brandFixture.brand).restore(records)
+            #expect(fixture.counter("waybill_restore_refused_total") == 1)
+            #expect(try await fixture.redis.send(RedisCommand("EXISTS", .string(keys[0]))).integer == 0)
+            #expect(try await fixture.redis.send(RedisCommand("EXISTS", .string(keys[1]))).integer == 1)
         }
     }
 
     /// Damaged seals too: nothing that a record says makes a package that does not verify, or none at all.
     @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             let names = (0..<5).map { "o\($0)" }
-            try await self.fill(scene, scene.brandFixture.brand, names)
-            let before = try await self.archives(scene, names)
-            let published = try await scene.read(scene.topics.orders, 5)
+            try await self.fill(fixture, fixture.brandFixture.brand, names)
+            let before = try await self.archives(fixture, names)
+            let published = try await fixture.read(fixture.topics.orders, 5)
             let other = try OrderRecord.decode(try #require(published[4].value)).seal
             var records: [KafkaRecord] = []
             for (number, original) in published.enumerated() {
@@ -126,16 +126,16 @@ import Testing
                         topic: original.topic, partition: 0, offset: Int64(number), timestampMilliseconds: 0,
                         key: original.key, value: record.encoded))
             }
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
 
-            _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
-            #expect(scene.counter("waybill_restore_signatures_total") == 4)
-            let after = try await self.archives(scene, names)
+            _ = try await self.restorer(fixture, fixture.brandFixture.brand).restore(records)
+            #expect(fixture.counter("waybill_restore_signatures_total") == 4)
+            let after = try await self.archives(fixture, names)
             #expect(zip(after, before).map { $0 == $1 } == [false, false, false, false, true])
             let directory = try TemporaryDirectory("seal")
-            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
+            let root = try directory.write("root.pem", fixture.brandFixture.rootPEM)
             for name in names {
-                let archive = try #require(try await StoredArchive.read(try ChangeLog.key(name), from: scene.redis))
+                let archive = try #require(try await StoredArchive.read(try ChangeLog.key(name), from: fixture.redis))
                 _ = try archive.verify(root: root)
             }
         }
@@ -143,34 +143,34 @@ import Testing
 
     @Test func aRenewedCertificateSignsWhatIsRestored() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerFixture.run { scene in
-            try await self.fill(scene, try renewed.load(), ["a"])
-            let records = try await scene.read(scene.topics.orders, 1)
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+        try await PackagerFixture.run { fixture in
+            try await self.fill(fixture, try renewed.load(), ["a"])
+            let records = try await fixture.read(fixture.topics.orders, 1)
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
             try renewed.renewCertificate()
-            _ = try await self.restorer(scene, try renewed.load()).restore(records)
-            #expect(scene.counter("waybill_restore_signatures_total") == 1)
-            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("a"), from: scene.redis))
+            _ = try await self.restorer(fixture, try renewed.load()).restore(records)
+            #expect(fixture.counter("waybill_restore_signatures_total") == 1)
+            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("a"), from: fixture.redis))
             #expect(try archive.verify(root: renewed.root).contains(try renewed.certificate()))
         }
     }
 
     /// A record that somebody publishes who did not package the order has the seal out of Redis.
     @Test func whatIsAnnouncedAgainHasTheSealThatStands() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document())
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([change])
-            try await scene.forgetTold("o")
+            try await fixture.forgetTold("o")
             try await processor.process([change])
-            let seals = try await scene.read(scene.topics.orders, 2).map {
+            let seals = try await fixture.read(fixture.topics.orders, 2).map {
                 try OrderRecord.decode(try #require($0.value)).seal
             }
             #expect(seals[0] != nil)
             #expect(seals[0] == seals[1])
-            let stored = try #require(try await scene.stored("o"))
-            let head = try #require(try await OrderStore(redis: scene.redis).heads(of: [stored.state.key])[0])
+            let stored = try #require(try await fixture.stored("o"))
+            let head = try #require(try await OrderStore(redis: fixture.redis).heads(of: [stored.state.key])[0])
             #expect(
                 PackageSeal(head: head, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)?
                     .text == seals[0])

@@ -31,10 +31,10 @@ import Testing
     }
 
     @Test func whatStandsIsComparedAndNotSignedAgain() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             let signatures = Signatures()
-            let packager = try signatures.packager(scene.brandFixture.brand)
-            let processor = try scene.processor(packager: packager)
+            let packager = try signatures.packager(fixture.brandFixture.brand)
+            let processor = try fixture.processor(packager: packager)
             var log = ChangeLog()
             let names = (0..<20).map { "o\($0)" }
             for round in 0..<2 {
@@ -42,12 +42,12 @@ import Testing
                     names.map { log.change("order.replaced", $0, ChangeLog.document("\(round)")) })
             }
             try await processor.process([log.change("order.removed", "o3", nil)])
-            let records = try await scene.read(scene.topics.orders, 41)
+            let records = try await fixture.read(fixture.topics.orders, 41)
             #expect(signatures.count == 40)
-            let metrics = RestoreMetrics(factory: scene.metrics)
-            let type = scene.brandFixture.brand.orderType
+            let metrics = RestoreMetrics(factory: fixture.metrics)
+            let type = fixture.brandFixture.brand.orderType
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
                 pictureIndex: nil, metrics: metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
 
             // Redis was away and has everything: whether it is only judged, or some other order lacked.
@@ -57,17 +57,17 @@ import Testing
             #expect(try await restorer.stand(Array(records[..<20])))
             _ = try await restorer.restore(Array(records[..<20]))
             #expect(signatures.count == 40)
-            #expect(scene.counter("waybill_restore_orders_total") == 0)
+            #expect(fixture.counter("waybill_restore_orders_total") == 0)
 
             // One is lacking: it is signed, and no other.
-            _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/o5}")))
+            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/o5}")))
             #expect(try await !restorer.stand(records))
             _ = try await restorer.restore(records)
             #expect(signatures.count == 41)
-            #expect(scene.counter("waybill_restore_orders_total") == 1)
+            #expect(fixture.counter("waybill_restore_orders_total") == 1)
 
             // All are lacking: each is signed once, in its last version.
-            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
             _ = try await restorer.restore(records)
             #expect(signatures.count == 41 + 19)
             #expect(try await restorer.stand(records))

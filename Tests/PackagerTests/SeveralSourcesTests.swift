@@ -16,57 +16,57 @@ import Tokens
     ]
 
     @Test func whatSourcesContributedOutlivesRedisAndKafka() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.merged", "o", ChangeLog.document())])
             try await processor.process([log.change("order.merged", "o", Self.carrier, source: "/carrier")])
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             #expect(state.version.ordinal == 2)
             #expect(state.contributions?.isEmpty == false)
-            let record = try #require(try await scene.read(scene.topics.orders, 2).last)
+            let record = try #require(try await fixture.read(fixture.topics.orders, 2).last)
             let told = try OrderRecord.decode(try #require(record.value)).state(key: state.key)
             #expect(told == state)
             #expect(record.headers.isEmpty)
             // A snapshot of the first source, folded by a worker that reads what stands.
             try await processor.process([log.change("order.merged", "o", ChangeLog.document("3"))])
-            let members = try #require(try await scene.state("o")).document.members
+            let members = try #require(try await fixture.state("o")).document.members
             #expect(members["orderNumber"] == "3")
             #expect(members["fulfillments"] == Self.carrier.object?["fulfillments"])
             // A replacement makes it plain, and what was kept of the parts goes.
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            let plain = try #require(try await scene.state("o"))
+            let plain = try #require(try await fixture.state("o"))
             #expect(plain.contributions == nil)
             #expect(plain.document.members["fulfillments"] == nil)
         }
     }
 
     @Test func whatDevicesAreNotToBeToldOfSaysSo() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let silent = log.change("order.patched", "o", ["orderNumber": "2"], isSilent: true)
             try await processor.process([silent])
             try await processor.process([log.change("order.announced", "o", nil)])
             try await processor.process([log.change("order.announced", "o", ["touch": true])])
             // One that comes again while it is not certain that its version was published is so again, as silently.
-            try await scene.forgetTold("o")
+            try await fixture.forgetTold("o")
             try await processor.process([silent])
-            let records = try await scene.read(scene.topics.orders, 5)
+            let records = try await fixture.read(fixture.topics.orders, 5)
             #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil, nil, "1"])
             let versions = try records.map { try OrderRecord.decode($0.value ?? []).version.ordinal }
             #expect(versions == [1, 2, 2, 3, 3])
-            #expect(scene.counter("waybill_packages_built_total") == 3)
+            #expect(fixture.counter("waybill_packages_built_total") == 3)
         }
     }
 
     @Test func aStaticOrderIsServedWithItsToken() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let document = ChangeLog.document(extra: [("webServiceURL", .null)])
-            try await scene.processor().process([log.change("order.replaced", "o", document)])
-            let stored = try #require(try await scene.stored("o"))
+            try await fixture.processor().process([log.change("order.replaced", "o", document)])
+            let stored = try #require(try await fixture.stored("o"))
             #expect(stored.state.document.isStatic)
             #expect(!stored.entityTag.isEmpty)
             #expect(stored.state.token == (try BrandFixture.tokens().token(for: stored.state.key)))

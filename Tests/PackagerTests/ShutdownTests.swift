@@ -9,16 +9,16 @@ import Testing
 @Suite(.server) struct ShutdownTests {
     /// A thread that stands still for good, as librdkafka may do while it closes.
     @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 9)
-            let worker = try scene.worker([
+            let worker = try fixture.worker([
                 "WAYBILL_STALL_AT": "folded:1:600", "WAYBILL_SHUTDOWN_SECONDS": "3",
             ])
             try await worker.line(containing: "assigned")
-            try await scene.publish(history.each(.replaced(number: "first")))
+            try await fixture.publish(history.each(.replaced(number: "first")))
             // It has the batch in hand when it has read the states: nothing else would make it look for this order.
             try await eventually("read") {
-                try await scene.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
+                try await fixture.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
             }
             let start = ContinuousClock.now
             worker.signal(SIGTERM)
@@ -28,10 +28,10 @@ import Testing
             #expect(took < .seconds(8), "\(took)")
             #expect(worker.output.contains("shutdown timed out, exiting"))
             // The next worker gets the work that this one had in hand.
-            let next = try scene.worker()
-            try await scene.caughtUp(next)
+            let next = try fixture.worker()
+            try await fixture.caughtUp(next)
             #expect(await next.stop(grace: .seconds(20)) == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 1)
+            try await fixture.expectSame(as: history.log, repeats: 1)
         }
     }
 }

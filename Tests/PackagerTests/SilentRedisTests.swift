@@ -63,23 +63,23 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2))) func aWorkerLeavesWithinTheLimitMeanwhileAndTheNextOneDoesTheRest() async throws {
-        try await CrashFixture.run { scene in
+        try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 10)
-            let worker = try scene.worker(["WAYBILL_SHUTDOWN_SECONDS": "15"])
-            try await scene.publish(history.part())
-            try await scene.caughtUp(worker)
-            scene.server.signal(SIGSTOP)
-            try await scene.publish(history.part(200))
+            let worker = try fixture.worker(["WAYBILL_SHUTDOWN_SECONDS": "15"])
+            try await fixture.publish(history.part())
+            try await fixture.caughtUp(worker)
+            fixture.server.signal(SIGSTOP)
+            try await fixture.publish(history.part(200))
             try await worker.line(containing: "keys are waiting for a retry")
             let start = ContinuousClock.now
             worker.signal(SIGTERM)
             #expect(try await worker.exit(within: .seconds(30)) == .code(0))
             #expect(ContinuousClock.now - start < .seconds(15))
-            scene.server.signal(SIGCONT)
-            let next = try scene.worker()
-            try await scene.caughtUp(next)
+            fixture.server.signal(SIGCONT)
+            let next = try fixture.worker()
+            try await fixture.caughtUp(next)
             #expect(await next.stop(grace: .seconds(20)) == .code(0))
-            try await scene.expectSame(as: history.log, repeats: 1)
+            try await fixture.expectSame(as: history.log, repeats: 1)
         }
     }
 }

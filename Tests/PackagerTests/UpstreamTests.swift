@@ -22,120 +22,120 @@ import Testing
         }
     }
 
-    private func expectAll(_ scene: PackagerFixture) async throws {
+    private func expectAll(_ fixture: PackagerFixture) async throws {
         for number in 0..<20 {
-            let state = try #require(try await scene.state("o\(number)"))
+            let state = try #require(try await fixture.state("o\(number)"))
             #expect(state.document.members["orderNumber"] == .string("\(number)"))
             #expect(state.document.members["fulfillments"]?.array?.count == 1)
             #expect(state.version.ordinal == 1)
         }
-        let told = Set(try await scene.read(scene.topics.orders, 20).map(\.keyText))
+        let told = Set(try await fixture.read(fixture.topics.orders, 20).map(\.keyText))
         #expect(told.count == 20)
-        #expect(try await scene.count(scene.topics.deadLetters) == 0)
+        #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
     }
 
     @Test func aBatchThatRedisWasAwayForGivesTheSameResultLater() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let batch = self.changes(&log)
-            await scene.server.stop()
+            await fixture.server.stop()
             await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
-            try await scene.server.restart()
+            try await fixture.server.restart()
             try await eventually("done") {
                 do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
-            try await self.expectAll(scene)
+            try await self.expectAll(fixture)
         }
     }
 
     @Test func aRedisThatDoesNotAnswerMayHaveWrittenAndNothingIsAppliedTwice() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let batch = self.changes(&log)
             // It stops somewhere between the first reading and the last writing, or behind it.
             async let stopped: Void = {
                 try await eventually("something written") {
-                    let size = try await scene.redis.send(RedisCommand("DBSIZE"))
+                    let size = try await fixture.redis.send(RedisCommand("DBSIZE"))
                     return (size.integer ?? 0) > 0
                 }
-                scene.server.signal(SIGSTOP)
+                fixture.server.signal(SIGSTOP)
             }()
             _ = try? await processor.process(batch)
             try await stopped
             _ = try? await processor.process(batch)
-            scene.server.signal(SIGCONT)
+            fixture.server.signal(SIGCONT)
             try await eventually("done") {
                 do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
-            try await self.expectAll(scene)
+            try await self.expectAll(fixture)
         }
     }
 
     @Test func aBatchThatTheBrokerWasAwayForIsPublishedLater() async throws {
-        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             let batch = self.changes(&log)
-            try scene.broker.setDown()
+            try fixture.broker.setDown()
             await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
-            #expect(try await scene.state("o0")?.version.ordinal == 1)
-            try scene.broker.setUp()
+            #expect(try await fixture.state("o0")?.version.ordinal == 1)
+            try fixture.broker.setUp()
             try await eventually("done") {
                 do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
-            try await self.expectAll(scene)
+            try await self.expectAll(fixture)
         }
     }
 
     /// Its tombstones would be lost if the registrations were gone from Redis before the broker had them.
     @Test func aRemovalThatTheBrokerWasAwayForStillTellsWhoWasRegistered() async throws {
-        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
-            let processor = try scene.processor()
+            let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let registration = RegistrationKey(device: try DeviceIdentifier("d"), order: try ChangeLog.key("o"))
-            _ = try await Registrations(redis: scene.redis).register(
+            _ = try await Registrations(redis: fixture.redis).register(
                 registration,
                 RegistrationRecord(
                     pushToken: try PushToken(String(repeating: "ab", count: 32)), registeredEpochMilliseconds: 1))
             let batch = [log.change("order.removed", "o", nil)]
-            try scene.broker.setDown()
+            try fixture.broker.setDown()
             await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
-            try scene.broker.setUp()
+            try fixture.broker.setUp()
             try await eventually("done") {
                 do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
-            let tombstones = try await scene.read(scene.topics.registrations, 1)
+            let tombstones = try await fixture.read(fixture.topics.registrations, 1)
             #expect(tombstones.map(\.keyText) == [registration.text])
-            #expect(try await Registrations(redis: scene.redis).devices(of: [registration.order]) == [[]])
+            #expect(try await Registrations(redis: fixture.redis).devices(of: [registration.order]) == [[]])
         }
     }
 
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
-        try await PackagerFixture.run { scene in
-            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
+        try await PackagerFixture.run { fixture in
+            let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
             }
             var log = ChangeLog()
             let batch = self.changes(&log)
-            let broken = try scene.processor(packager: packager)
+            let broken = try fixture.processor(packager: packager)
             await #expect(throws: RetriableFailure.self) { try await broken.process(batch) }
-            try await scene.processor().process(batch)
-            try await self.expectAll(scene)
+            try await fixture.processor().process(batch)
+            try await self.expectAll(fixture)
         }
     }
 
     @Test func twoWorkersOnTheSameOrderLoseNothing() async throws {
-        try await PackagerFixture.run { scene in
+        try await PackagerFixture.run { fixture in
             var log = ChangeLog()
-            try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
+            try await fixture.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
             let rounds = 60
             let logs = (1...2).map { partition in
                 var log = ChangeLog(partition: Int32(partition))
@@ -145,7 +145,7 @@ import Testing
             }
             try await withThrowingTaskGroup { group in
                 for log in logs {
-                    let processor = try scene.processor()
+                    let processor = try fixture.processor()
                     group.addTask {
                         for record in log {
                             try await eventually("done") {
@@ -159,7 +159,7 @@ import Testing
                 }
                 try await group.waitForAll()
             }
-            let state = try #require(try await scene.state("o"))
+            let state = try #require(try await fixture.state("o"))
             let found = state.document.members["fulfillments"]?.array?.compactMap {
                 $0.object?["fulfillmentIdentifier"]?.string
             }
@@ -169,11 +169,11 @@ import Testing
                 #expect(found?.filter { $0.hasPrefix("f\(partition)-") } == (0..<rounds).map { "f\(partition)-\($0)" })
             }
             #expect(state.version.ordinal == Int64(1 + 2 * rounds))
-            #expect(scene.counter("waybill_write_conflicts_total") > 0)
+            #expect(fixture.counter("waybill_write_conflicts_total") > 0)
 
             // Both remember how far they came: nothing is applied a second time.
-            try await scene.processor().process(logs[0] + logs[1])
-            #expect(try await scene.state("o") == state)
+            try await fixture.processor().process(logs[0] + logs[1])
+            #expect(try await fixture.state("o") == state)
         }
     }
 }

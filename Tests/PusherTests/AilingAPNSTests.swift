@@ -13,15 +13,15 @@ import Testing
 
     /// Faults by share for all devices, and for two of a hundred a provider token that is refused occasionally, three
     /// times at most: without a bound, each tenth run would have a device that has bad luck for longer than it waits.
-    private func ail(_ scene: PusherFixture, devices: Int) async throws {
+    private func ail(_ fixture: PusherFixture, devices: Int) async throws {
         for (status, reason) in [
             (429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable"),
         ] {
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(.init(status, reason), delayMilliseconds: 0), probability: 0.05))
         }
         for device in stride(from: 0, to: devices, by: 50) {
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(
                     .answer(.init(403, "ExpiredProviderToken"), delayMilliseconds: 0),
                     token: PusherFixture.token(device), count: 3, probability: 0.4))
@@ -31,13 +31,13 @@ import Testing
     @Test(arguments: Credential.allCases)
     func everybodyIsToldSoonThoughSomeRequestsFailAndSomeDevicesFailOften(_ credential: Credential) async throws {
         let devices = 300
-        try await PusherFixture.run { scene in
-            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
-            try await self.ail(scene, devices: devices)
-            try await PushTable.run(scene, client: .production(credential)) { table in
+        try await PusherFixture.run { fixture in
+            for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
+            try await self.ail(fixture, devices: devices)
+            try await PushTable.run(fixture, client: .production(credential)) { table in
                 for round in 0..<6 {
                     let records = try (0..<devices).map { device in
-                        try scene.changed("o\(device)", offset: Int64(round * devices + device))
+                        try fixture.changed("o\(device)", offset: Int64(round * devices + device))
                     }
                     for start in stride(from: 0, to: devices, by: 30) {
                         try await table.put(Array(records[start..<start + 30]))
@@ -48,20 +48,20 @@ import Testing
                 // that fails once more.
                 try await eventually("all are told", within: .seconds(60)) { table.doneCount == 6 * devices }
             }
-            #expect(scene.pushes("dropped") == 0)
-            let connections = try await scene.apns.statistics().openedConnections
+            #expect(fixture.pushes("dropped") == 0)
+            let connections = try await fixture.apns.statistics().openedConnections
             #expect(connections < 8, "a connection that serves the others is not given up for one device")
         }
     }
 
     @Test func aBrownOutLosesNothingAndAllAreToldSoonAfterIt() async throws {
         let devices = 200
-        try await PusherFixture.run { scene in
-            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+        try await PusherFixture.run { fixture in
+            for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
             let away = APNSSimulatorAnswer(503, "ServiceUnavailable")
-            try await scene.apns.add(APNSSimulatorFault(.answer(away, delayMilliseconds: 0), probability: 0.8))
+            try await fixture.apns.add(APNSSimulatorFault(.answer(away, delayMilliseconds: 0), probability: 0.8))
             try await PushTable.run(
-                scene,
+                fixture,
                 limits: {
                     $0.attempts = 1
                     $0.hold = .seconds(1)
@@ -69,16 +69,16 @@ import Testing
             ) { table in
                 for round in 0..<10 {
                     let records = try (0..<devices).map { device in
-                        try scene.changed("o\(device)", offset: Int64(round * devices + device))
+                        try fixture.changed("o\(device)", offset: Int64(round * devices + device))
                     }
                     try await table.put(records)
                     try await Task.sleep(for: .milliseconds(500))
                 }
-                try await scene.apns.clearFaults()
+                try await fixture.apns.clearFaults()
                 try await eventually("all are told", within: .seconds(30)) { table.doneCount == 10 * devices }
                 #expect(table.scheduler.standings.map(\.health) == [.healthy])
             }
-            #expect(scene.pushes("dropped") == 0)
+            #expect(fixture.pushes("dropped") == 0)
         }
     }
 
@@ -86,42 +86,42 @@ import Testing
     /// seldom: what waited for that held its offsets back for a minute.
     @Test func nothingWaitsWithTheClientOfAStoppedCredential() async throws {
         let devices = 200
-        try await PusherFixture.run { scene in
-            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+        try await PusherFixture.run { fixture in
+            for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
             let refused = APNSSimulatorAnswer(403, "BadCertificate")
-            try await scene.apns.add(APNSSimulatorFault(.answer(refused, delayMilliseconds: 0)))
-            try await PushTable.run(scene, client: .production(.certificate)) { table in
+            try await fixture.apns.add(APNSSimulatorFault(.answer(refused, delayMilliseconds: 0)))
+            try await PushTable.run(fixture, client: .production(.certificate)) { table in
                 try await table.put(
-                    try (0..<devices).map { try scene.changed("o\($0)", offset: Int64($0)) })
+                    try (0..<devices).map { try fixture.changed("o\($0)", offset: Int64($0)) })
                 try await eventually("the credential is stopped") {
                     table.scheduler.standings.contains { $0.health.gauge == 2 }
                 }
                 try await eventually("nothing is with the client", within: .seconds(20)) {
                     table.scheduler.gauges.inFlight == 0
                 }
-                #expect(try await scene.told().count < devices / 2, "the others were not sent to be refused")
+                #expect(try await fixture.told().count < devices / 2, "the others were not sent to be refused")
                 #expect(table.doneCount == 0)
             }
         }
     }
 
     @Test func fortyTokensThatAPNsDoesNotKnowStopNobody() async throws {
-        try await PusherFixture.run { scene in
-            for device in 0..<40 { try await scene.register("bad\(device)", for: "flood", token: 1000 + device) }
-            for device in 0..<20 { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+        try await PusherFixture.run { fixture in
+            for device in 0..<40 { try await fixture.register("bad\(device)", for: "flood", token: 1000 + device) }
+            for device in 0..<20 { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
             for device in 0..<40 {
                 let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
-                try await scene.apns.add(
+                try await fixture.apns.add(
                     APNSSimulatorFault(
                         .answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1000 + device)))
             }
-            try await PushTable.run(scene) { table in
-                try await table.process([try scene.changed("flood", offset: 0)])
-                let others = try (0..<20).map { try scene.changed("o\($0)", offset: Int64($0 + 1)) }
+            try await PushTable.run(fixture) { table in
+                try await table.process([try fixture.changed("flood", offset: 0)])
+                let others = try (0..<20).map { try fixture.changed("o\($0)", offset: Int64($0 + 1)) }
                 try await table.process(others)
                 #expect(table.scheduler.standings.map(\.health) == [.healthy])
             }
-            #expect(scene.pushes("delivered") == 20)
+            #expect(fixture.pushes("delivered") == 20)
         }
     }
 }

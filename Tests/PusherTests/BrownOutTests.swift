@@ -100,40 +100,40 @@ import Testing
 
     @Test(arguments: [UInt64(1), 2])
     func fourOfFiveRequestsFailForFiveMinutesAndAllAreToldWithinAMinuteOfTheEnd(_ seed: UInt64) throws {
-        var scene = try Fixture(seed: seed)
-        try scene.run(milliseconds: 10_000, every: 5) { _, _ in Self.delivered }
-        try scene.run(milliseconds: 300_000, every: 5) { _, random in
+        var fixture = try Fixture(seed: seed)
+        try fixture.run(milliseconds: 10_000, every: 5) { _, _ in Self.delivered }
+        try fixture.run(milliseconds: 300_000, every: 5) { _, random in
             Double.random(in: 0..<1, using: &random) < 0.8 ? Self.away : Self.delivered
         }
-        #expect(scene.given == 0)
-        #expect(scene.attempts < 400_000, "no storm")
-        try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
-        #expect(scene.given == 0)
-        #expect(scene.waiting == 0)
-        #expect(scene.changes.isEmpty, "it is there all the time")
+        #expect(fixture.given == 0)
+        #expect(fixture.attempts < 400_000, "no storm")
+        try fixture.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+        #expect(fixture.given == 0)
+        #expect(fixture.waiting == 0)
+        #expect(fixture.changes.isEmpty, "it is there all the time")
     }
 
     /// The failing part is that of some devices: always, for an hour.
     @Test func aShardOfDevicesThatFailsForAnHourIsToldWithinAMinuteOfTheEnd() throws {
-        var scene = try Fixture(seed: 4)
-        try scene.run(milliseconds: 3_600_000, every: 500) { number, _ in
+        var fixture = try Fixture(seed: 4)
+        try fixture.run(milliseconds: 3_600_000, every: 500) { number, _ in
             number % 10 == 0 ? Self.away : Self.delivered
         }
-        #expect(scene.given == 0)
-        try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
-        #expect(scene.given == 0)
-        #expect(scene.waiting == 0)
+        #expect(fixture.given == 0)
+        try fixture.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+        #expect(fixture.given == 0)
+        #expect(fixture.waiting == 0)
     }
 
     @Test func aLoneNotificationOfAQuietBrandOutlivesAnHourOf5xx() throws {
         for answer in [Self.away, .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.silent, "mute"))] {
-            var scene = try Fixture(seed: 5)
-            try scene.run(milliseconds: 5, every: 5) { _, _ in answer }
-            try scene.run(milliseconds: 3_600_000, every: nil) { _, _ in answer }
-            #expect(scene.given == 0)
-            #expect(scene.attempts < 500)
-            try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
-            #expect(scene.waiting == 0)
+            var fixture = try Fixture(seed: 5)
+            try fixture.run(milliseconds: 5, every: 5) { _, _ in answer }
+            try fixture.run(milliseconds: 3_600_000, every: nil) { _, _ in answer }
+            #expect(fixture.given == 0)
+            #expect(fixture.attempts < 500)
+            try fixture.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+            #expect(fixture.waiting == 0)
         }
     }
 }

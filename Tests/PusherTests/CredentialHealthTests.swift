@@ -73,107 +73,108 @@ import Testing
     @Test func aFailureCountsByTimeWhenSomebodyElseWasJudgedMeanwhile() {
         for judgement in Self.judgements {
             for failure in Self.failures {
-                var scene = Fixture()
-                scene.receive(judgement, of: 2)
-                scene.pass(.milliseconds(10))
-                #expect(scene.receive(.retry(failure)).blame == .time, "\(judgement) \(failure)")
-                #expect(scene.health.state == .healthy)
+                var fixture = Fixture()
+                fixture.receive(judgement, of: 2)
+                fixture.pass(.milliseconds(10))
+                #expect(fixture.receive(.retry(failure)).blame == .time, "\(judgement) \(failure)")
+                #expect(fixture.health.state == .healthy)
             }
         }
     }
 
     @Test func whereOneInFourFailsNobodyIsToBlame() {
         for failure in Self.failures {
-            var scene = Fixture()
+            var fixture = Fixture()
             var blames: [FailureAttribution] = []
             for number in UInt64(0)..<100 {
-                scene.pass(.milliseconds(10))
+                fixture.pass(.milliseconds(10))
                 if number % 4 == 3 {
-                    blames.append(scene.receive(.retry(failure), of: number).blame)
+                    blames.append(fixture.receive(.retry(failure), of: number).blame)
                 } else {
-                    scene.receive(.delivered, of: number)
+                    fixture.receive(.delivered, of: number)
                 }
             }
             #expect(blames.prefix(9).allSatisfy { $0 == .time }, "too few to compare")
             #expect(blames.dropFirst(9).allSatisfy { $0 == .nobody }, "\(failure)")
             // A minute later none of it counts.
-            scene.pass(HealthWindow.length)
-            scene.receive(.delivered, of: 1000)
-            #expect(scene.receive(.retry(failure), of: 1001).blame == .time)
+            fixture.pass(HealthWindow.length)
+            fixture.receive(.delivered, of: 1000)
+            #expect(fixture.receive(.retry(failure), of: 1001).blame == .time)
         }
     }
 
     @Test func aJudgementFromBeforeTheAttemptSaysNothingOfIt() {
         for failure in Self.failures {
-            var scene = Fixture()
-            scene.receive(.delivered, of: 2)
-            scene.pass(.milliseconds(51))
+            var fixture = Fixture()
+            fixture.receive(.delivered, of: 2)
+            fixture.pass(.milliseconds(51))
             let isLone = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
-            #expect(scene.receive(.retry(failure)).blame == (isLone ? .time : .nobody), "\(failure)")
+            #expect(fixture.receive(.retry(failure)).blame == (isLone ? .time : .nobody), "\(failure)")
         }
     }
 
     @Test func tooManyRequestsIsADevicesOwnHoweverOften() {
-        var scene = Fixture()
+        var fixture = Fixture()
         for _ in 0..<1000 {
             #expect(
-                scene.receive(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
+                fixture.receive(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil)
+            )
         }
     }
 
     @Test func tooManyRequestsForMostDevicesIsNoDevicesOwn() {
-        var scene = Fixture()
+        var fixture = Fixture()
         var changes: [CredentialHealth.Change] = []
         for device in 0..<500 {
-            scene.pass(.milliseconds(100))
-            let ruling = scene.receive(
+            fixture.pass(.milliseconds(100))
+            let ruling = fixture.receive(
                 .retry(Self.answer(429, "TooManyRequests")), of: UInt64(device), device: device)
             #expect(ruling.blame == (device < CredentialHealth.busyDevices - 1 ? .notification : .nobody))
             if let change = ruling.change { changes.append(change) }
         }
         #expect(changes == [.ill(reason: "429 TooManyRequests")], "a device that hears it again heals nothing")
-        scene.receive(.delivered)
-        #expect(scene.health.state == .healthy)
+        fixture.receive(.delivered)
+        #expect(fixture.health.state == .healthy)
     }
 
     @Test func tooManyRequestsForOneDeviceInTenIsTheirOwn() {
-        var scene = Fixture()
+        var fixture = Fixture()
         for number in 0..<500 {
-            scene.pass(.milliseconds(10))
+            fixture.pass(.milliseconds(10))
             let busy = PushVerdict.retry(Self.answer(429, "TooManyRequests"))
-            let ruling = scene.receive(number % 10 == 0 ? busy : .delivered, of: UInt64(number), device: number)
+            let ruling = fixture.receive(number % 10 == 0 ? busy : .delivered, of: UInt64(number), device: number)
             if number % 10 == 0, number > 0 { #expect(ruling.blame == .notification) }
         }
     }
 
     @Test func whatWasNeverSentIsNobodysFault() {
         for code in Self.neverSent + Self.ownDoing {
-            var scene = Fixture()
-            scene.receive(.delivered, of: 2)
-            #expect(scene.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
-            scene.pass(.seconds(1))
-            #expect(scene.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
+            var fixture = Fixture()
+            fixture.receive(.delivered, of: 2)
+            #expect(fixture.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
+            fixture.pass(.seconds(1))
+            #expect(fixture.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
         }
     }
 
     @Test func ourOwnDoingMakesNobodyIll() {
         for code in Self.ownDoing {
-            var scene = Fixture()
+            var fixture = Fixture()
             for number in 0..<100 {
-                scene.pass(.seconds(1))
-                #expect(scene.receive(.retry(Self.error(code)), of: UInt64(number)).change == nil)
+                fixture.pass(.seconds(1))
+                #expect(fixture.receive(.retry(Self.error(code)), of: UInt64(number)).change == nil)
             }
-            #expect(scene.health.state == .healthy)
+            #expect(fixture.health.state == .healthy)
         }
     }
 
     @Test func whereNothingIsAnsweredNobodyIsToBlameHoweverLong() {
         for failure in Self.failures + Self.neverSent.map(Self.error) where failure.cause != .answer(status: 403) {
-            var scene = Fixture()
+            var fixture = Fixture()
             var changes: [CredentialHealth.Change] = []
             for attempt in 0..<1000 {
-                scene.pass(.seconds(4))
-                let ruling = scene.receive(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
+                fixture.pass(.seconds(4))
+                let ruling = fixture.receive(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
                 // The first may be the only one.
                 if attempt > 0 { #expect(ruling.blame == .nobody, "\(failure)") }
                 if let change = ruling.change { changes.append(change) }
@@ -184,124 +185,124 @@ import Testing
 
     @Test func aLoneNotificationThatAPNsFailsHoldsItsTimeOnly() {
         for failure in Self.failures where failure.cause != .answer(status: 403) {
-            var scene = Fixture()
+            var fixture = Fixture()
             let isAPNs = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
             for _ in 0..<50 {
-                scene.pass(.seconds(10))
-                let ruling = scene.receive(.retry(failure))
+                fixture.pass(.seconds(10))
+                let ruling = fixture.receive(.retry(failure))
                 #expect(ruling.blame == (isAPNs ? .time : .nobody), "\(failure)")
             }
             // With a broken network path others need not be tried; with a poisoned notification they must be.
-            #expect((scene.health.state == .healthy) == isAPNs, "\(failure)")
+            #expect((fixture.health.state == .healthy) == isAPNs, "\(failure)")
         }
     }
 
     @Test func aLoneNotificationIsNoLongerAloneWhenAnotherFails() {
-        var scene = Fixture()
+        var fixture = Fixture()
         let failure = Self.answer(503, "ServiceUnavailable")
-        #expect(scene.receive(.retry(failure)).blame == .time)
-        #expect(scene.receive(.retry(failure), of: 2).blame == .nobody)
-        #expect(scene.receive(.retry(failure)).blame == .nobody)
-        scene.receive(.delivered, of: 3)
-        scene.pass(.seconds(1))
-        #expect(scene.receive(.retry(failure)).blame == .time)
+        #expect(fixture.receive(.retry(failure)).blame == .time)
+        #expect(fixture.receive(.retry(failure), of: 2).blame == .nobody)
+        #expect(fixture.receive(.retry(failure)).blame == .nobody)
+        fixture.receive(.delivered, of: 3)
+        fixture.pass(.seconds(1))
+        #expect(fixture.receive(.retry(failure)).blame == .time)
     }
 
     @Test func oneConnectionThatIsCutMakesNobodyIllAsLongAsAnotherAnswers() {
-        var scene = Fixture()
-        scene.receive(.delivered)
+        var fixture = Fixture()
+        fixture.receive(.delivered)
         for number in 0..<1000 {
-            #expect(scene.receive(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
+            #expect(fixture.receive(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
         }
-        #expect(scene.permission == .all)
+        #expect(fixture.permission == .all)
     }
 
     @Test func fewFailuresNeedPatience() {
-        var scene = Fixture()
+        var fixture = Fixture()
         let failure = Self.error(.connectionLost)
-        for number in 0..<3 { scene.receive(.retry(failure), of: UInt64(number)) }
-        #expect(scene.health.state == .healthy)
-        scene.pass(CredentialHealth.patience)
-        #expect(scene.receive(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
+        for number in 0..<3 { fixture.receive(.retry(failure), of: UInt64(number)) }
+        #expect(fixture.health.state == .healthy)
+        fixture.pass(CredentialHealth.patience)
+        #expect(fixture.receive(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
     }
 
     @Test func anIllCredentialIsAskedWithAFewNotificationsAtATime() {
-        var scene = Fixture()
-        #expect(scene.fallIll(Self.answer(503)) == [.ill(reason: "503 without a reason")])
+        var fixture = Fixture()
+        #expect(fixture.fallIll(Self.answer(503)) == [.ill(reason: "503 without a reason")])
         for pause in [1, 2, 4, 5, 5, 5] {
-            #expect(scene.permission == Self.few)
-            scene.health.probed(now: scene.now)
-            #expect(scene.permission == .nothing(until: scene.now + .seconds(pause)))
-            scene.pass(.seconds(pause) - .milliseconds(1))
-            #expect(scene.permission != Self.few)
-            #expect(scene.receive(.retry(Self.answer(503))).change == nil)
-            scene.pass(.milliseconds(1))
+            #expect(fixture.permission == Self.few)
+            fixture.health.probed(now: fixture.now)
+            #expect(fixture.permission == .nothing(until: fixture.now + .seconds(pause)))
+            fixture.pass(.seconds(pause) - .milliseconds(1))
+            #expect(fixture.permission != Self.few)
+            #expect(fixture.receive(.retry(Self.answer(503))).change == nil)
+            fixture.pass(.milliseconds(1))
         }
     }
 
     @Test func aNewConnectionAllowsAProbeAtOnce() {
-        var scene = Fixture()
-        scene.health.connected(now: scene.now)
-        #expect(scene.permission == .all)
-        _ = scene.fallIll(Self.error(.connecting))
+        var fixture = Fixture()
+        fixture.health.connected(now: fixture.now)
+        #expect(fixture.permission == .all)
+        _ = fixture.fallIll(Self.error(.connecting))
         for _ in 0..<5 {
-            scene.health.probed(now: scene.now)
-            scene.pass(.milliseconds(10))
+            fixture.health.probed(now: fixture.now)
+            fixture.pass(.milliseconds(10))
         }
-        #expect(scene.permission != Self.few)
-        scene.health.connected(now: scene.now)
-        #expect(scene.permission == Self.few)
+        #expect(fixture.permission != Self.few)
+        fixture.health.connected(now: fixture.now)
+        #expect(fixture.permission == Self.few)
     }
 
     @Test func unknownTokensMakeSuspiciousAsAShareOnly() {
-        var scene = Fixture()
+        var fixture = Fixture()
         for number in 0..<2000 {
-            scene.pass(.milliseconds(1))
-            scene.receive(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
+            fixture.pass(.milliseconds(1))
+            fixture.receive(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
         }
-        #expect(!scene.health.isSuspicious, "one of a hundred")
-        for number in 0..<600 { scene.receive(.unknownToken, of: UInt64(number)) }
-        #expect(scene.health.isSuspicious)
-        #expect(scene.health.state == .healthy)
-        scene.pass(HealthWindow.length)
-        scene.receive(.delivered)
-        #expect(!scene.health.isSuspicious)
+        #expect(!fixture.health.isSuspicious, "one of a hundred")
+        for number in 0..<600 { fixture.receive(.unknownToken, of: UInt64(number)) }
+        #expect(fixture.health.isSuspicious)
+        #expect(fixture.health.state == .healthy)
+        fixture.pass(HealthWindow.length)
+        fixture.receive(.delivered)
+        #expect(!fixture.health.isSuspicious)
     }
 
     @Test func anyJudgementHealsAnIllCredential() {
         for judgement in Self.judgements {
-            var scene = Fixture()
-            _ = scene.fallIll(Self.answer(503))
-            scene.health.probed(now: scene.now)
-            scene.pass(.seconds(7))
-            #expect(scene.receive(judgement).change == .healthy(after: .seconds(7)))
-            #expect(scene.permission == .all)
+            var fixture = Fixture()
+            _ = fixture.fallIll(Self.answer(503))
+            fixture.health.probed(now: fixture.now)
+            fixture.pass(.seconds(7))
+            #expect(fixture.receive(judgement).change == .healthy(after: .seconds(7)))
+            #expect(fixture.permission == .all)
             // The next outage begins with quick probes again.
-            _ = scene.fallIll(Self.answer(503))
+            _ = fixture.fallIll(Self.answer(503))
         }
     }
 
     @Test func aRetryAfterOfAPNsDelaysTheProbesButNotForLong() {
         for (asked, pause) in [(30, 30), (3600, 300), (-5, 0), (.max, 300)] {
-            var scene = Fixture()
-            _ = scene.fallIll(Self.answer(503, "ServiceUnavailable", after: asked))
+            var fixture = Fixture()
+            _ = fixture.fallIll(Self.answer(503, "ServiceUnavailable", after: asked))
             let expected: CredentialHealth.Permission =
-                pause == 0 ? Self.few : .nothing(until: scene.now + .seconds(pause))
-            #expect(scene.permission == expected)
+                pause == 0 ? Self.few : .nothing(until: fixture.now + .seconds(pause))
+            #expect(fixture.permission == expected)
         }
     }
 
     @Test func aPoisonedNotificationAloneDoesNotKeepOthersFromBeingTried() {
-        var scene = Fixture()
+        var fixture = Fixture()
         for _ in 0..<3 {
-            scene.receive(.retry(Self.error(.connecting)))
-            scene.pass(.seconds(5))
+            fixture.receive(.retry(Self.error(.connecting)))
+            fixture.pass(.seconds(5))
         }
-        #expect(scene.permission == Self.few)
+        #expect(fixture.permission == Self.few)
         // The network works again, and APNs fails the remaining one.
-        let ruling = scene.receive(.retry(Self.answer(500)))
+        let ruling = fixture.receive(.retry(Self.answer(500)))
         #expect(ruling.blame == .time)
         #expect(ruling.change == .healthy(after: .seconds(15)))
-        #expect(scene.permission == .all)
+        #expect(fixture.permission == .all)
     }
 }

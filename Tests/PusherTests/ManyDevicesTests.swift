@@ -11,7 +11,7 @@ import Testing
 
 /// One order with very many invented devices, and orders that cannot be looked up: the others are notified.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct ManyDevicesTests {
-    private func fill(_ scene: PusherFixture, _ order: String, _ count: Int) async throws {
+    private func fill(_ fixture: PusherFixture, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
               redis.call('HSET', KEYS[1], 'made-up-' .. number,
@@ -19,7 +19,7 @@ import Testing
             end
             """
         for first in stride(from: 0, to: count, by: 20_000) {
-            _ = try await scene.redis.send(
+            _ = try await fixture.redis.send(
                 RedisCommand(
                     "EVAL", .string(script), "1", .string(StoreKeys.devices(try PusherFixture.order(order))),
                     .integer(Int64(first)), .integer(Int64(min(count, first + 20_000) - 1))))
@@ -27,47 +27,47 @@ import Testing
     }
 
     @Test func anOrderWithHalfAMillionDevicesKeepsNobodyWaiting() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
-            try await self.fill(scene, "big", 550_000)
-            for number in 0..<5 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            try await scene.serve(directory) {
+            try await self.fill(fixture, "big", 550_000)
+            for number in 0..<5 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await fixture.serve(directory) {
                 for number in 0..<5 {
-                    try await scene.publish(["big", "o\(number)", "big"])
+                    try await fixture.publish(["big", "o\(number)", "big"])
                     try await eventually("the other customer is told", within: .seconds(20)) {
-                        try await scene.delivered().contains(PusherFixture.token(number))
+                        try await fixture.delivered().contains(PusherFixture.token(number))
                     }
                 }
-                try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
+                try await eventually("committed", within: .seconds(60)) { try await fixture.lag() == 0 }
             }
-            #expect(scene.metrics.counter("waybill_push_devices_untold_total") >= 548_000)
-            let told = try await Set(scene.delivered())
+            #expect(fixture.metrics.counter("waybill_push_devices_untold_total") >= 548_000)
+            let told = try await Set(fixture.delivered())
             #expect(told.count <= Registrations.notifiedLimit + 5)
         }
     }
 
     @Test func anOrderThatCannotBeReadIsPassedOver() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
-            try await scene.register("d", for: "good", token: 1)
-            _ = try await scene.redis.send(
+            try await fixture.register("d", for: "good", token: 1)
+            _ = try await fixture.redis.send(
                 RedisCommand("SET", .string(StoreKeys.devices(try PusherFixture.order("bad"))), "a string"))
-            try await scene.serve(directory) {
-                try await scene.publish(["bad", "good"])
-                try await eventually("committed") { try await scene.lag() == 0 }
+            try await fixture.serve(directory) {
+                try await fixture.publish(["bad", "good"])
+                try await eventually("committed") { try await fixture.lag() == 0 }
             }
-            #expect(try await scene.told() == [PusherFixture.token(1)])
-            #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
+            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(fixture.metrics.counter("waybill_records_unreadable_total") == 1)
         }
     }
 
     /// Orders whose master does not answer wait separately, and are notified when it is back.
     @Test func ordersOfAMasterThatIsAwayWaitAlone() async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
-        try await PusherFixture.run(on: cluster.masters[0]) { scene in
+        try await PusherFixture.run(on: cluster.masters[0]) { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
-            for number in 0..<12 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            let topology = try await scene.redis.topology()
+            for number in 0..<12 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            let topology = try await fixture.redis.topology()
             let suffix = ":\(cluster.masters[1].port)"
             let away = try Set(
                 (0..<12).filter {
@@ -76,26 +76,26 @@ import Testing
                 })
             #expect(!away.isEmpty)
             #expect(away.count < 12)
-            try await scene.serve(directory) {
+            try await fixture.serve(directory) {
                 // Connections exist before the master is down.
-                try await scene.publish((0..<12).map { "o\($0)" })
-                try await eventually("all are told") { try await Set(scene.delivered()).count == 12 }
+                try await fixture.publish((0..<12).map { "o\($0)" })
+                try await eventually("all are told") { try await Set(fixture.delivered()).count == 12 }
                 cluster.masters[1].signal(SIGSTOP)
                 defer { cluster.masters[1].signal(SIGCONT) }
-                let before = try await scene.delivered().count
+                let before = try await fixture.delivered().count
                 // One by one: an order of the master that is down is alone in its batch.
-                for number in away.sorted() { try await scene.publish(["o\(number)"]) }
-                for number in 0..<12 where !away.contains(number) { try await scene.publish(["o\(number)"]) }
+                for number in away.sorted() { try await fixture.publish(["o\(number)"]) }
+                for number in 0..<12 where !away.contains(number) { try await fixture.publish(["o\(number)"]) }
                 try await eventually("the others are told") {
-                    let told = try await scene.delivered().dropFirst(before)
+                    let told = try await fixture.delivered().dropFirst(before)
                     return Set(told) == Set((0..<12).filter { !away.contains($0) }.map(PusherFixture.token))
                 }
-                #expect(try await scene.lag() > 0)
+                #expect(try await fixture.lag() > 0)
                 cluster.masters[1].signal(SIGCONT)
                 try await eventually("all are told again", within: .seconds(60)) {
-                    try await Set(scene.delivered().dropFirst(before)).count == 12
+                    try await Set(fixture.delivered().dropFirst(before)).count == 12
                 }
-                try await eventually("committed") { try await scene.lag() == 0 }
+                try await eventually("committed") { try await fixture.lag() == 0 }
             }
         }
         await cluster.stop()

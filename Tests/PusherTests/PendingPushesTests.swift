@@ -20,199 +20,199 @@ import Testing
 
     private func quickly(_ limits: inout PushLimits) { limits.parkedHold = .milliseconds(500) }
 
-    private func timesTold(_ scene: PusherFixture, _ tokens: Range<Int>) async throws -> [Int] {
-        let told = try await scene.delivered()
+    private func timesTold(_ fixture: PusherFixture, _ tokens: Range<Int>) async throws -> [Int] {
+        let told = try await fixture.delivered()
         return tokens.map { token in told.count { $0 == PusherFixture.token(token) } }
     }
 
     /// The number of requests to APNs for some devices.
-    private func timesAsked(_ scene: PusherFixture, _ tokens: Range<Int>) async throws -> Int {
+    private func timesAsked(_ fixture: PusherFixture, _ tokens: Range<Int>) async throws -> Int {
         let tokens = Set(tokens.map(PusherFixture.token))
-        return try await scene.told().count { tokens.contains($0) }
+        return try await fixture.told().count { tokens.contains($0) }
     }
 
     @Test func ofAStoppedCredentialOffsetsMoveAndEverybodyIsToldOnceWhenItHeals() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
-            try await scene.register(troubled, devices: 100, tokens: 1000)
-            try await scene.hit(tokens: 1000..<1100, Self.refused)
-            try await scene.publish(changed: troubled)
-            try await scene.serve(
+            try await fixture.register(troubled, devices: 100, tokens: 1000)
+            try await fixture.hit(tokens: 1000..<1100, Self.refused)
+            try await fixture.publish(changed: troubled)
+            try await fixture.serve(
                 directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
             ) {
-                try await eventually("offsets move", within: .seconds(60)) { try await scene.lag() == 0 }
-                #expect(try await scene.pendingLag() > 0)
-                #expect(try await scene.delivered().isEmpty)
-                try await scene.apns.clearFaults()
+                try await eventually("offsets move", within: .seconds(60)) { try await fixture.lag() == 0 }
+                #expect(try await fixture.pendingLag() > 0)
+                #expect(try await fixture.delivered().isEmpty)
+                try await fixture.apns.clearFaults()
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("nobody waits any more", within: .seconds(60)) {
-                    try await scene.pendingLag() == 0
+                    try await fixture.pendingLag() == 0
                 }
             }
-            #expect(try await self.timesTold(scene, 1000..<1100) == Array(repeating: 1, count: 100))
-            #expect(scene.pushes("dropped") == 0)
+            #expect(try await self.timesTold(fixture, 1000..<1100) == Array(repeating: 1, count: 100))
+            #expect(fixture.pushes("dropped") == 0)
         }
     }
 
     @Test func moreThanFitsDoesNotKeepOutTheRecordsThatComeAfterIt() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let well = try self.orders(PusherBrandFixture.orderType, 10)
-            try await scene.register(well, devices: 10, tokens: 5000)
+            try await fixture.register(well, devices: 10, tokens: 5000)
             // Of a type without a brand, so none of them leaves the parking to be sent.
             let troubled = try self.orders(PusherBrandFixture.otherType, 1000)
-            try await scene.register(troubled, devices: 1000, tokens: 10_000)
-            try await scene.publish(changed: troubled)
-            try await scene.publish(changed: well)
+            try await fixture.register(troubled, devices: 1000, tokens: 10_000)
+            try await fixture.publish(changed: troubled)
+            try await fixture.publish(changed: well)
             let crowded: (inout PushLimits) -> Void = { limits in
                 limits.records = 3200
                 limits.parkedKeys = 100
                 limits.parkedHold = .seconds(300)
             }
-            try await scene.serve(directory, limits: crowded) {
+            try await fixture.serve(directory, limits: crowded) {
                 try await eventually("the others are told", within: .seconds(60)) {
-                    try await self.timesTold(scene, 5000..<5010) == Array(repeating: 1, count: 10)
+                    try await self.timesTold(fixture, 5000..<5010) == Array(repeating: 1, count: 10)
                 }
             }
         }
     }
 
     @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let early = try self.orders(PusherBrandFixture.otherType, 30)
-            try await scene.register(early, devices: 30, tokens: 1000)
-            try await scene.publish(changed: early)
-            try await scene.serve(directory, settings: Self.reload, limits: self.quickly) {
+            try await fixture.register(early, devices: 30, tokens: 1000)
+            try await fixture.publish(changed: early)
+            try await fixture.serve(directory, settings: Self.reload, limits: self.quickly) {
                 try await eventually("offsets move", within: .seconds(60)) {
-                    let pending = try await scene.pendingLag()
-                    return try await scene.lag() == 0 && pending >= 30
+                    let pending = try await fixture.pendingLag()
+                    return try await fixture.lag() == 0 && pending >= 30
                 }
                 _ = try PusherBrandFixture.shared.get().write(["market"], into: directory)
                 try await eventually("nobody waits any more", within: .seconds(60)) {
-                    try await scene.pendingLag() == 0
+                    try await fixture.pendingLag() == 0
                 }
             }
-            #expect(try await self.timesTold(scene, 1000..<1030) == Array(repeating: 1, count: 30))
+            #expect(try await self.timesTold(fixture, 1000..<1030) == Array(repeating: 1, count: 30))
         }
     }
 
     @Test func whoWasToldIsNotToldAgainByTheNextPusherThoughOthersStillWait() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let stuck = try self.orders(PusherBrandFixture.orderType, 20)
             let healing = try self.orders(PusherBrandFixture.otherType, 20)
-            try await scene.register(stuck, devices: 20, tokens: 0)
-            try await scene.register(healing, devices: 20, tokens: 1000)
-            for tokens in [0..<20, 1000..<1020] { try await scene.hit(tokens: tokens, Self.refused) }
-            try await scene.publish(changed: stuck + healing)
-            try await scene.serve(
+            try await fixture.register(stuck, devices: 20, tokens: 0)
+            try await fixture.register(healing, devices: 20, tokens: 1000)
+            for tokens in [0..<20, 1000..<1020] { try await fixture.hit(tokens: tokens, Self.refused) }
+            try await fixture.publish(changed: stuck + healing)
+            try await fixture.serve(
                 directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
             ) {
-                try await eventually("offsets move", within: .seconds(60)) { try await scene.lag() == 0 }
-                try await scene.apns.clearFaults()
-                try await scene.hit(tokens: 0..<20, Self.refused)
+                try await eventually("offsets move", within: .seconds(60)) { try await fixture.lag() == 0 }
+                try await fixture.apns.clearFaults()
+                try await fixture.hit(tokens: 0..<20, Self.refused)
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("one brand is told", within: .seconds(60)) {
-                    try await self.timesTold(scene, 1000..<1020).allSatisfy { $0 > 0 }
+                    try await self.timesTold(fixture, 1000..<1020).allSatisfy { $0 > 0 }
                 }
             }
-            let asked = try await self.timesAsked(scene, 0..<20)
-            try await scene.serve(directory, brands: ["shop", "renewed"], limits: self.quickly) {
+            let asked = try await self.timesAsked(fixture, 0..<20)
+            try await fixture.serve(directory, brands: ["shop", "renewed"], limits: self.quickly) {
                 try await eventually("the topic was read, and the other one is asked", within: .seconds(60)) {
-                    try await self.timesAsked(scene, 0..<20) > asked
+                    try await self.timesAsked(fixture, 0..<20) > asked
                 }
-                try await scene.publish(changed: [healing[0]])
+                try await fixture.publish(changed: [healing[0]])
                 try await eventually("a new change is told", within: .seconds(60)) {
-                    try await self.timesTold(scene, 1000..<1001) == [2]
+                    try await self.timesTold(fixture, 1000..<1001) == [2]
                 }
             }
-            #expect(try await self.timesTold(scene, 1001..<1020) == Array(repeating: 1, count: 19))
-            #expect(try await self.timesTold(scene, 0..<20) == Array(repeating: 0, count: 20))
+            #expect(try await self.timesTold(fixture, 1001..<1020) == Array(repeating: 1, count: 19))
+            #expect(try await self.timesTold(fixture, 0..<20) == Array(repeating: 0, count: 20))
         }
     }
 
     @Test func whoWaitsForATurnInTheHourHoldsNoOffset() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let orders = try self.orders(PusherBrandFixture.orderType, 20)
-            try await scene.register(orders, devices: 20, tokens: 0)
+            try await fixture.register(orders, devices: 20, tokens: 0)
             let limits: (inout PushLimits) -> Void = { limits in
                 limits.parkedHold = .milliseconds(500)
                 // One at once, the next one after half an hour.
                 limits.hourlyLimit = 2
             }
-            try await scene.publish(changed: [orders[0]])
-            try await scene.serve(directory, limits: limits) {
+            try await fixture.publish(changed: [orders[0]])
+            try await fixture.serve(directory, limits: limits) {
                 try await eventually("the first change is told", within: .seconds(60)) {
-                    try await self.timesTold(scene, 0..<1) == [1]
+                    try await self.timesTold(fixture, 0..<1) == [1]
                 }
-                try await scene.publish(changed: orders)
+                try await fixture.publish(changed: orders)
                 try await eventually("the others are told", within: .seconds(60)) {
-                    try await self.timesTold(scene, 1..<20) == Array(repeating: 1, count: 19)
+                    try await self.timesTold(fixture, 1..<20) == Array(repeating: 1, count: 19)
                 }
-                try await eventually("offsets move", within: .seconds(20)) { try await scene.lag() == 0 }
-                #expect(try await scene.pendingLag() > 0)
-                #expect(try await self.timesTold(scene, 0..<1) == [1])
+                try await eventually("offsets move", within: .seconds(20)) { try await fixture.lag() == 0 }
+                #expect(try await fixture.pendingLag() > 0)
+                #expect(try await self.timesTold(fixture, 0..<1) == [1])
             }
             // Another pusher does not know how much the device got.
-            try await scene.serve(directory, limits: limits) {
+            try await fixture.serve(directory, limits: limits) {
                 try await eventually("nobody waits any more", within: .seconds(60)) {
-                    try await scene.pendingLag() == 0
+                    try await fixture.pendingLag() == 0
                 }
             }
-            #expect(try await self.timesTold(scene, 0..<1) == [2])
-            #expect(try await self.timesTold(scene, 1..<20) == Array(repeating: 1, count: 19))
+            #expect(try await self.timesTold(fixture, 0..<1) == [2])
+            #expect(try await self.timesTold(fixture, 1..<20) == Array(repeating: 1, count: 19))
         }
     }
 
     @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
-            try await scene.redis.completeView()
-            try await scene.register(troubled, devices: 100, tokens: 1000)
-            try await scene.hit(tokens: 1000..<1100, Self.refused)
-            try await scene.publish(changed: troubled)
-            let first = try scene.child(directory, brands: ["shop", "market"])
-            try await eventually("offsets move", within: .seconds(90)) { try await scene.lag() == 0 }
+            try await fixture.redis.completeView()
+            try await fixture.register(troubled, devices: 100, tokens: 1000)
+            try await fixture.hit(tokens: 1000..<1100, Self.refused)
+            try await fixture.publish(changed: troubled)
+            let first = try fixture.child(directory, brands: ["shop", "market"])
+            try await eventually("offsets move", within: .seconds(90)) { try await fixture.lag() == 0 }
             first.signal(SIGKILL)
             _ = try await first.exit(within: .seconds(10))
-            try await scene.apns.clearFaults()
-            let second = try scene.child(directory, brands: ["shop", "renewed"])
-            try await eventually("nobody waits any more", within: .seconds(90)) { try await scene.pendingLag() == 0 }
+            try await fixture.apns.clearFaults()
+            let second = try fixture.child(directory, brands: ["shop", "renewed"])
+            try await eventually("nobody waits any more", within: .seconds(90)) { try await fixture.pendingLag() == 0 }
             #expect(await second.stop(grace: .seconds(20)) == .code(0))
-            #expect(try await self.timesTold(scene, 1000..<1100) == Array(repeating: 1, count: 100))
+            #expect(try await self.timesTold(fixture, 1000..<1100) == Array(repeating: 1, count: 100))
         }
     }
 
     @Test func whoseLettersThereAreCanBeToldAgain() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
-            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             let busy = APNSSimulatorFault.Effect.answer(
                 APNSSimulatorAnswer(429, "TooManyRequests"), delayMilliseconds: 0)
-            try await scene.hit(tokens: 0..<2, busy)
-            try await scene.publish(["o0", "o1", "o2", "o1"])
-            try await scene.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "1"]) {
-                try await eventually("given up", within: .seconds(60)) { try await scene.lag() == 0 }
-                try await scene.apns.clearFaults()
-                let kafka = KafkaConfiguration(bootstrap: scene.broker.bootstrap)
+            try await fixture.hit(tokens: 0..<2, busy)
+            try await fixture.publish(["o0", "o1", "o2", "o1"])
+            try await fixture.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "1"]) {
+                try await eventually("given up", within: .seconds(60)) { try await fixture.lag() == 0 }
+                try await fixture.apns.clearFaults()
+                let kafka = KafkaConfiguration(bootstrap: fixture.broker.bootstrap)
                 let survey = PushDeadLetterSurvey(code: "push-undeliverable", since: nil)
-                let found = try await survey.read(kafka, topic: scene.topics.deadLetters)
+                let found = try await survey.read(kafka, topic: fixture.topics.deadLetters)
                 #expect(Set(found.devices.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
                 let none = PushDeadLetterSurvey(code: "push-refused", since: nil)
-                #expect(try await none.read(kafka, topic: scene.topics.deadLetters).devices.isEmpty)
+                #expect(try await none.read(kafka, topic: fixture.topics.deadLetters).devices.isEmpty)
                 let retelling = Retelling(
-                    producer: scene.producer, topic: scene.topics.pushPending, rate: 1000,
+                    producer: fixture.producer, topic: fixture.topics.pushPending, rate: 1000,
                     nowEpochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
                 #expect(try await retelling.tell(found.devices) == 2)
                 try await eventually("they are told", within: .seconds(60)) {
-                    try await scene.pendingLag() == 0
+                    try await fixture.pendingLag() == 0
                 }
             }
-            #expect(try await self.timesTold(scene, 0..<3) == [1, 1, 1])
+            #expect(try await self.timesTold(fixture, 0..<3) == [1, 1, 1])
         }
     }
 }

@@ -88,7 +88,7 @@ import Testing
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
                 onReplies: { dispatcher.receive($0, of: type, generation: generation) })
         }
-        let scene = Fixture(
+        let fixture = Fixture(
             directory: directory, apns: apns, library: library, clients: clients,
             dispatcher: dispatcher, done: done, renewed: renewed,
             type: try OrderTypeIdentifier(PusherBrandFixture.orderType)
@@ -103,7 +103,7 @@ import Testing
                     }
                 }
                 defer { group.cancelAll() }
-                return .success(try await body(scene))
+                return .success(try await body(fixture))
             }
         } catch {
             result = .failure(error)
@@ -119,83 +119,83 @@ import Testing
     /// Adds changes to the scheduler one after the other, each for another device.
     ///
     /// - Returns: the number of changes.
-    private static func push(_ scene: Fixture, until isEnough: Flag) async throws -> Int {
+    private static func push(_ fixture: Fixture, until isEnough: Flag) async throws -> Int {
         var sent = 0
         while isEnough.count.withLock({ $0 }) == 0 {
-            try scene.put(200, from: sent)
+            try fixture.put(200, from: sent)
             sent += 200
-            try await eventually("done") { scene.done.count.withLock { $0 } > sent - 1000 }
+            try await eventually("done") { fixture.done.count.withLock { $0 } > sent - 1000 }
         }
         return sent
     }
 
     @Test(.timeLimit(.minutes(2)))
     func newCredentialsUnderLoadLoseNoNotification() async throws {
-        try await self.run { scene in
+        try await self.run { fixture in
             let isEnough = Flag()
             try await withThrowingTaskGroup(of: Int.self) { group in
-                group.addTask { try await Self.push(scene, until: isEnough) }
+                group.addTask { try await Self.push(fixture, until: isEnough) }
                 for _ in 0..<3 {
-                    let before = try await scene.apns.deliveries().deliveries.count
-                    try scene.renew()
-                    #expect(scene.look() == [.changed(scene.type)])
-                    #expect(await scene.clients.update(scene.library.brands).isEmpty)
+                    let before = try await fixture.apns.deliveries().deliveries.count
+                    try fixture.renew()
+                    #expect(fixture.look() == [.changed(fixture.type)])
+                    #expect(await fixture.clients.update(fixture.library.brands).isEmpty)
                     try await eventually("more with the new one") {
-                        try await scene.apns.deliveries().deliveries.count > before + 1000
+                        try await fixture.apns.deliveries().deliveries.count > before + 1000
                     }
                 }
                 isEnough.count.withLock { $0 = 1 }
                 let sent = try await group.next() ?? 0
-                try await eventually("all done") { scene.done.count.withLock { $0 } == sent }
-                let deliveries = try await scene.apns.deliveries().deliveries
+                try await eventually("all done") { fixture.done.count.withLock { $0 } == sent }
+                let deliveries = try await fixture.apns.deliveries().deliveries
                 #expect(Set(deliveries.filter { $0.status == 200 }.map(\.token)).count == sent)
             }
-            for (_, counts) in scene.dispatcher.scheduler.takeTallies() {
+            for (_, counts) in fixture.dispatcher.scheduler.takeTallies() {
                 #expect(counts.dropped.isEmpty, "\(counts.dropped)")
             }
-            #expect(scene.renewed.count.withLock { $0 } == 3)
+            #expect(fixture.renewed.count.withLock { $0 } == 3)
         }
     }
 
     @Test func aClientStaysWhileItsCredentialDoes() async throws {
-        try await self.run { scene in
-            try scene.put(1, from: 0)
-            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
-            let connections = try await scene.apns.connections().map(\.number)
+        try await self.run { fixture in
+            try fixture.put(1, from: 0)
+            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
+            let connections = try await fixture.apns.connections().map(\.number)
             let picture = Data(SampleFile.png(seed: 1, side: 64))
-            try picture.write(to: URL(filePath: scene.directory.path("brands/shop/assets/x.png")))
-            #expect(scene.look() == [.changed(scene.type)])
-            #expect(await scene.clients.update(scene.library.brands).isEmpty)
-            try scene.put(1, from: 1)
-            try await eventually("told") { scene.done.count.withLock { $0 } == 2 }
+            try picture.write(to: URL(filePath: fixture.directory.path("brands/shop/assets/x.png")))
+            #expect(fixture.look() == [.changed(fixture.type)])
+            #expect(await fixture.clients.update(fixture.library.brands).isEmpty)
+            try fixture.put(1, from: 1)
+            try await eventually("told") { fixture.done.count.withLock { $0 } == 2 }
             // The pool may have opened more since; none was closed.
-            #expect(Set(try await scene.apns.connections().map(\.number)).isSuperset(of: connections))
-            #expect(scene.renewed.count.withLock { $0 } == 0)
+            #expect(Set(try await fixture.apns.connections().map(\.number)).isSuperset(of: connections))
+            #expect(fixture.renewed.count.withLock { $0 } == 0)
         }
     }
 
     @Test func aCredentialThatCannotBeUsedLeavesTheClientThatWasThere() async throws {
         let isFailing = Flag()
-        try await self.run(failing: isFailing) { scene in
-            try scene.renew()
-            #expect(scene.look() == [.changed(scene.type)])
+        try await self.run(failing: isFailing) { fixture in
+            try fixture.renew()
+            #expect(fixture.look() == [.changed(fixture.type)])
             isFailing.count.withLock { $0 = 1 }
-            let failures = await scene.clients.update(scene.library.brands)
-            #expect(failures.map(\.type) == [scene.type])
-            try scene.put(1, from: 0)
-            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
+            let failures = await fixture.clients.update(fixture.library.brands)
+            #expect(failures.map(\.type) == [fixture.type])
+            try fixture.put(1, from: 0)
+            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
         }
     }
 
     @Test func aCredentialThatCannotBeUsedFromTheStartStopsNoOtherAndIsTriedAgain() async throws {
         let isFailing = Flag()
         isFailing.count.withLock { $0 = 1 }
-        try await self.run(failing: isFailing) { scene in
-            #expect(scene.clients.failures.map(\.type) == [scene.type])
+        try await self.run(failing: isFailing) { fixture in
+            #expect(fixture.clients.failures.map(\.type) == [fixture.type])
             isFailing.count.withLock { $0 = 0 }
-            #expect(await scene.clients.update(scene.library.brands).isEmpty)
-            try scene.put(1, from: 0)
-            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
+            #expect(await fixture.clients.update(fixture.library.brands).isEmpty)
+            try fixture.put(1, from: 0)
+            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
         }
     }
 

@@ -12,23 +12,23 @@ import Testing
 /// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
 @Suite(.server) struct PushSchedulerTests {
     @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             for number in 0..<5 {
-                try await scene.register("d1", for: "o\(number)", token: 1)
-                try await scene.register("d2", for: "o\(number)", token: 2)
+                try await fixture.register("d1", for: "o\(number)", token: 1)
+                try await fixture.register("d2", for: "o\(number)", token: 2)
             }
-            try await PushTable.process(scene, try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
-            #expect(try await scene.told().sorted() == [PusherFixture.token(1), PusherFixture.token(2)])
-            #expect(scene.pushes("delivered") == 2)
-            #expect(scene.pushes("coalesced") == 8)
+            try await PushTable.process(fixture, try (0..<5).map { try fixture.changed("o\($0)", offset: Int64($0)) })
+            #expect(try await fixture.told().sorted() == [PusherFixture.token(1), PusherFixture.token(2)])
+            #expect(fixture.pushes("delivered") == 2)
+            #expect(fixture.pushes("coalesced") == 8)
         }
     }
 
     @Test func aNotificationLooksAsWalletWantsIt() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d", for: "o", token: 1)
-            try await PushTable.process(scene, [try scene.changed("o")])
-            let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d", for: "o", token: 1)
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            let delivery = try #require(try await fixture.apns.deliveries().deliveries.first)
             #expect(delivery.topic == PusherBrandFixture.orderType)
             #expect(delivery.pushType == "background")
             #expect(delivery.priority == 5)
@@ -38,52 +38,53 @@ import Testing
     }
 
     @Test func anOrderThatNobodyWatchesAndOneThatIsRemovedTellNobody() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d", for: "gone", token: 1)
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d", for: "gone", token: 1)
             let removal = KafkaRecord(
-                topic: scene.topics.orders, partition: 0, offset: 1, timestampMilliseconds: -1,
+                topic: fixture.topics.orders, partition: 0, offset: 1, timestampMilliseconds: -1,
                 key: Array("\(try PusherFixture.order("gone"))".utf8), value: nil)
             let nameless = KafkaRecord(
-                topic: scene.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1])
-            try await PushTable.process(scene, [try scene.changed("o"), removal, nameless])
-            #expect(try await scene.told().isEmpty)
+                topic: fixture.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1]
+            )
+            try await PushTable.process(fixture, [try fixture.changed("o"), removal, nameless])
+            #expect(try await fixture.told().isEmpty)
         }
     }
 
     @Test func aTokenThatIsGoneTakesExactlyItsRegistrationOff() async throws {
-        try await PusherFixture.run { scene in
-            let gone = try await scene.register("gone", for: "o", token: 1, at: 5000)
-            let renewed = try await scene.register("renewed", for: "o", token: 2, at: 7000)
-            let well = try await scene.register("well", for: "o", token: 3)
+        try await PusherFixture.run { fixture in
+            let gone = try await fixture.register("gone", for: "o", token: 1, at: 5000)
+            let renewed = try await fixture.register("renewed", for: "o", token: 2, at: 7000)
+            let well = try await fixture.register("well", for: "o", token: 3)
             for token in [1, 2] {
                 let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-                try await scene.apns.add(
+                try await fixture.apns.add(
                     APNSSimulatorFault(
                         .answer(answer, delayMilliseconds: 0), token: PusherFixture.token(token), count: 1))
             }
-            try await PushTable.process(scene, [try scene.changed("o")])
-            #expect(try await !scene.isRegistered(gone.key))
-            #expect(try await scene.isRegistered(renewed.key))
-            #expect(try await scene.isRegistered(well.key))
-            #expect(try await scene.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
-            #expect(try await scene.tombstones() == 1)
-            #expect(scene.retired == 1)
-            #expect(scene.pushes("delivered") == 2, "whoever came back is told")
-            #expect(scene.pushes("retried") == 1)
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            #expect(try await !fixture.isRegistered(gone.key))
+            #expect(try await fixture.isRegistered(renewed.key))
+            #expect(try await fixture.isRegistered(well.key))
+            #expect(try await fixture.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
+            #expect(try await fixture.tombstones() == 1)
+            #expect(fixture.retired == 1)
+            #expect(fixture.pushes("delivered") == 2, "whoever came back is told")
+            #expect(fixture.pushes("retried") == 1)
         }
     }
 
     /// Its tombstone comes after the new record, so that is published once more.
     @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
-        try await PusherFixture.run { scene in
-            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+        try await PusherFixture.run { fixture in
+            let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
             // Registering counts as well: its script reads.
             func reads() async throws -> Int {
                 var reads = 0
-                for statistics in try await scene.server.everywhere("INFO", "commandstats") {
+                for statistics in try await fixture.server.everywhere("INFO", "commandstats") {
                     let calls = statistics.split(separator: "cmdstat_hget:calls=")
                     reads += calls.dropFirst().first.flatMap { Int($0.prefix { $0.isNumber }) } ?? 0
                 }
@@ -91,163 +92,163 @@ import Testing
             }
             let before = try await reads()
             // The tombstone is in flight as long as the broker is down.
-            try scene.broker.setDown()
-            async let processed: Void = PushTable.process(scene, [try scene.changed("o")])
+            try fixture.broker.setDown()
+            async let processed: Void = PushTable.process(fixture, [try fixture.changed("o")])
             try await eventually("the old one is read") { try await reads() > before }
-            let again = try await scene.register("d", for: "o", token: 2, at: 7000)
-            try scene.broker.setUp()
+            let again = try await fixture.register("d", for: "o", token: 2, at: 7000)
+            try fixture.broker.setUp()
             try await processed
-            let records = try await scene.publishedRegistrations(2)
+            let records = try await fixture.publishedRegistrations(2)
             #expect(records.map(\.key) == [Array(gone.key.text.utf8), Array(gone.key.text.utf8)])
             #expect(records.map(\.value) == [nil, again.record.encoded])
-            #expect(try await scene.isRegistered(again.key))
-            #expect(try await scene.tombstones() == 2)
-            #expect(scene.retired == 0, "it had gone by itself")
-            #expect(try await scene.told() == [1, 2].map(PusherFixture.token), "the new token is told")
+            #expect(try await fixture.isRegistered(again.key))
+            #expect(try await fixture.tombstones() == 2)
+            #expect(fixture.retired == 0, "it had gone by itself")
+            #expect(try await fixture.told() == [1, 2].map(PusherFixture.token), "the new token is told")
         }
     }
 
     @Test func aDeviceThatIsGoneIsTakenOffItsOtherOrdersAsWell() async throws {
-        try await PusherFixture.run { scene in
-            for number in 0..<5 { try await scene.register("d", for: "o\(number)", token: 1, at: 5000) }
-            let other = try await scene.register("d", for: "other", token: 2, at: 5000)
-            let stranger = try await scene.register("e", for: "o1", token: 3)
+        try await PusherFixture.run { fixture in
+            for number in 0..<5 { try await fixture.register("d", for: "o\(number)", token: 1, at: 5000) }
+            let other = try await fixture.register("d", for: "other", token: 2, at: 5000)
+            let stranger = try await fixture.register("e", for: "o1", token: 3)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
-            try await PushTable.process(scene, [try scene.changed("o0")])
+            try await PushTable.process(fixture, [try fixture.changed("o0")])
             let type = other.key.order.orderType
-            #expect(try await scene.registrations.orders(of: other.key.device, type: type) == [other.key.order.order])
-            #expect(try await scene.isRegistered(stranger.key))
-            #expect(try await scene.tombstones() == 5)
-            #expect(scene.retired == 5)
+            #expect(try await fixture.registrations.orders(of: other.key.device, type: type) == [other.key.order.order])
+            #expect(try await fixture.isRegistered(stranger.key))
+            #expect(try await fixture.tombstones() == 5)
+            #expect(fixture.retired == 5)
         }
     }
 
     @Test func aTokenThatWasRegisteredAgainForAnyOrderLeavesTheOthersStanding() async throws {
-        try await PusherFixture.run { scene in
-            let gone = try await scene.register("d", for: "o0", token: 1, at: 5000)
-            let old = try await scene.register("d", for: "o1", token: 1, at: 5000)
-            let new = try await scene.register("d", for: "o2", token: 1, at: 7000)
+        try await PusherFixture.run { fixture in
+            let gone = try await fixture.register("d", for: "o0", token: 1, at: 5000)
+            let old = try await fixture.register("d", for: "o1", token: 1, at: 5000)
+            let new = try await fixture.register("d", for: "o2", token: 1, at: 7000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), count: 1))
-            try await PushTable.process(scene, [try scene.changed("o0")])
-            #expect(try await !scene.isRegistered(gone.key))
-            #expect(try await scene.isRegistered(old.key))
-            #expect(try await scene.isRegistered(new.key))
+            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), count: 1))
+            try await PushTable.process(fixture, [try fixture.changed("o0")])
+            #expect(try await !fixture.isRegistered(gone.key))
+            #expect(try await fixture.isRegistered(old.key))
+            #expect(try await fixture.isRegistered(new.key))
         }
     }
 
     /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
     /// the token would come back with the next restoring.
     @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
-        try await PusherFixture.run { scene in
-            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+        try await PusherFixture.run { fixture in
+            let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            _ = try await scene.producer.produce(
-                KafkaMessage(topic: scene.topics.registrations, key: Array(gone.key.text.utf8), value: nil))
-            try await PushTable.process(scene, [try scene.changed("o")])
-            #expect(try await !scene.isRegistered(gone.key))
-            #expect(try await scene.publishedRegistrations(2).allSatisfy { $0.value == nil })
-            #expect(scene.retired == 1)
+            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            _ = try await fixture.producer.produce(
+                KafkaMessage(topic: fixture.topics.registrations, key: Array(gone.key.text.utf8), value: nil))
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            #expect(try await !fixture.isRegistered(gone.key))
+            #expect(try await fixture.publishedRegistrations(2).allSatisfy { $0.value == nil })
+            #expect(fixture.retired == 1)
         }
     }
 
     @Test func aTombstoneThatTheBrokerWasAwayForComesWithTheNextTry() async throws {
-        try await PusherFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
-            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+        try await PusherFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
+            let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await PushTable.run(scene) { table in
-                try scene.broker.setDown()
-                try await table.put([try scene.changed("o")])
+            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.run(fixture) { table in
+                try fixture.broker.setDown()
+                try await table.put([try fixture.changed("o")])
                 try await eventually("the tombstone is on its way") { table.dispatcher.followUps.count == 1 }
                 // Longer than one delivery may take.
                 try await Task.sleep(for: .milliseconds(1500))
-                #expect(try await scene.isRegistered(gone.key), "it stands until the broker has the tombstone")
+                #expect(try await fixture.isRegistered(gone.key), "it stands until the broker has the tombstone")
                 #expect(table.doneCount == 0)
-                try scene.broker.setUp()
+                try fixture.broker.setUp()
                 try await eventually("done") { table.doneCount == 1 }
             }
-            let records = try await scene.publishedRegistrations(1)
+            let records = try await fixture.publishedRegistrations(1)
             #expect(records.allSatisfy { $0.key == Array(gone.key.text.utf8) && $0.value == nil })
-            #expect(try await !scene.isRegistered(gone.key))
-            #expect(scene.retired == 1)
+            #expect(try await !fixture.isRegistered(gone.key))
+            #expect(fixture.retired == 1)
         }
     }
 
     @Test func whoWasSeededWithoutAStampIsPushedAndTakenOff() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let order = try PusherFixture.order("o")
             for (device, token) in [("well", 1), ("gone", 2)] {
                 let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
-                _ = try await scene.redis.send(
+                _ = try await fixture.redis.send(
                     RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
-                _ = try await scene.redis.send(
+                _ = try await fixture.redis.send(
                     RedisCommand(
                         "SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"
                     ))
             }
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(2)))
-            try await PushTable.process(scene, [try scene.changed("o")])
-            #expect(scene.pushes("delivered") == 1)
-            #expect(try await scene.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            #expect(fixture.pushes("delivered") == 1)
+            #expect(try await fixture.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
             for (device, orders) in [("well", ["o"]), ("gone", [])] {
-                let listed = try await scene.registrations.orders(
+                let listed = try await fixture.registrations.orders(
                     of: DeviceIdentifier(device), type: order.orderType)
                 #expect(listed.map(\.rawValue) == orders)
             }
-            #expect(try await scene.tombstones() == 1)
+            #expect(try await fixture.tombstones() == 1)
         }
     }
 
     @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
-        try await PusherFixture.run { scene in
-            let registration = try await scene.register("d", for: "o", token: 1)
+        try await PusherFixture.run { fixture in
+            let registration = try await fixture.register("d", for: "o", token: 1)
             let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await PushTable.process(scene, [try scene.changed("o")])
-            #expect(try await scene.isRegistered(registration.key))
-            #expect(try await scene.tombstones() == 0)
-            #expect(try await scene.letters(1).map(\.code) == ["push-token-unknown"])
+            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            #expect(try await fixture.isRegistered(registration.key))
+            #expect(try await fixture.tombstones() == 0)
+            #expect(try await fixture.letters(1).map(\.code) == ["push-token-unknown"])
         }
     }
 
     @Test func whatApnsCannotTakeNowIsTriedAgain() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d1", for: "o", token: 1)
-            try await scene.register("d2", for: "o", token: 2)
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d1", for: "o", token: 1)
+            try await fixture.register("d2", for: "o", token: 2)
             let answer = APNSSimulatorAnswer(500, "InternalServerError")
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1), count: 2))
-            try await PushTable.process(scene, [try scene.changed("o")])
-            let deliveries = try await scene.apns.deliveries().deliveries
+            try await PushTable.process(fixture, [try fixture.changed("o")])
+            let deliveries = try await fixture.apns.deliveries().deliveries
             #expect(deliveries.filter { $0.token == PusherFixture.token(1) }.map(\.status) == [500, 500, 200])
             #expect(deliveries.filter { $0.token == PusherFixture.token(2) }.map(\.status) == [200])
-            #expect(scene.pushes("retried") == 2)
-            #expect(scene.pushes("delivered") == 2)
+            #expect(fixture.pushes("retried") == 2)
+            #expect(fixture.pushes("delivered") == 2)
         }
     }
 
     @Test func aDeviceThatNeverTakesItIsGivenUpWithItsHistory() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d1", for: "o", token: 1)
-            try await scene.register("d2", for: "o", token: 2)
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d1", for: "o", token: 1)
+            try await fixture.register("d2", for: "o", token: 2)
             let answer = APNSSimulatorAnswer(429, "TooManyRequests")
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
-            try await PushTable.run(scene) {
+            try await PushTable.run(fixture) {
                 $0.attempts = 2
             } _: { table in
-                try await table.process([try scene.changed("o")])
+                try await table.process([try fixture.changed("o")])
             }
-            #expect(try await scene.told().count { $0 == PusherFixture.token(1) } == 2)
-            #expect(scene.pushes("dropped") == 1)
-            #expect(scene.pushes("delivered") == 1)
-            let letter = try #require(try await scene.letters(1).first)
+            #expect(try await fixture.told().count { $0 == PusherFixture.token(1) } == 2)
+            #expect(fixture.pushes("dropped") == 1)
+            #expect(fixture.pushes("delivered") == 1)
+            let letter = try #require(try await fixture.letters(1).first)
             #expect(letter.code == "push-undeliverable")
             #expect(letter.value.object?["device"]?.string == "d1")
             #expect(letter.value.object?["history"]?.array?.count == 2)
@@ -255,118 +256,118 @@ import Testing
     }
 
     @Test func aRefusedCertificateHoldsItsOwnBackAndNoLongerThanAllowed() async throws {
-        try await PusherFixture.run { scene in
-            for number in 0..<30 { try await scene.register("d\(number)", for: "o", token: number) }
+        try await PusherFixture.run { fixture in
+            for number in 0..<30 { try await fixture.register("d\(number)", for: "o", token: number) }
             let answer = APNSSimulatorAnswer(403, "BadCertificate")
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await PushTable.run(scene) {
+            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.run(fixture) {
                 $0.hold = .seconds(2)
             } _: { table in
-                try await table.process([try scene.changed("o")])
+                try await table.process([try fixture.changed("o")])
             }
-            #expect(try await scene.told().count <= 30)
-            #expect(Set(try await scene.letters(30).map(\.code)) == ["push-credential-stopped"])
+            #expect(try await fixture.told().count <= 30)
+            #expect(Set(try await fixture.letters(30).map(\.code)) == ["push-credential-stopped"])
         }
     }
 
     @Test func anOrderTypeWithoutABrandStopsNobodyAndGetsALetter() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d", for: "o", token: 1)
-            try await PushTable.run(scene, hasBrand: false) {
-                try await $0.process([try scene.changed("o")])
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d", for: "o", token: 1)
+            try await PushTable.run(fixture, hasBrand: false) {
+                try await $0.process([try fixture.changed("o")])
                 // Any publisher may name order types, so they do not become names of metrics.
-                let series = "waybill_pushes_total{credential=\"none\",host=\"\(scene.host)\",outcome=\"dropped\"}"
-                try await eventually("counted") { scene.metrics.counter(series) == 1 }
+                let series = "waybill_pushes_total{credential=\"none\",host=\"\(fixture.host)\",outcome=\"dropped\"}"
+                try await eventually("counted") { fixture.metrics.counter(series) == 1 }
             }
-            #expect(scene.pushes("dropped") == 0)
-            #expect(try await scene.told().isEmpty)
-            #expect(try await scene.letters(1).map(\.code) == ["push-brand-missing"])
+            #expect(fixture.pushes("dropped") == 0)
+            #expect(try await fixture.told().isEmpty)
+            #expect(try await fixture.letters(1).map(\.code) == ["push-brand-missing"])
         }
     }
 
     @Test func nothingIsGivenUpWhileApnsIsAway() async throws {
-        try await PusherFixture.run { scene in
-            for number in 1...5 { try await scene.register("d\(number)", for: "o", token: number) }
-            try await PushTable.run(scene) {
+        try await PusherFixture.run { fixture in
+            for number in 1...5 { try await fixture.register("d\(number)", for: "o", token: number) }
+            try await PushTable.run(fixture) {
                 $0.attempts = 2
             } _: { table in
-                try await scene.apns.add(APNSSimulatorFault(.cut))
-                try await table.put([try scene.changed("o")])
-                try await eventually("more attempts than one device would get") { scene.pushes("retried") >= 12 }
+                try await fixture.apns.add(APNSSimulatorFault(.cut))
+                try await table.put([try fixture.changed("o")])
+                try await eventually("more attempts than one device would get") { fixture.pushes("retried") >= 12 }
                 #expect(table.doneCount == 0)
-                #expect(scene.pushes("dropped") == 0)
-                try await scene.apns.clearFaults()
-                try await scene.apns.clearDeliveries()
+                #expect(fixture.pushes("dropped") == 0)
+                try await fixture.apns.clearFaults()
+                try await fixture.apns.clearDeliveries()
                 try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
             }
-            #expect(try await scene.told().sorted() == (1...5).map(PusherFixture.token))
-            #expect(scene.pushes("delivered") == 5)
+            #expect(try await fixture.told().sorted() == (1...5).map(PusherFixture.token))
+            #expect(fixture.pushes("delivered") == 5)
         }
     }
 
     @Test func whatChangesWhileANotificationIsInFlightIsToldOnceMore() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d", for: "o", token: 1)
-            try await scene.apns.add(
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d", for: "o", token: 1)
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 500), count: 1))
-            try await PushTable.run(scene) { table in
-                try await table.put([try scene.changed("o")])
+            try await PushTable.run(fixture) { table in
+                try await table.put([try fixture.changed("o")])
                 try await eventually("in flight") { table.scheduler.gauges.inFlight == 1 }
-                try await table.put([try scene.changed("o", offset: 1), try scene.changed("o", offset: 2)])
+                try await table.put([try fixture.changed("o", offset: 1), try fixture.changed("o", offset: 2)])
                 try await eventually("done") { table.doneCount == 3 }
             }
-            #expect(scene.pushes("delivered") == 2)
-            #expect(scene.pushes("coalesced") == 1)
+            #expect(fixture.pushes("delivered") == 2)
+            #expect(fixture.pushes("coalesced") == 1)
         }
     }
 
     @Test func nobodyIsLookedUpWhileRedisIsAway() async throws {
-        try await PusherFixture.run { scene in
-            await scene.server.stop()
-            try await PushTable.run(scene) { table in
-                await #expect(throws: StoreError.self) { try await table.put([try scene.changed("o")]) }
+        try await PusherFixture.run { fixture in
+            await fixture.server.stop()
+            try await PushTable.run(fixture) { table in
+                await #expect(throws: StoreError.self) { try await table.put([try fixture.changed("o")]) }
             }
-            #expect(try await scene.told().isEmpty)
+            #expect(try await fixture.told().isEmpty)
         }
     }
 
     @Test func whoRegistersSoonAfterAChangeIsTold() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             for (name, modified) in [("new", PusherFixture.noon - 899), ("old", PusherFixture.noon - 901)] {
-                _ = try await scene.redis.send(
+                _ = try await fixture.redis.send(
                     RedisCommand(
                         "HSET", .string("waybill:order:{\(try PusherFixture.order(name))}"), "version", "1", "modified",
                         .integer(modified)))
             }
             var records: [KafkaRecord] = []
             for (number, name) in ["new", "old", "unknown"].enumerated() {
-                let (key, record) = try await scene.register(
+                let (key, record) = try await fixture.register(
                     "d\(number)", for: name, token: number, at: PusherFixture.noon * 1000)
                 records.append(
                     KafkaRecord(
-                        topic: scene.topics.registrations, partition: 0, offset: Int64(number),
+                        topic: fixture.topics.registrations, partition: 0, offset: Int64(number),
                         timestampMilliseconds: PusherFixture.noon * 1000, key: Array(key.text.utf8),
                         value: record.encoded))
             }
             // Read an hour late.
-            try await PushTable.run(scene, now: { (PusherFixture.noon + 3600) * 1000 }) { [records] in
+            try await PushTable.run(fixture, now: { (PusherFixture.noon + 3600) * 1000 }) { [records] in
                 try await $0.process(records)
             }
-            #expect(try await scene.told() == [PusherFixture.token(0)])
+            #expect(try await fixture.told() == [PusherFixture.token(0)])
         }
     }
 
     @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
-        try await PusherFixture.run { scene in
-            try await PushTable.run(scene, view: MaterializedView(redis: scene.redis)) { table in
-                let change = try scene.changed("o")
+        try await PusherFixture.run { fixture in
+            try await PushTable.run(fixture, view: MaterializedView(redis: fixture.redis)) { table in
+                let change = try fixture.changed("o")
                 await #expect(throws: StoreError.self) { try await table.put([change]) }
-                #expect(try await scene.told().isEmpty)
-                try await scene.register("d", for: "o", token: 1)
-                try await scene.redis.completeView()
+                #expect(try await fixture.told().isEmpty)
+                try await fixture.register("d", for: "o", token: 1)
+                try await fixture.redis.completeView()
                 try await table.process([change])
             }
-            #expect(try await scene.told() == [PusherFixture.token(1)])
+            #expect(try await fixture.told() == [PusherFixture.token(1)])
         }
     }
 }

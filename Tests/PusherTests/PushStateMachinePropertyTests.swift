@@ -38,8 +38,8 @@ import Testing
 
     private func device(_ token: PushToken) -> Int { Int(token.rawValue, radix: 16) ?? -1 }
 
-    private func look(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
-        for receipt in scene.scheduler.takeFinished() {
+    private func look(_ fixture: inout SchedulerFixture, _ eye: inout Onlooker) {
+        for receipt in fixture.scheduler.takeFinished() {
             #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
             #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
             for (device, told) in eye.tellings[receipt] ?? [:] {
@@ -49,73 +49,74 @@ import Testing
         }
     }
 
-    private func send(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
-        for due in scene.send() {
+    private func send(_ fixture: inout SchedulerFixture, _ eye: inout Onlooker) {
+        for due in fixture.send() {
             let device = self.device(due.token)
             #expect(!eye.flying.values.contains { $0.device == device }, "one at a time")
             if eye.retrying.remove(device) == nil, let first = eye.untold[device] {
-                #expect(scene.time >= first + 1000, "told before the end of the window")
+                #expect(fixture.time >= first + 1000, "told before the end of the window")
             }
             eye.untold[device] = nil
-            eye.flying[due.number] = (device, scene.time)
+            eye.flying[due.number] = (device, fixture.time)
         }
     }
 
-    private func reply(_ scene: inout SchedulerFixture, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome)
-    {
+    private func reply(
+        _ fixture: inout SchedulerFixture, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome
+    ) {
         guard let (device, sent) = eye.flying.removeValue(forKey: number) else { return }
-        let waiting = scene.scheduler.gauges.waiting
-        let before = scene.scheduler.queues[0].counts.retried
-        if let effect = scene.reply(number, outcome) {
+        let waiting = fixture.scheduler.gauges.waiting
+        let before = fixture.scheduler.queues[0].counts.retried
+        if let effect = fixture.reply(number, outcome) {
             eye.settling.append((effect, device, sent))
-        } else if scene.scheduler.queues[0].counts.retried > before {
+        } else if fixture.scheduler.queues[0].counts.retried > before {
             // Unless all of it went to another member meanwhile.
-            if scene.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
+            if fixture.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
         } else {
             eye.ended[device] = sent
         }
     }
 
-    private func settle(_ scene: inout SchedulerFixture, _ eye: inout Onlooker, _ index: Int) {
+    private func settle(_ fixture: inout SchedulerFixture, _ eye: inout Onlooker, _ index: Int) {
         let (effect, device, sent) = eye.settling.remove(at: index)
         var standing: [RegistrationKey: RegistrationRecord] = [:]
         // Those that were registered since are present, all with the same token.
         if case .retire(let dead) = effect.work {
             standing = dead.registrations.filter { !dead.means($0.value) }
-            if standing.isEmpty { eye.retired[device] = scene.time }
+            if standing.isEmpty { eye.retired[device] = fixture.time }
         }
-        let (waiting, before) = (scene.scheduler.gauges.waiting, scene.scheduler.queues[0].counts.retried)
-        if let effect = scene.done(effect, standing: standing) {
+        let (waiting, before) = (fixture.scheduler.gauges.waiting, fixture.scheduler.queues[0].counts.retried)
+        if let effect = fixture.done(effect, standing: standing) {
             eye.settling.append((effect, device, sent))
-        } else if scene.scheduler.queues[0].counts.retried > before {
-            if scene.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
+        } else if fixture.scheduler.queues[0].counts.retried > before {
+            if fixture.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
         } else {
             eye.ended[device] = sent
         }
     }
 
-    private func revoke(_ partition: Int32, _ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
-        for receipt in scene.scheduler.drop([KafkaPartition(topic: "orders", partition: partition)]) {
+    private func revoke(_ partition: Int32, _ fixture: inout SchedulerFixture, _ eye: inout Onlooker) {
+        for receipt in fixture.scheduler.drop([KafkaPartition(topic: "orders", partition: partition)]) {
             #expect(eye.letGo.insert(receipt).inserted)
             #expect(!eye.finished.contains(receipt))
         }
     }
 
     /// Completes everything successfully from here on.
-    private func drain(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
+    private func drain(_ fixture: inout SchedulerFixture, _ eye: inout Onlooker) {
         for _ in 0..<400 {
-            scene.time += 2000
-            self.send(&scene, &eye)
-            for number in eye.flying.keys.sorted() { self.reply(&scene, &eye, number, SchedulerFixture.delivered) }
-            while !eye.settling.isEmpty { self.settle(&scene, &eye, 0) }
-            self.look(&scene, &eye)
+            fixture.time += 2000
+            self.send(&fixture, &eye)
+            for number in eye.flying.keys.sorted() { self.reply(&fixture, &eye, number, SchedulerFixture.delivered) }
+            while !eye.settling.isEmpty { self.settle(&fixture, &eye, 0) }
+            self.look(&fixture, &eye)
         }
     }
 
     @Test(arguments: 0..<60)
     func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
         var dice = SeededGenerator(seed: seed)
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.attempts = 3
             $0.inFlight = 4
         }
@@ -124,7 +125,7 @@ import Testing
         for _ in 0..<600 {
             switch Int.random(in: 0..<20, using: &dice) {
             case 0..<6:
-                let record = scene.take(partition: Int32.random(in: 0..<3, using: &dice))
+                let record = fixture.take(partition: Int32.random(in: 0..<3, using: &dice))
                 eye.tellings[record.receipt] = [:]
                 looking.append(record)
             case 6..<11:
@@ -132,36 +133,36 @@ import Testing
                 looking.removeFirst()
                 let count = Int.random(in: 0..<4, using: &dice)
                 for device in Set((0..<count).map { _ in Int.random(in: 1..<7, using: &dice) }) {
-                    try scene.find(device, "o", number, registered: Int64.random(in: 0..<100, using: &dice))
+                    try fixture.find(device, "o", number, registered: Int64.random(in: 0..<100, using: &dice))
                     guard !eye.letGo.contains(receipt) else { continue }
-                    eye.tellings[receipt]?[device] = scene.time
-                    if eye.untold[device] == nil { eye.untold[device] = scene.time }
+                    eye.tellings[receipt]?[device] = fixture.time
+                    if eye.untold[device] == nil { eye.untold[device] = fixture.time }
                 }
-                scene.scheduler.endLookup([number])
-            case 11..<13: scene.time += Int.random(in: 1..<700, using: &dice)
-            case 13..<15: self.send(&scene, &eye)
+                fixture.scheduler.endLookup([number])
+            case 11..<13: fixture.time += Int.random(in: 1..<700, using: &dice)
+            case 13..<15: self.send(&fixture, &eye)
             case 15..<18:
                 guard let number = eye.flying.keys.sorted().randomElement(using: &dice),
                     let outcome = Self.outcomes.randomElement(using: &dice)
                 else { continue }
-                self.reply(&scene, &eye, number, outcome)
+                self.reply(&fixture, &eye, number, outcome)
             case 18:
                 if eye.settling.isEmpty { continue }
-                self.settle(&scene, &eye, Int.random(in: eye.settling.indices, using: &dice))
+                self.settle(&fixture, &eye, Int.random(in: eye.settling.indices, using: &dice))
             default:
                 if Int.random(in: 0..<10, using: &dice) == 0 {
-                    self.revoke(Int32.random(in: 0..<3, using: &dice), &scene, &eye)
+                    self.revoke(Int32.random(in: 0..<3, using: &dice), &fixture, &eye)
                 }
             }
-            self.look(&scene, &eye)
+            self.look(&fixture, &eye)
         }
-        scene.scheduler.endLookup(looking.map(\.number))
-        self.drain(&scene, &eye)
+        fixture.scheduler.endLookup(looking.map(\.number))
+        self.drain(&fixture, &eye)
         let all = Set(eye.tellings.keys)
         // Records that had to be retried when their partition had left: the consumer asks until nothing is in hand.
-        eye.letGo.formUnion(scene.scheduler.drop([]))
+        eye.letGo.formUnion(fixture.scheduler.drop([]))
         #expect(all.subtracting(eye.finished).subtracting(eye.letGo).count == 0)
-        #expect(scene.scheduler.gauges == PushGauges())
-        #expect(scene.scheduler.room > 0)
+        #expect(fixture.scheduler.gauges == PushGauges())
+        #expect(fixture.scheduler.room > 0)
     }
 }

@@ -10,9 +10,9 @@ import Testing
     private static let gone = SchedulerFixture.answer(410, "Unregistered", at: 6)
 
     /// Reports the token as gone for the next notification, or for one already sent.
-    private func gone(_ scene: inout SchedulerFixture, _ sent: [PushStateMachine.Due]? = nil) throws -> PushEffect {
-        let due = sent ?? scene.send()
-        let effect = scene.reply(due[0].number, Self.gone)
+    private func gone(_ fixture: inout SchedulerFixture, _ sent: [PushStateMachine.Due]? = nil) throws -> PushEffect {
+        let due = sent ?? fixture.send()
+        let effect = fixture.reply(due[0].number, Self.gone)
         return try #require(effect)
     }
 
@@ -33,87 +33,87 @@ import Testing
     }
 
     @Test func onlyWhatWasRegisteredBeforeIsMeant() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let old = try scene.change("old", for: [1], registered: 5)
-        let new = try scene.change("new", for: [1], registered: 7)
-        let effect = try self.gone(&scene)
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let old = try fixture.change("old", for: [1], registered: 5)
+        let new = try fixture.change("new", for: [1], registered: 7)
+        let effect = try self.gone(&fixture)
         let dead = try self.dead(effect)
         #expect(dead.registrations.count == 2)
         let meant = dead.registrations.filter { dead.means($0.value) }
         #expect(meant.keys.map(\.order.order.rawValue) == ["old"])
         #expect(meant.values.map(\.pushToken) == [try SchedulerFixture.token(1)])
-        scene.done(effect, standing: try self.standing("new", 1, token: 1, at: 7))
-        #expect(scene.scheduler.takeFinished() == [old], "the other one is tried again")
-        scene.time += 10_000
-        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [new])
-        #expect(scene.scheduler.gauges == PushGauges())
+        fixture.done(effect, standing: try self.standing("new", 1, token: 1, at: 7))
+        #expect(fixture.scheduler.takeFinished() == [old], "the other one is tried again")
+        fixture.time += 10_000
+        fixture.reply(fixture.send()[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [new])
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     @Test func whoCameBackWithAnotherTokenIsToldByThat() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let first = try scene.change("o", for: [1], registered: 5)
-        let due = scene.send()
-        let second = try scene.change("o", for: [1], registered: 5)
-        let effect = try self.gone(&scene, due)
-        scene.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        let again = scene.send()
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let first = try fixture.change("o", for: [1], registered: 5)
+        let due = fixture.send()
+        let second = try fixture.change("o", for: [1], registered: 5)
+        let effect = try self.gone(&fixture, due)
+        fixture.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        let again = fixture.send()
         #expect(again.map(\.token) == [try SchedulerFixture.token(2)], "once for both, and nothing to the dead token")
-        scene.reply(again[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [first, second])
-        #expect(scene.scheduler.gauges == PushGauges())
+        fixture.reply(again[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [first, second])
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     @Test func whoCameBackWithTheSameTokenIsTriedSoManyTimesThenGivenUp() throws {
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
         }
-        let receipt = try scene.change("o", for: [1], registered: 7)
+        let receipt = try fixture.change("o", for: [1], registered: 7)
         var letter: PushEffect?
         for attempt in 1...3 {
             #expect(letter == nil)
-            scene.time += 100_000
-            let effect = try self.gone(&scene)
+            fixture.time += 100_000
+            let effect = try self.gone(&fixture)
             let dead = try self.dead(effect)
             #expect(!dead.registrations.values.contains { dead.means($0) })
-            letter = scene.done(effect, standing: try self.standing("o", 1, token: 1, at: 7))
-            #expect(scene.scheduler.queues[0].counts.retried == min(attempt, 2))
+            letter = fixture.done(effect, standing: try self.standing("o", 1, token: 1, at: 7))
+            #expect(fixture.scheduler.queues[0].counts.retried == min(attempt, 2))
         }
         let last = try #require(letter)
         guard case .report(let report) = last.work else { throw OtherEffect() }
         #expect(report.code == .undeliverable)
         #expect(report.history.count == 3)
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.done(last)
-        #expect(scene.scheduler.takeFinished() == [receipt])
-        #expect(scene.scheduler.gauges == PushGauges())
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        fixture.done(last)
+        #expect(fixture.scheduler.takeFinished() == [receipt])
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     @Test func whatCameWhileItWasTakenOffAndIsNotAskedForIsToldInItsTurn() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let first = try scene.change("o", for: [1], registered: 5)
-        let effect = try self.gone(&scene)
-        let second = try scene.change("p", for: [1], registered: 4)
-        let third = try scene.change("o", for: [1], registered: 8)
-        let late = try scene.change("o", for: [1], registered: 5)
-        scene.done(effect)
-        #expect(scene.scheduler.takeFinished() == [first, late], "the registration is gone")
-        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [second, third])
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let first = try fixture.change("o", for: [1], registered: 5)
+        let effect = try self.gone(&fixture)
+        let second = try fixture.change("p", for: [1], registered: 4)
+        let third = try fixture.change("o", for: [1], registered: 8)
+        let late = try fixture.change("o", for: [1], registered: 5)
+        fixture.done(effect)
+        #expect(fixture.scheduler.takeFinished() == [first, late], "the registration is gone")
+        fixture.reply(fixture.send()[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [second, third])
     }
 
     @Test func ofALeavingPartitionNobodyIsToldByAnotherToken() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let receipt = try scene.change("o", for: [1], partition: 1, registered: 5)
-        let effect = try self.gone(&scene)
-        #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
-        scene.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
-        #expect(scene.send().isEmpty)
-        #expect(scene.scheduler.drop([]) == [receipt])
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        #expect(scene.scheduler.gauges == PushGauges())
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let receipt = try fixture.change("o", for: [1], partition: 1, registered: 5)
+        let effect = try self.gone(&fixture)
+        #expect(fixture.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
+        fixture.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
+        #expect(fixture.send().isEmpty)
+        #expect(fixture.scheduler.drop([]) == [receipt])
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     private struct OtherEffect: Error {}

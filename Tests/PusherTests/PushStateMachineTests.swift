@@ -8,153 +8,153 @@ import Testing
 /// The times of notifications, and of the completion of records, without a socket.
 @Suite struct PushStateMachineTests {
     @Test func manyChangesWithinAWindowMakeOneNotificationAtItsEnd() throws {
-        var scene = try SchedulerFixture()
+        var fixture = try SchedulerFixture()
         var receipts: [KafkaReceipt] = []
         for order in ["a", "b", "a"] {
-            receipts.append(try scene.change(order, for: [1]))
-            scene.time += 300
-            #expect(scene.send().isEmpty)
+            receipts.append(try fixture.change(order, for: [1]))
+            fixture.time += 300
+            #expect(fixture.send().isEmpty)
         }
-        #expect(scene.scheduler.due.first == scene.start + .seconds(1))
-        scene.time = 1000
-        let due = scene.send()
+        #expect(fixture.scheduler.due.first == fixture.start + .seconds(1))
+        fixture.time = 1000
+        let due = fixture.send()
         #expect(due.map(\.token) == [try SchedulerFixture.token(1)])
-        #expect(scene.scheduler.takeFinished().isEmpty, "nothing is done before the verdict")
-        scene.reply(due[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == receipts)
-        #expect(scene.scheduler.queues[0].counts.coalesced == 2)
-        #expect(scene.scheduler.gauges == PushGauges())
+        #expect(fixture.scheduler.takeFinished().isEmpty, "nothing is done before the verdict")
+        fixture.reply(due[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == receipts)
+        #expect(fixture.scheduler.queues[0].counts.coalesced == 2)
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     @Test func withoutAWindowEachIsToldAtOnce() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        try scene.change(for: [1, 2])
-        #expect(scene.send().count == 2)
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        try fixture.change(for: [1, 2])
+        #expect(fixture.send().count == 2)
     }
 
     @Test func whatComesWhileOneIsInFlightMakesAnotherWithAWindowOfItsOwn() throws {
-        var scene = try SchedulerFixture()
-        let first = try scene.change(for: [1])
-        scene.time = 1000
-        let due = scene.send()
-        scene.time = 1500
-        let second = try scene.change(for: [1])
-        scene.time = 1600
-        #expect(scene.send().isEmpty, "one at a time")
-        scene.reply(due[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [first])
-        scene.time = 2499
-        #expect(scene.send().isEmpty)
-        scene.time = 2500
-        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [second])
+        var fixture = try SchedulerFixture()
+        let first = try fixture.change(for: [1])
+        fixture.time = 1000
+        let due = fixture.send()
+        fixture.time = 1500
+        let second = try fixture.change(for: [1])
+        fixture.time = 1600
+        #expect(fixture.send().isEmpty, "one at a time")
+        fixture.reply(due[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [first])
+        fixture.time = 2499
+        #expect(fixture.send().isEmpty)
+        fixture.time = 2500
+        fixture.reply(fixture.send()[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [second])
     }
 
     @Test func aRecordIsDoneWhenTheLastDeviceHasItsVerdict() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let receipt = try scene.change(for: [1, 2, 3])
-        let due = scene.send()
-        scene.reply(due[2].number, SchedulerFixture.delivered)
-        scene.reply(due[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.reply(due[1].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [receipt])
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let receipt = try fixture.change(for: [1, 2, 3])
+        let due = fixture.send()
+        fixture.reply(due[2].number, SchedulerFixture.delivered)
+        fixture.reply(due[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        fixture.reply(due[1].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
     @Test func aRecordThatConcernsNobodyIsDoneWithItsLookup() throws {
-        var scene = try SchedulerFixture()
-        let (receipt, number) = scene.take()
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.scheduler.endLookup([number])
-        #expect(scene.scheduler.takeFinished() == [receipt])
+        var fixture = try SchedulerFixture()
+        let (receipt, number) = fixture.take()
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        fixture.scheduler.endLookup([number])
+        #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
     @Test func whatIsTriedAgainTellsOfWhatCameMeanwhileAsWell() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        let first = try scene.change(for: [1])
-        let due = scene.send()
-        let second = try scene.change(for: [1])
-        scene.reply(due[0].number, SchedulerFixture.busyDevice)
-        #expect(scene.send().isEmpty)
-        scene.time = 1000
-        let again = scene.send()
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let first = try fixture.change(for: [1])
+        let due = fixture.send()
+        let second = try fixture.change(for: [1])
+        fixture.reply(due[0].number, SchedulerFixture.busyDevice)
+        #expect(fixture.send().isEmpty)
+        fixture.time = 1000
+        let again = fixture.send()
         #expect(again.count == 1)
-        scene.reply(again[0].number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished() == [first, second])
-        #expect(scene.scheduler.queues[0].counts.retried == 1)
+        fixture.reply(again[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [first, second])
+        #expect(fixture.scheduler.queues[0].counts.retried == 1)
     }
 
     @Test func aReplyThatComesTwiceOrFromNowhereMovesNothing() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        try scene.change(for: [1])
-        let number = scene.send()[0].number
-        scene.reply(number &+ 1, SchedulerFixture.delivered)
-        scene.reply(.max, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.reply(number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished().count == 1)
-        try scene.change(for: [1])
-        #expect(scene.send().count == 1)
-        scene.reply(number, SchedulerFixture.delivered)
-        #expect(scene.scheduler.takeFinished().isEmpty)
-        #expect(scene.scheduler.queues[scene.queue].inFlight == 1)
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        try fixture.change(for: [1])
+        let number = fixture.send()[0].number
+        fixture.reply(number &+ 1, SchedulerFixture.delivered)
+        fixture.reply(.max, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        fixture.reply(number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished().count == 1)
+        try fixture.change(for: [1])
+        #expect(fixture.send().count == 1)
+        fixture.reply(number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        #expect(fixture.scheduler.queues[fixture.queue].inFlight == 1)
     }
 
     @Test func aStuckDeviceIsGivenUpWithItsHistoryAndItsRecordIsDoneBehindTheLetter() throws {
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
         }
-        let receipt = try scene.change("a", for: [1])
+        let receipt = try fixture.change("a", for: [1])
         var effect: PushEffect?
         for _ in 0..<3 {
             #expect(effect == nil)
-            scene.time += 100_000
-            effect = scene.reply(try #require(scene.send().first).number, SchedulerFixture.busyDevice)
+            fixture.time += 100_000
+            effect = fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.busyDevice)
         }
         guard case .report(let letter) = try #require(effect).work else { throw DeskError() }
         #expect(letter.code == .undeliverable)
         #expect(letter.history.count == 3)
         #expect(letter.registration.order.order.rawValue == "a")
         #expect(letter.origin == receipt.position)
-        #expect(scene.scheduler.takeFinished().isEmpty)
+        #expect(fixture.scheduler.takeFinished().isEmpty)
         let last = try #require(effect)
-        scene.done(last)
-        #expect(scene.scheduler.takeFinished() == [receipt])
-        #expect(scene.scheduler.gauges == PushGauges())
+        fixture.done(last)
+        #expect(fixture.scheduler.takeFinished() == [receipt])
+        #expect(fixture.scheduler.gauges == PushGauges())
     }
 
     @Test func nobodyIsGivenUpWhileApnsIsAway() throws {
-        var scene = try SchedulerFixture { $0.window = .zero }
-        for device in 0..<30 { try scene.change(for: [device]) }
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        for device in 0..<30 { try fixture.change(for: [device]) }
         for _ in 0..<2000 {
-            for due in scene.send() { #expect(scene.reply(due.number, SchedulerFixture.away) == nil) }
-            scene.time += 5000
+            for due in fixture.send() { #expect(fixture.reply(due.number, SchedulerFixture.away) == nil) }
+            fixture.time += 5000
         }
-        #expect(scene.scheduler.gauges.targets == 30)
-        #expect(scene.scheduler.takeFinished().isEmpty)
+        #expect(fixture.scheduler.gauges.targets == 30)
+        #expect(fixture.scheduler.takeFinished().isEmpty)
         for _ in 0..<200 {
-            for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
-            scene.time += 5000
+            for due in fixture.send() { fixture.reply(due.number, SchedulerFixture.delivered) }
+            fixture.time += 5000
         }
-        #expect(scene.scheduler.takeFinished().count == 30)
+        #expect(fixture.scheduler.takeFinished().count == 30)
     }
 
     @Test func theHourlyLimitDelaysAndTheLastChangeIsTold() throws {
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.hourlyLimit = 4
         }
         var sent: [Int] = []
         var done = 0
         for minute in 0..<180 {
-            scene.time = minute * 60_000
-            if minute < 100 { try scene.change(for: [1]) }
-            for due in scene.send() {
+            fixture.time = minute * 60_000
+            if minute < 100 { try fixture.change(for: [1]) }
+            for due in fixture.send() {
                 sent.append(minute)
-                scene.reply(due.number, SchedulerFixture.delivered)
+                fixture.reply(due.number, SchedulerFixture.delivered)
             }
-            done += scene.scheduler.takeFinished().count
+            done += fixture.scheduler.takeFinished().count
         }
         #expect(done == 100)
         #expect(sent.count >= 4)
@@ -163,34 +163,34 @@ import Testing
     }
 
     @Test func onlySoManyAreWithTheClient() throws {
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.inFlight = 3
         }
-        try scene.change(for: Array(0..<5))
-        let due = scene.send()
+        try fixture.change(for: Array(0..<5))
+        let due = fixture.send()
         #expect(due.count == 3)
-        #expect(scene.send().isEmpty)
-        scene.reply(due[1].number, SchedulerFixture.delivered)
-        #expect(scene.send().count == 1)
+        #expect(fixture.send().isEmpty)
+        fixture.reply(due[1].number, SchedulerFixture.delivered)
+        #expect(fixture.send().count == 1)
     }
 
     @Test func aFullSchedulerAsksForNoRecords() throws {
-        var scene = try SchedulerFixture {
+        var fixture = try SchedulerFixture {
             $0.records = 4
             $0.targets = 10
             $0.links = 6
         }
-        #expect(scene.scheduler.room == 4)
-        try scene.change(for: [1])
-        #expect(scene.scheduler.room == 3)
-        try scene.change(for: [1, 2, 3, 4])
-        #expect(scene.scheduler.room == 1, "links are what is scarce")
-        try scene.change(for: Array(5..<50))
-        #expect(scene.scheduler.room == 0)
-        scene.time = 1000
-        for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
-        #expect(scene.scheduler.room == 4)
+        #expect(fixture.scheduler.room == 4)
+        try fixture.change(for: [1])
+        #expect(fixture.scheduler.room == 3)
+        try fixture.change(for: [1, 2, 3, 4])
+        #expect(fixture.scheduler.room == 1, "links are what is scarce")
+        try fixture.change(for: Array(5..<50))
+        #expect(fixture.scheduler.room == 0)
+        fixture.time = 1000
+        for due in fixture.send() { fixture.reply(due.number, SchedulerFixture.delivered) }
+        #expect(fixture.scheduler.room == 4)
     }
 
     private struct DeskError: Error {}

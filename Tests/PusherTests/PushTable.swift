@@ -11,7 +11,7 @@ import TestKit
 
 @testable import Pusher
 
-/// A running scheduler on a scene's servers without a consumer: the test adds records to it.
+/// A running scheduler on a fixture's servers without a consumer: the test adds records to it.
 final class PushTable: Sendable {
     let scheduler: PushScheduler
     let dispatcher: PushDispatcher
@@ -26,14 +26,14 @@ final class PushTable: Sendable {
     }
 
     private init(
-        _ scene: PusherFixture, limits: PushLimits, view: MaterializedView?,
+        _ fixture: PusherFixture, limits: PushLimits, view: MaterializedView?,
         clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
         self.done = done
-        self.topics = scene.topics
-        self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
-        self.lookup = PushLookup(registrations: scene.registrations, view: view)
+        self.topics = fixture.topics
+        self.metrics = PusherMetrics(factory: fixture.metrics, host: fixture.host)
+        self.lookup = PushLookup(registrations: fixture.registrations, view: view)
         self.scheduler = PushScheduler(limits: limits, clock: clock, wallClock: now, random: { 0 })
         self.scheduler.pendingTopic(isMissing: true)
         self.dispatcher = PushDispatcher(
@@ -46,7 +46,7 @@ final class PushTable: Sendable {
     ///   - hasBrand: true if there is a client for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
-        _ scene: PusherFixture, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
+        _ fixture: PusherFixture, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
         hasBrand: Bool = true, client kind: PusherFixture.ClientKind = .quick,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherFixture.noon * 1000 },
@@ -55,9 +55,9 @@ final class PushTable: Sendable {
         var set = PushLimits()
         set.window = .zero
         limits(&set)
-        let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
+        let table = PushTable(fixture, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherBrandFixture.orderType)
-        let client = try scene.client(kind) { [dispatcher = table.dispatcher] in
+        let client = try fixture.client(kind) { [dispatcher = table.dispatcher] in
             dispatcher.receive($0, of: type, generation: 1)
         }
         if hasBrand {
@@ -66,9 +66,9 @@ final class PushTable: Sendable {
         let followUps = FollowUps(
             dispatcher: table.dispatcher,
             retirement: TokenInvalidation(
-                topics: scene.topics, registrations: scene.registrations, view: view.map { ViewEpochCache($0) },
-                producer: scene.producer),
-            topics: scene.topics, producer: scene.producer, metrics: table.metrics,
+                topics: fixture.topics, registrations: fixture.registrations, view: view.map { ViewEpochCache($0) },
+                producer: fixture.producer),
+            topics: fixture.topics, producer: fixture.producer, metrics: table.metrics,
             log: PusherLog(
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
             random: { _ in 0.01 })
@@ -95,8 +95,8 @@ final class PushTable: Sendable {
     }
 
     /// Adds records to a scheduler of their own and waits until all are done.
-    static func process(_ scene: PusherFixture, _ records: [KafkaRecord]) async throws {
-        try await self.run(scene) { try await $0.process(records) }
+    static func process(_ fixture: PusherFixture, _ records: [KafkaRecord]) async throws {
+        try await self.run(fixture) { try await $0.process(records) }
     }
 
     /// Adds records to the scheduler.

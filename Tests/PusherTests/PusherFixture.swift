@@ -42,7 +42,7 @@ struct PusherFixture: Sendable {
         let server: RedisServer
         if let redis { server = redis } else { server = try await Self.redis() }
         let apns = try await APNSSimulator.start(brandFixture.simulator)
-        let scene = PusherFixture(
+        let fixture = PusherFixture(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
@@ -50,11 +50,11 @@ struct PusherFixture: Sendable {
             producer: try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
             admin: try KafkaAdmin(kafka), apns: apns, credential: brandFixture.credential, roots: brandFixture.rootPEM)
         let result: Result<Void, any Error>
-        do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+        do { result = .success(try await body(fixture)) } catch { result = .failure(error) }
         await apns.stop()
-        await scene.redis.close()
-        await scene.producer.close()
-        await scene.admin.close()
+        await fixture.redis.close()
+        await fixture.producer.close()
+        await fixture.admin.close()
         broker.close()
         await server.stop()
         try result.get()
@@ -68,7 +68,7 @@ struct PusherFixture: Sendable {
         return try await RedisServer.start()
     }
 
-    /// The way in which a client of the scene's APNs is made.
+    /// The way in which a client of the fixture's APNs is made.
     enum ClientKind: Sendable {
         /// With the certificate, and without long waits.
         case quick
@@ -76,7 +76,7 @@ struct PusherFixture: Sendable {
         case production(AilingAPNSTests.Credential)
     }
 
-    /// A client of the scene's APNs.
+    /// A client of the fixture's APNs.
     func client(
         _ kind: ClientKind = .quick, onEvent: @escaping @Sendable (APNSEvent) -> Void = { _ in },
         onReplies: @escaping @Sendable ([PushReply]) -> Void

@@ -10,36 +10,36 @@ import Testing
 /// The service under load and with stalled parts: nothing is lost, nothing is committed too early.
 @Suite(.server, .timeLimit(.minutes(3))) struct PusherLoadTests {
     @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<20 { try await scene.register("d", for: "o\(number % 4)", token: 1) }
-            try await scene.apns.add(
+            for number in 0..<20 { try await fixture.register("d", for: "o\(number % 4)", token: 1) }
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 1500)))
-            try await scene.publish((0..<20).map { "o\($0 % 4)" })
-            try await scene.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "3000"]) {
+            try await fixture.publish((0..<20).map { "o\($0 % 4)" })
+            try await fixture.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "3000"]) {
                 try await eventually("in flight") {
-                    try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 1
+                    try await fixture.apns.connections().map(\.openStreams).reduce(0, +) == 1
                 }
-                #expect(try await scene.lag() == 20)
-                try await eventually("committed") { try await scene.lag() == 0 }
+                #expect(try await fixture.lag() == 20)
+                try await eventually("committed") { try await fixture.lag() == 0 }
             }
-            #expect(try await scene.told() == [PusherFixture.token(1)])
-            #expect(scene.pushes("coalesced") == 19)
+            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(fixture.pushes("coalesced") == 19)
         }
     }
 
     @Test func withoutAWindowAChangeIsToldWithoutWaitingForATick() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            try await scene.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "0"]) {
-                try await scene.publish(["o0"])
-                try await eventually("the connection is there") { try await scene.delivered().count == 1 }
+            for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await fixture.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "0"]) {
+                try await fixture.publish(["o0"])
+                try await eventually("the connection is there") { try await fixture.delivered().count == 1 }
                 var best = Duration.seconds(60)
                 for number in 1..<20 {
                     let start = ContinuousClock.now
-                    try await scene.publish(["o\(number)"])
-                    while try await scene.delivered().count == number { await Task.yield() }
+                    try await fixture.publish(["o\(number)"])
+                    while try await fixture.delivered().count == number { await Task.yield() }
                     best = min(best, .now - start)
                 }
                 #expect(best < PushWorker.tick / 2, "the quickest of some: others work on this machine")
@@ -49,44 +49,44 @@ import Testing
 
     /// Takes long because a silent connection is only detected by its silence.
     @Test func aFullSchedulerWaitsForASilentAPNsAndThenTellsEverybody() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<200 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            try await scene.publish((0..<200).map { "o\($0)" })
-            try await scene.apns.add(APNSSimulatorFault(.condition(.blackHole)))
+            for number in 0..<200 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await fixture.publish((0..<200).map { "o\($0)" })
+            try await fixture.apns.add(APNSSimulatorFault(.condition(.blackHole)))
             let limits = { (limits: inout PushLimits) in
                 (limits.records, limits.targets, limits.links, limits.inFlight) = (50, 50, 60, 20)
                 limits.attempts = 2
             }
-            try await scene.serve(directory, limits: limits) {
-                try await eventually("full") { scene.gauge("waybill_records_in_hand") == 50 }
+            try await fixture.serve(directory, limits: limits) {
+                try await eventually("full") { fixture.gauge("waybill_records_in_hand") == 50 }
                 for _ in 0..<100 {
                     try await Task.sleep(for: .milliseconds(30))
-                    #expect(scene.gauge("waybill_records_in_hand") <= 50)
+                    #expect(fixture.gauge("waybill_records_in_hand") <= 50)
                 }
-                try await scene.apns.clearFaults()
+                try await fixture.apns.clearFaults()
                 // Records that waited for seconds are committed before their notifications: they are on push-pending.
                 try await eventually("told", within: .seconds(90)) {
-                    try await Set(scene.delivered()) == Set((0..<200).map(PusherFixture.token))
+                    try await Set(fixture.delivered()) == Set((0..<200).map(PusherFixture.token))
                 }
-                try await eventually("committed", within: .seconds(90)) { try await scene.lag() == 0 }
+                try await eventually("committed", within: .seconds(90)) { try await fixture.lag() == 0 }
             }
-            #expect(scene.pushes("dropped") == 0)
+            #expect(fixture.pushes("dropped") == 0)
         }
     }
 
     /// Takes long because the group waits for all of its members twice.
     @Test func whileAWorkerComesAndGoesEverybodyIsToldAndNoOffsetMovesBack() async throws {
-        try await PusherFixture.run(partitions: 4) { scene in
+        try await PusherFixture.run(partitions: 4) { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             let names = (0..<120).map { "o\($0)" }
             for (number, name) in names.enumerated() {
-                try await scene.register("d\(number)", for: name, token: number)
+                try await fixture.register("d\(number)", for: name, token: number)
             }
-            try await scene.apns.add(APNSSimulatorFault(.randomDelay(50...400)))
+            try await fixture.apns.add(APNSSimulatorFault(.randomDelay(50...400)))
             let last = Mutex<[Int32: Int64]>([:])
             func look() async throws {
-                let committed = try await scene.admin.committed(group: Pusher.group, topic: scene.topics.orders)
+                let committed = try await fixture.admin.committed(group: Pusher.group, topic: fixture.topics.orders)
                 last.withLock { last in
                     for (partition, offset) in committed {
                         #expect(offset >= last[partition] ?? .min)
@@ -94,96 +94,96 @@ import Testing
                     }
                 }
             }
-            try await scene.serve(directory) {
-                try await scene.publish(Array(names[..<40]))
-                try await eventually("the first one works") { try await scene.told().count >= 20 }
-                try await scene.serve(directory) {
+            try await fixture.serve(directory) {
+                try await fixture.publish(Array(names[..<40]))
+                try await eventually("the first one works") { try await fixture.told().count >= 20 }
+                try await fixture.serve(directory) {
                     for name in names[40..<80] {
-                        try await scene.publish([name])
+                        try await fixture.publish([name])
                         try await Task.sleep(for: .milliseconds(100))
                         try await look()
                     }
                 }
-                try await scene.publish(Array(names[80...]))
+                try await fixture.publish(Array(names[80...]))
                 try await eventually("committed", within: .seconds(60)) {
                     try await look()
-                    return try await scene.lag() == 0
+                    return try await fixture.lag() == 0
                 }
             }
-            #expect(try await Set(scene.delivered()) == Set((0..<120).map(PusherFixture.token)))
+            #expect(try await Set(fixture.delivered()) == Set((0..<120).map(PusherFixture.token)))
         }
     }
 
     @Test func aStoppedServiceCommitsExactlyWhatWasInFlight() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            try await scene.apns.add(
+            for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
-            try await scene.publish((0..<20).map { "o\($0)" })
-            try await scene.serve(directory, limits: { $0.inFlight = 5 }) {
+            try await fixture.publish((0..<20).map { "o\($0)" })
+            try await fixture.serve(directory, limits: { $0.inFlight = 5 }) {
                 try await eventually("all in flight that may be") {
-                    try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 5
+                    try await fixture.apns.connections().map(\.openStreams).reduce(0, +) == 5
                 }
-                #expect(try await scene.lag() == 20)
+                #expect(try await fixture.lag() == 20)
             }
-            let told = try await scene.delivered()
+            let told = try await fixture.delivered()
             #expect(told.count == 5)
             // Devices are notified in the order of the lookups, which varies: the committed ones are among them.
-            let committed = 20 - Int(try await scene.lag())
+            let committed = 20 - Int(try await fixture.lag())
             #expect(Set((0..<committed).map(PusherFixture.token)).isSubset(of: told))
             #expect(!told.contains(PusherFixture.token(committed)), "as far as verdicts go")
-            try await scene.apns.clearFaults()
-            try await scene.serve(directory) {
-                try await eventually("the rest is committed") { try await scene.lag() == 0 }
+            try await fixture.apns.clearFaults()
+            try await fixture.serve(directory) {
+                try await eventually("the rest is committed") { try await fixture.lag() == 0 }
             }
-            #expect(try await Set(scene.delivered()) == Set((0..<20).map(PusherFixture.token)))
+            #expect(try await Set(fixture.delivered()) == Set((0..<20).map(PusherFixture.token)))
         }
     }
 
     @Test func anOffsetWaitsForItsLetterWhileTheLettersCannotBeWritten() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
-            for number in 0..<2 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            for number in 0..<2 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             let answer = APNSSimulatorAnswer(429, "TooManyRequests")
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(0)))
-            try await scene.publish(["o0", "o1"])
-            try await scene.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "2"]) {
-                try await eventually("the first attempt") { try await scene.told().count == 2 }
-                try scene.broker.setDown()
-                try await eventually("given up") { scene.pushes("dropped") == 1 }
+            try await fixture.publish(["o0", "o1"])
+            try await fixture.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "2"]) {
+                try await eventually("the first attempt") { try await fixture.told().count == 2 }
+                try fixture.broker.setDown()
+                try await eventually("given up") { fixture.pushes("dropped") == 1 }
                 try await Task.sleep(for: .seconds(2))
-                #expect(scene.gauge("waybill_records_in_hand") == 1)
-                #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") == 0)
-                try scene.broker.setUp()
-                try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
+                #expect(fixture.gauge("waybill_records_in_hand") == 1)
+                #expect(fixture.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") == 0)
+                try fixture.broker.setUp()
+                try await eventually("committed", within: .seconds(60)) { try await fixture.lag() == 0 }
                 // Twice if the group considered its partition lost meanwhile.
-                #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") >= 1)
+                #expect(fixture.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") >= 1)
             }
-            #expect(try await Set(scene.letters(1).map(\.code)) == ["push-undeliverable"])
+            #expect(try await Set(fixture.letters(1).map(\.code)) == ["push-undeliverable"])
         }
     }
 
     @Test func theLastOfManyChangesIsToldWhenTheHourAllowsIt() async throws {
-        try await PusherFixture.run { scene in
-            try await scene.register("d", for: "o", token: 1)
+        try await PusherFixture.run { fixture in
+            try await fixture.register("d", for: "o", token: 1)
             let clock = Clock()
             try await PushTable.run(
-                scene, limits: { $0.hourlyLimit = 4 }, clock: { .now + clock.ahead.withLock { $0 } },
+                fixture, limits: { $0.hourlyLimit = 4 }, clock: { .now + clock.ahead.withLock { $0 } },
                 now: { PusherFixture.noon * 1000 + Int64(clock.ahead.withLock { $0 } / .milliseconds(1)) }
             ) { table in
                 // Two at once, then one every 20 minutes.
-                for offset in Int64(0)..<2 { try await table.process([try scene.changed("o", offset: offset)]) }
-                for offset in Int64(2)..<8 { try await table.put([try scene.changed("o", offset: offset)]) }
-                try await eventually("limited") { scene.pushes("limited") == 1 }
+                for offset in Int64(0)..<2 { try await table.process([try fixture.changed("o", offset: offset)]) }
+                for offset in Int64(2)..<8 { try await table.put([try fixture.changed("o", offset: offset)]) }
+                try await eventually("limited") { fixture.pushes("limited") == 1 }
                 #expect(table.doneCount == 2)
                 clock.ahead.withLock { $0 = .seconds(1100) }
                 try await Task.sleep(for: .milliseconds(100))
-                #expect(try await scene.told().count == 2)
+                #expect(try await fixture.told().count == 2)
                 clock.ahead.withLock { $0 = .seconds(1300) }
                 try await eventually("the last one is told") { table.doneCount == 8 }
-                #expect(try await scene.told().count == 3)
+                #expect(try await fixture.told().count == 3)
             }
         }
     }

@@ -10,11 +10,11 @@ import Testing
 
 /// The program itself, stopped and killed while notifications are in flight.
 @Suite(.server, .timeLimit(.minutes(2))) struct PusherProcessTests {
-    private func publish(_ scene: PusherFixture, _ orders: Range<Int>) async throws {
-        for outcome in await scene.producer.produce(
+    private func publish(_ fixture: PusherFixture, _ orders: Range<Int>) async throws {
+        for outcome in await fixture.producer.produce(
             try orders.map { number in
                 KafkaMessage(
-                    topic: scene.topics.orders, key: Array("\(try PusherFixture.order("o\(number)"))".utf8),
+                    topic: fixture.topics.orders, key: Array("\(try PusherFixture.order("o\(number)"))".utf8),
                     value: Array("{}".utf8))
             })
         {
@@ -23,48 +23,48 @@ import Testing
     }
 
     /// Changes the orders of three devices, one of which APNs throttles.
-    private func publishThree(_ scene: PusherFixture, busy: Int) async throws {
-        try await scene.redis.completeView()
-        for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+    private func publishThree(_ fixture: PusherFixture, busy: Int) async throws {
+        try await fixture.redis.completeView()
+        for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
         let answer = APNSSimulatorAnswer(429, "TooManyRequests")
-        try await scene.apns.add(
+        try await fixture.apns.add(
             APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(busy)))
-        try await self.publish(scene, 0..<3)
+        try await self.publish(fixture, 0..<3)
     }
 
-    private func lag(_ scene: PusherFixture) async throws -> Int64 {
-        try await scene.admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
+    private func lag(_ fixture: PusherFixture) async throws -> Int64 {
+        try await fixture.admin.lag(group: Pusher.group, topic: fixture.topics.orders).values.reduce(0, +)
     }
 
     @Test func aKilledPusherLeavesWhatHasToBeTriedAgainToTheNextOne() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
-            try await self.publishThree(scene, busy: 0)
-            let first = try scene.child(directory)
+            try await self.publishThree(fixture, busy: 0)
+            let first = try fixture.child(directory)
             try await eventually("two attempts for the first, one for each other") {
-                let told = try await scene.told()
+                let told = try await fixture.told()
                 return told.count { $0 == PusherFixture.token(0) } >= 2 && Set(told).count == 3
             }
             first.signal(SIGKILL)
             _ = try await first.exit(within: .seconds(10))
-            #expect(try await self.lag(scene) == 3, "nothing is committed in front of what has no verdict")
-            try await scene.apns.clearFaults()
-            let second = try scene.child(directory)
-            try await eventually("committed", within: .seconds(60)) { try await self.lag(scene) == 0 }
+            #expect(try await self.lag(fixture) == 3, "nothing is committed in front of what has no verdict")
+            try await fixture.apns.clearFaults()
+            let second = try fixture.child(directory)
+            try await eventually("committed", within: .seconds(60)) { try await self.lag(fixture) == 0 }
             #expect(await second.stop(grace: .seconds(20)) == .code(0))
-            let deliveries = try await scene.apns.deliveries().deliveries
+            let deliveries = try await fixture.apns.deliveries().deliveries
             #expect(deliveries.last { $0.token == PusherFixture.token(0) }?.status == 200)
         }
     }
 
     @Test func aStuckDeviceGetsALetterAndTheOffsetMoves() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
-            try await self.publishThree(scene, busy: 1)
-            let pusher = try scene.child(directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
-            try await eventually("committed") { try await self.lag(scene) == 0 }
+            try await self.publishThree(fixture, busy: 1)
+            let pusher = try fixture.child(directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
+            try await eventually("committed") { try await self.lag(fixture) == 0 }
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
-            let letter = try #require(try await scene.letters(1).first)
+            let letter = try #require(try await fixture.letters(1).first)
             #expect(letter.code == "push-undeliverable")
             #expect(letter.value.object?["device"]?.string == "d1")
             #expect(!pusher.output.contains(PusherFixture.token(1)), "no push token in the log")
@@ -72,33 +72,33 @@ import Testing
     }
 
     @Test func aStoppedPusherWaitsForWhatIsInFlightAndCommitsIt() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
-            try await scene.redis.completeView()
+            try await fixture.redis.completeView()
             // No more than a new connection accepts before its first answer.
-            for number in 0..<8 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            try await scene.apns.add(
+            for number in 0..<8 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
-            try await self.publish(scene, 0..<8)
-            let pusher = try scene.child(directory)
+            try await self.publish(fixture, 0..<8)
+            let pusher = try fixture.child(directory)
             try await eventually("all in flight") {
-                try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 8
+                try await fixture.apns.connections().map(\.openStreams).reduce(0, +) == 8
             }
             pusher.signal(SIGTERM)
             #expect(try await pusher.exit(within: .seconds(20)) == .code(0))
-            #expect(try await scene.told().count == 8, "nobody twice")
-            #expect(try await self.lag(scene) == 0)
+            #expect(try await fixture.told().count == 8, "nobody twice")
+            #expect(try await self.lag(fixture) == 0)
         }
     }
 
     @Test func anIdlePusherHardlyUsesAProcessor() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
-            try await scene.redis.completeView()
-            try await scene.register("d", for: "o0", token: 0)
-            try await self.publish(scene, 0..<1)
-            let pusher = try scene.child(directory)
-            try await eventually("committed") { try await self.lag(scene) == 0 }
+            try await fixture.redis.completeView()
+            try await fixture.register("d", for: "o0", token: 0)
+            try await self.publish(fixture, 0..<1)
+            let pusher = try fixture.child(directory)
+            try await eventually("committed") { try await self.lag(fixture) == 0 }
             // User and system time in hundredths of a second. Source: proc(5)
             func used() throws -> Int {
                 let text = try String(contentsOfFile: "/proc/\(pusher.processIdentifier)/stat", encoding: .utf8)
@@ -119,7 +119,7 @@ import Testing
 }
 
 extension PusherFixture {
-    /// Starts a pusher on the scene's servers. Its executable is beside that of the tests.
+    /// Starts a pusher on the fixture's servers. Its executable is beside that of the tests.
     func child(
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
     ) throws -> ChildProcess {

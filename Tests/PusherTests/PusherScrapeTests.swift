@@ -14,22 +14,22 @@ import Testing
 @Suite(.server) struct PusherScrapeTests {
     /// Runs the service with its operations endpoint and lends the endpoint's port.
     private func serve(
-        _ scene: PusherFixture, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
+        _ fixture: PusherFixture, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let settings = try Settings(environment: [
-            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+            "WAYBILL_KAFKA_BOOTSTRAP": fixture.broker.bootstrap, "WAYBILL_REDIS_URL": fixture.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try brandFixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_BRANDS": try brandFixture.write(into: directory), "WAYBILL_APNS_URL": fixture.apns.url,
             "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", brandFixture.rootPEM),
             "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0",
         ])
-        try await scene.redis.completeView()
+        try await fixture.redis.completeView()
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
-            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: scene.metrics,
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: fixture.metrics,
             readiness: Readiness(conditions: []), logger: logger)
         let (ports, listening) = AsyncStream.makeStream(of: Int.self)
         let operations = OperationsServer(
@@ -53,25 +53,26 @@ import Testing
         }
     }
 
-    private func publish(_ scene: PusherFixture, _ order: String) async throws {
-        _ = try await scene.producer.produce(
+    private func publish(_ fixture: PusherFixture, _ order: String) async throws {
+        _ = try await fixture.producer.produce(
             KafkaMessage(
-                topic: scene.topics.orders, key: Array("\(try PusherFixture.order(order))".utf8), value: [0x7B, 0x7D]))
+                topic: fixture.topics.orders, key: Array("\(try PusherFixture.order(order))".utf8), value: [0x7B, 0x7D])
+        )
     }
 
     @Test(.timeLimit(.minutes(2)))
     func whatHappensStandsInTheMetrics() async throws {
-        try await PusherFixture.run { scene in
+        try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-scrape")
-            for number in 0..<3 { try await scene.register("d\(number)", for: "o", token: number) }
+            for number in 0..<3 { try await fixture.register("d\(number)", for: "o", token: number) }
             // The second device has always been gone; the third one's first answer is that APNs is busy.
             let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: PusherFixture.noon * 1000)
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(gone, delayMilliseconds: 0), token: PusherFixture.token(1)))
             let busy = APNSSimulatorAnswer(503, "ServiceUnavailable")
-            try await scene.apns.add(
+            try await fixture.apns.add(
                 APNSSimulatorFault(.answer(busy, delayMilliseconds: 0), token: PusherFixture.token(2), count: 1))
-            try await self.serve(scene, directory) { port in
+            try await self.serve(fixture, directory) { port in
                 let connection = try await RawConnection.open(port: port)
                 func scrape() async throws -> [String: Double] {
                     let response = try await connection.exchange("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -84,8 +85,8 @@ import Testing
                         }
                     ) { first, _ in first }
                 }
-                let credential = "credential=\"\(PusherBrandFixture.orderType)\",host=\"\(scene.host)\""
-                try await self.publish(scene, "o")
+                let credential = "credential=\"\(PusherBrandFixture.orderType)\",host=\"\(fixture.host)\""
+                try await self.publish(fixture, "o")
                 try await eventually("three verdicts") {
                     let series = try await scrape()
                     return series["waybill_pushes_total{\(credential),outcome=\"delivered\"}"] == 2
@@ -93,7 +94,7 @@ import Testing
                         // From the sample of the client, which is taken periodically.
                         && series["waybill_apns_connections{\(credential),state=\"open\"}"] ?? 0 >= 1
                 }
-                try await scene.apns.add(
+                try await fixture.apns.add(
                     APNSSimulatorFault(.goAway(reason: "Shutdown", processed: true), isImmediate: true))
                 try await eventually("the GOAWAY") {
                     try await scrape().contains { series, value in

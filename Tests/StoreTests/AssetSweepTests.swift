@@ -33,60 +33,60 @@ import Testing
                 OrderStore.StoredPackage(head: [1], assets: assets, tail: [2], entityTag: "e\(revision)")))
     }
 
-    private func stands(_ bench: StoreFixture, _ digest: String) async throws -> Bool {
-        try await bench.raw("EXISTS", StoreKeys.asset(digest)).integer == 1
+    private func stands(_ fixture: StoreFixture, _ digest: String) async throws -> Bool {
+        try await fixture.raw("EXISTS", StoreKeys.asset(digest)).integer == 1
     }
 
     /// Scans until the marks of the scan before are old enough.
-    private func sweep(_ bench: StoreFixture, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
+    private func sweep(_ fixture: StoreFixture, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
         try await Task.sleep(for: .milliseconds(5))
         return try await sweep.run {}
     }
 
     @Test func anAssetThatNoOrderNamesGoesWithTheSecondScan() async throws {
-        try await StoreFixture.with { bench in
-            try await bench.redis.completeView()
-            try await bench.store.putAssets([("aa", [1, 2]), ("bb", [3]), ("cc", [4, 5, 6])])
-            #expect(try await bench.write(self.write("1", ["aa", "bb"])) == .written)
+        try await StoreFixture.with { fixture in
+            try await fixture.redis.completeView()
+            try await fixture.store.putAssets([("aa", [1, 2]), ("bb", [3]), ("cc", [4, 5, 6])])
+            #expect(try await fixture.write(self.write("1", ["aa", "bb"])) == .written)
             // A removed order names nothing.
-            #expect(try await bench.write(self.write("2", ["cc"])) == .written)
-            #expect(try await bench.write(removal("2", 2)) == .written)
-            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
-            let first = try await self.sweep(bench, sweep)
+            #expect(try await fixture.write(self.write("2", ["cc"])) == .written)
+            #expect(try await fixture.write(removal("2", 2)) == .written)
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)), timing: self.timing)
+            let first = try await self.sweep(fixture, sweep)
             #expect(first.orders == 2)
             #expect(first.assets == 3)
             #expect(first.bytes == 6)
             #expect(first.unused == 1)
             #expect(first.swept == 0)
-            let second = try await self.sweep(bench, sweep)
+            let second = try await self.sweep(fixture, sweep)
             #expect(second.assets == 2)
             #expect(second.unused == 0)
             #expect(second.swept == 1)
             #expect(second.sweptBytes == 3)
-            for digest in ["aa", "bb"] { #expect(try await self.stands(bench, digest)) }
-            #expect(try await !self.stands(bench, "cc"))
+            for digest in ["aa", "bb"] { #expect(try await self.stands(fixture, digest)) }
+            #expect(try await !self.stands(fixture, "cc"))
         }
     }
 
     @Test func anAssetThatIsLookedForAgainStays() async throws {
-        try await StoreFixture.with { bench in
-            try await bench.redis.completeView()
-            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
-            let pictures = Pictures(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            try await fixture.redis.completeView()
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)), timing: self.timing)
+            let pictures = Pictures(redis: fixture.redis)
             let url = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://h/p.png")
             var record = PictureRecord()
             record.content = .init(name: "p", contentDigest: "c", asset: "bb", checksum: 1, size: 1)
             try await pictures.save(record, for: url)
-            try await bench.store.putAssets([("aa", [1]), ("bb", [2])])
+            try await fixture.store.putAssets([("aa", [1]), ("bb", [2])])
             for _ in 0..<3 {
-                _ = try await self.sweep(bench, sweep)
+                _ = try await self.sweep(fixture, sweep)
                 // One by who packages with it, one by who finds the picture.
-                try await bench.store.putAssets([("aa", [1])])
+                try await fixture.store.putAssets([("aa", [1])])
                 #expect(try await pictures.records([url])[0]?.content != nil)
             }
-            for digest in ["aa", "bb"] { #expect(try await self.stands(bench, digest)) }
-            _ = try await self.sweep(bench, sweep)
-            _ = try await self.sweep(bench, sweep)
+            for digest in ["aa", "bb"] { #expect(try await self.stands(fixture, digest)) }
+            _ = try await self.sweep(fixture, sweep)
+            _ = try await self.sweep(fixture, sweep)
             #expect(try await pictures.records([url])[0]?.content == nil, "it is fetched again")
         }
     }
@@ -96,41 +96,41 @@ import Testing
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let bench = StoreFixture(server: server, redis: redis)
+        let fixture = StoreFixture(server: server, redis: redis)
         try await redis.completeView()
-        try await bench.store.putAssets([("aa", [1])])
+        try await fixture.store.putAssets([("aa", [1])])
         let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: self.timing)
-        #expect(try await self.sweep(bench, sweep).unused == 1)
+        #expect(try await self.sweep(fixture, sweep).unused == 1)
         await server.kill()
         try await server.restart()
         await #expect(throws: (any Error).self, "nobody has judged the view") {
-            while true { _ = try await self.sweep(bench, sweep) }
+            while true { _ = try await self.sweep(fixture, sweep) }
         }
         try await redis.completeView()
         let again = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: self.timing)
-        #expect(try await self.sweep(bench, again).unused == 1)
-        #expect(try await self.stands(bench, "aa"))
-        #expect(try await self.sweep(bench, again).swept == 1)
+        #expect(try await self.sweep(fixture, again).unused == 1)
+        #expect(try await self.stands(fixture, "aa"))
+        #expect(try await self.sweep(fixture, again).swept == 1)
         await redis.close()
         await server.stop()
     }
 
     @Test func aServerThatIsFullCanBeSweptAndADamagedKeyStopsNothing() async throws {
-        try await StoreFixture.with { bench in
-            try await bench.redis.completeView()
-            try await bench.store.putAssets([("aa", [1])])
-            _ = try await bench.raw("RPUSH", StoreKeys.asset("list"), "x")
-            _ = try await bench.raw("SET", StoreKeys.order(try key("string")), "x")
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
-            _ = try await self.sweep(bench, sweep)
-            #expect(try await self.sweep(bench, sweep).swept == 1)
+        try await StoreFixture.with { fixture in
+            try await fixture.redis.completeView()
+            try await fixture.store.putAssets([("aa", [1])])
+            _ = try await fixture.raw("RPUSH", StoreKeys.asset("list"), "x")
+            _ = try await fixture.raw("SET", StoreKeys.order(try key("string")), "x")
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)), timing: self.timing)
+            _ = try await self.sweep(fixture, sweep)
+            #expect(try await self.sweep(fixture, sweep).swept == 1)
         }
     }
 
     @Test func oneSweepsAtATimeAndNotBeforeItIsDue() async throws {
-        try await StoreFixture.with { bench in
-            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)))
+        try await StoreFixture.with { fixture in
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)))
             func claim(_ owner: String, lease: Duration = .seconds(60), period: Duration = .zero) async throws -> Bool {
                 try await sweep.claim(by: owner, lease: lease, period: period)
             }
@@ -148,8 +148,8 @@ import Testing
     }
 
     @Test func whatIsWrittenTooLateIsRefused() async throws {
-        try await StoreFixture.with { bench in
-            var store = bench.store
+        try await StoreFixture.with { fixture in
+            var store = fixture.store
             store.timing.write = .milliseconds(20)
             let begun = PackagingStart.now
             try await Task.sleep(for: .milliseconds(50))
@@ -242,17 +242,17 @@ import Testing
     }
 
     /// Reads as the gateway does.
-    private static func look(_ bench: StoreFixture, _ tally: Tally) async throws {
+    private static func look(_ fixture: StoreFixture, _ tally: Tally) async throws {
         for number in 0..<Self.orders {
             let order = try key("o\(number)")
-            guard let before = try await bench.store.orders([order])[0].get() else { continue }
+            guard let before = try await fixture.store.orders([order])[0].get() else { continue }
             var missing: [String] = []
-            for digest in before.assets where try await bench.raw("EXISTS", StoreKeys.asset(digest)).integer != 1 {
+            for digest in before.assets where try await fixture.raw("EXISTS", StoreKeys.asset(digest)).integer != 1 {
                 missing.append(digest)
             }
             guard !missing.isEmpty else { continue }
             // One that has moved on meanwhile named them before.
-            let after = try await bench.store.orders([order])[0].get()
+            let after = try await fixture.store.orders([order])[0].get()
             if after?.revision == before.revision { tally.misses("\(order): \(missing)") }
         }
     }
@@ -261,7 +261,7 @@ import Testing
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let bench = StoreFixture(server: server, redis: redis)
+        let fixture = StoreFixture(server: server, redis: redis)
         try await redis.completeView()
         let tally = Tally()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -275,7 +275,7 @@ import Testing
                 while tally.value.swept < before.swept + 3 || tally.value.written < before.written + 5,
                     ContinuousClock.now < end
                 {
-                    try await Self.look(bench, tally)
+                    try await Self.look(fixture, tally)
                     try await Task.sleep(for: .milliseconds(20))
                 }
                 guard round < 2 else { break }
@@ -287,7 +287,7 @@ import Testing
             group.cancelAll()
             while await group.nextResult() != nil {}
         }
-        try await Self.look(bench, tally)
+        try await Self.look(fixture, tally)
         let value = tally.value
         #expect(value.missing.isEmpty)
         #expect(value.swept >= 9)

@@ -20,8 +20,8 @@ import Testing
 
     @Test func theStoreWorksOnACluster() async throws {
         let cluster = try await RedisCluster.start()
-        try await self.withFixture(RedisConfiguration(url: cluster.url), cluster.masters[0]) { bench in
-            try await self.goThroughEverything(bench)
+        try await self.withFixture(RedisConfiguration(url: cluster.url), cluster.masters[0]) { fixture in
+            try await self.goThroughEverything(fixture)
             for master in cluster.masters {
                 #expect(try await Int(master.command("dbsize")) ?? 0 > 10, "keys lie on all masters")
             }
@@ -49,13 +49,13 @@ import Testing
         for server in servers { try await server.command(["acl", "setuser", "waybill"] + Self.rights) }
         let configuration = try RedisConfiguration(
             url: "\(isEncrypted ? "rediss" : "redis")://waybill:secret@\(url.address)", caFile: url.certificate?.file)
-        try await self.withFixture(configuration, servers[0]) { bench in
-            try await self.goThroughEverything(bench)
+        try await self.withFixture(configuration, servers[0]) { fixture in
+            try await self.goThroughEverything(fixture)
             for server in servers {
                 // A refused command may have been replaced by others, or its answer counted as zero.
                 #expect(try await server.command("acl", "log") == "", "Redis refused a command")
             }
-            let error = await #expect(throws: RedisError.self) { _ = try await bench.raw("GET", "other") }
+            let error = await #expect(throws: RedisError.self) { _ = try await fixture.raw("GET", "other") }
             #expect(error?.serverPrefix == "NOPERM")
         }
         for server in servers { await server.stop() }
@@ -72,39 +72,40 @@ import Testing
         await redis.close()
     }
 
-    private func goThroughEverything(_ bench: StoreFixture) async throws {
-        try await self.orders(bench)
-        try await self.registrations(bench)
-        try await self.pictures(bench)
-        try await self.view(bench)
+    private func goThroughEverything(_ fixture: StoreFixture) async throws {
+        try await self.orders(fixture)
+        try await self.registrations(fixture)
+        try await self.pictures(fixture)
+        try await self.view(fixture)
     }
 
-    private func orders(_ bench: StoreFixture) async throws {
+    private func orders(_ fixture: StoreFixture) async throws {
         let names = (0..<100).map { "o\($0)" }
-        #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .written })
-        #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .conflict })
-        let stored = try await bench.store.orders(names.map { try key($0) })
+        #expect(try await fixture.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .written })
+        #expect(try await fixture.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .conflict })
+        let stored = try await fixture.store.orders(names.map { try key($0) })
         #expect(try stored.map { try $0.get()?.state.key.order.rawValue } == names)
         let unannounced = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unannouncedVersion(somePackage))
-        #expect(try await bench.write(unannounced) == .written)
-        try await bench.store.acknowledge([(try key("o1"), "2", 2)])
-        let settled = try #require(try await bench.store.orders([key("o1")])[0].get())
+        #expect(try await fixture.write(unannounced) == .written)
+        try await fixture.store.acknowledge([(try key("o1"), "2", 2)])
+        let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
         #expect(settled.unannounced == "")
         #expect(settled.isPublished)
-        #expect(try await bench.store.notePublished([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
-        let published = try await bench.store.orders([key("o2"), key("o3"), key("o4")]).map {
+        #expect(
+            try await fixture.store.notePublished([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
+        let published = try await fixture.store.orders([key("o2"), key("o3"), key("o4")]).map {
             try $0.get()?.isPublished
         }
         #expect(published == [false, true, false])
-        #expect(try await bench.write(removal("o2", 2)) == .written)
-        #expect(try await bench.reader.lookup(of: key("o2"), on: bench.loop).get().isRemoved)
-        #expect(try await bench.reader.spans(of: key("o1"), on: bench.loop).get()?.head.readableBytes == 256)
+        #expect(try await fixture.write(removal("o2", 2)) == .written)
+        #expect(try await fixture.reader.lookup(of: key("o2"), on: fixture.loop).get().isRemoved)
+        #expect(try await fixture.reader.spans(of: key("o1"), on: fixture.loop).get()?.head.readableBytes == 256)
         let assets = (0..<20).map { (digest: "digest-\($0)", entry: [UInt8($0)]) }
-        for _ in 0..<2 { try await bench.store.putAssets(assets) }
-        let read = try await bench.reader.assets(assets.map(\.digest), on: bench.loop).get()
+        for _ in 0..<2 { try await fixture.store.putAssets(assets) }
+        let read = try await fixture.reader.assets(assets.map(\.digest), on: fixture.loop).get()
         #expect(read.map { Array($0.readableBytesView) } == assets.map(\.entry))
-        let scan = OrderScan(redis: bench.redis)
+        let scan = OrderScan(redis: fixture.redis)
         let type = try OrderTypeIdentifier(orderType)
         var (seen, cursor): (Set<String>, String?) = ([], nil)
         repeat {
@@ -122,31 +123,31 @@ import Testing
         #expect(try await scan.bookmark(of: type) == nil)
     }
 
-    private func registrations(_ bench: StoreFixture) async throws {
+    private func registrations(_ fixture: StoreFixture) async throws {
         let device = try DeviceIdentifier("device")
         for number in 10..<40 {
             let key = try registration("device", "o\(number)")
-            #expect(try await !bench.registrations.register(key, record("aa")))
-            #expect(try await bench.registrations.register(key, record("bb", at: 1_741_190_531_002)))
+            #expect(try await !fixture.registrations.register(key, record("aa")))
+            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_002)))
         }
-        let changes = try #require(try await bench.changes(device))
+        let changes = try #require(try await fixture.changes(device))
         #expect(changes.orders.count == 30)
-        #expect(try await bench.write(version("o20", 2)) == .written)
-        #expect(try await bench.changes(device, changes.tag)?.orders.map(\.rawValue).contains("o20") == true)
-        try await bench.registrations.unregister(
+        #expect(try await fixture.write(version("o20", 2)) == .written)
+        #expect(try await fixture.changes(device, changes.tag)?.orders.map(\.rawValue).contains("o20") == true)
+        try await fixture.registrations.unregister(
             registration("device", "o11"), at: RegistrationStamp(offset: 5, epochMilliseconds: 1_741_190_531_005))
-        let gone = try await bench.registrations.retire(
+        let gone = try await fixture.registrations.retire(
             registration("device", "o12"), record("bb", at: 1_741_190_531_002))
         #expect(gone)
-        let left = try await bench.registrations.orders(of: device, type: OrderTypeIdentifier(orderType))
+        let left = try await fixture.registrations.orders(of: device, type: OrderTypeIdentifier(orderType))
         #expect(left.count == 28)
-        let devices = try await bench.registrations.devices(of: (10..<40).map { try key("o\($0)") })
+        let devices = try await fixture.registrations.devices(of: (10..<40).map { try key("o\($0)") })
         #expect(devices.map(\.count).reduce(0, +) == 28)
-        #expect(try await bench.registrations.modified([key("o20"), key("o2")])[1] == nil)
+        #expect(try await fixture.registrations.modified([key("o20"), key("o2")])[1] == nil)
     }
 
-    private func pictures(_ bench: StoreFixture) async throws {
-        let pictures = Pictures(redis: bench.redis)
+    private func pictures(_ fixture: StoreFixture) async throws {
+        let pictures = Pictures(redis: fixture.redis)
         let picture = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://cdn.example/a.png")
         let waiting = Pictures.Waiting(order: try key("o1"), version: 1, sinceEpochSeconds: 7)
         #expect(try await pictures.addWaiting([picture: [waiting]]) == 0)
@@ -161,9 +162,9 @@ import Testing
         #expect(try await pictures.records([picture]).count == 1)
     }
 
-    private func view(_ bench: StoreFixture) async throws {
-        let view = MaterializedView(redis: bench.redis)
-        let anchors = try await bench.redis.anchors()
+    private func view(_ fixture: StoreFixture) async throws {
+        let view = MaterializedView(redis: fixture.redis)
+        let anchors = try await fixture.redis.anchors()
         let places = try await view.look()
         #expect(places.count == max(1, anchors.count))
         #expect(places.allSatisfy { $0.epoch == nil })
@@ -184,14 +185,14 @@ import Testing
         #expect(try await view.announce([try OrderTypeIdentifier(orderType)], as: "me").keys.sorted() == ["me"])
         let epochs = try await watch.known()
         try await watch.confirm(epochs)
-        let store = OrderStore(redis: bench.redis, view: watch)
+        let store = OrderStore(redis: fixture.redis, view: watch)
         #expect(try await store.orders([key("o1"), key("never")])[1].get() == nil)
         let stranger = try DeviceIdentifier("stranger")
-        let lists = bench.deviceOrders
+        let lists = fixture.deviceOrders
         // Twice: only a view that was looked at just now is asked in brief.
         for _ in 0..<2 {
             let list = try await lists.listing(
-                of: stranger, type: OrderTypeIdentifier(orderType), since: "", isBrief: true, on: bench.loop
+                of: stranger, type: OrderTypeIdentifier(orderType), since: "", isBrief: true, on: fixture.loop
             ).get()
             #expect(list == .unknown)
         }
@@ -204,7 +205,7 @@ import Testing
         #expect(try await view.adopt(try await view.look(), epoch: "g") == .refused, "there is nothing to adopt")
         // One master that lost what it had is enough.
         let lost = StoreKeys.epoch(anchors.sorted().first)
-        _ = try await bench.raw("DEL", lost)
+        _ = try await fixture.raw("DEL", lost)
         await #expect(throws: StoreError.self) { _ = try await store.orders([key("o1")]) }
     }
 }

@@ -13,55 +13,56 @@ import Testing
     }
 
     @Test func anOrderTakesItsDevicesAndNoMore() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             for number in 0..<3 {
                 let key = try registration("d\(number)", "1")
-                #expect(try await bench.registrations.admit(key, limit: 3) == .admitted)
-                _ = try await bench.registrations.register(key, record("aa"))
+                #expect(try await fixture.registrations.admit(key, limit: 3) == .admitted)
+                _ = try await fixture.registrations.register(key, record("aa"))
             }
-            #expect(try await bench.registrations.admit(registration("d3", "1"), limit: 3) == .full)
+            #expect(try await fixture.registrations.admit(registration("d3", "1"), limit: 3) == .full)
             #expect(
-                try await bench.registrations.admit(registration("d3", "2"), limit: 3) == .admitted, "another order")
+                try await fixture.registrations.admit(registration("d3", "2"), limit: 3) == .admitted, "another order")
             for number in 0..<3 {
                 for _ in 0..<5 {
-                    #expect(try await bench.registrations.admit(registration("d\(number)", "1"), limit: 3) == .admitted)
+                    #expect(
+                        try await fixture.registrations.admit(registration("d\(number)", "1"), limit: 3) == .admitted)
                 }
             }
             // A smaller bound refuses nobody who is there.
-            #expect(try await bench.registrations.admit(registration("d0", "1"), limit: 1) == .admitted)
+            #expect(try await fixture.registrations.admit(registration("d0", "1"), limit: 1) == .admitted)
         }
     }
 
     @Test func comingAndGoingIsBoundedInTime() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             var admitted = 0
             var wait: Int64 = 0
             for number in 0..<50 {
                 let key = try registration("d\(number)", "1")
-                switch try await bench.registrations.admit(key, limit: 10) {
+                switch try await fixture.registrations.admit(key, limit: 10) {
                 case .admitted:
                     admitted += 1
-                    _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(Int64(number)))
-                    #expect(try await bench.registrations.admitEnd(of: key, limit: 10) == .admitted)
-                    try await bench.registrations.unregister(key, at: self.stamp(Int64(number) + 1))
+                    _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(Int64(number)))
+                    #expect(try await fixture.registrations.admitEnd(of: key, limit: 10) == .admitted)
+                    try await fixture.registrations.unregister(key, at: self.stamp(Int64(number) + 1))
                 case .tooSoon(let milliseconds): wait = milliseconds
                 case .full: Issue.record("nobody is registered")
                 }
             }
             #expect(admitted == 10)
             #expect((1...360_000).contains(wait), "an hour divided by ten")
-            let stranger = try await bench.registrations.admitEnd(of: registration("nobody", "1"), limit: 10)
+            let stranger = try await fixture.registrations.admitEnd(of: registration("nobody", "1"), limit: 10)
             #expect(stranger != .admitted, "the end of what is not there leaves a record as well")
-            let left = try await bench.raw("PTTL", StoreKeys.admitted(try key("1"))).integer ?? 0
+            let left = try await fixture.raw("PTTL", StoreKeys.admitted(try key("1"))).integer ?? 0
             #expect((1...3_600_000).contains(left), "the debt goes by itself")
             // As after half of the time, and with a clock that was set back.
             for (moment, expected) in [(1_800_000, 5), (Int64.max / 4, 0)] {
-                let now = try #require(try await bench.raw("TIME").array?[0].integer) * 1000
-                try await bench.raw("SET", StoreKeys.admitted(try key("1")), "\(now &+ moment)")
+                let now = try #require(try await fixture.raw("TIME").array?[0].integer) * 1000
+                try await fixture.raw("SET", StoreKeys.admitted(try key("1")), "\(now &+ moment)")
                 var count = 0
                 for number in 0..<20 {
                     let key = try registration("e\(number)", "1")
-                    if try await bench.registrations.admit(key, limit: 10) == .admitted { count += 1 }
+                    if try await fixture.registrations.admit(key, limit: 10) == .admitted { count += 1 }
                 }
                 #expect((expected - 1...expected).contains(count))
             }
@@ -69,11 +70,11 @@ import Testing
     }
 
     @Test func requestsThatRaceDoNotPassTheBoundTwice() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let admitted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {
                     group.addTask {
-                        try await bench.registrations.admit(registration("d\(number)", "1"), limit: 20) == .admitted
+                        try await fixture.registrations.admit(registration("d\(number)", "1"), limit: 20) == .admitted
                     }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
@@ -83,7 +84,7 @@ import Testing
     }
 
     @Test func endsThatAreRememberedAreBounded() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let limit = StoreScripts.endedLimit
             let items = try (0..<limit + 100).map {
                 Registrations.Restored(
@@ -91,12 +92,12 @@ import Testing
                     stamp: RegistrationStamp(offset: Int64($0), epochMilliseconds: 1_741_190_531_000 + Int64($0)))
             }
             for start in stride(from: 0, to: items.count, by: 500) {
-                try await bench.registrations.restore(Array(items[start..<min(items.count, start + 500)]))
+                try await fixture.registrations.restore(Array(items[start..<min(items.count, start + 500)]))
             }
             let name = StoreKeys.ended(try key("1"))
-            #expect(try await bench.raw("HLEN", name).integer == Int64(limit / 2 + 100))
-            #expect(try await bench.raw("HEXISTS", name, "d\(limit + 99)").integer == 1, "the newest are remembered")
-            #expect(try await bench.raw("HEXISTS", name, "d0").integer == 0)
+            #expect(try await fixture.raw("HLEN", name).integer == Int64(limit / 2 + 100))
+            #expect(try await fixture.raw("HEXISTS", name, "d\(limit + 99)").integer == 1, "the newest are remembered")
+            #expect(try await fixture.raw("HEXISTS", name, "d0").integer == 0)
         }
     }
 }

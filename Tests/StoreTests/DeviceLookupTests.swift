@@ -28,7 +28,7 @@ import Testing
     }
 
     /// Registers made-up devices, the later ones later, without asking anybody.
-    private func fill(_ bench: StoreFixture, _ order: String, _ count: Int) async throws {
+    private func fill(_ fixture: StoreFixture, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
               redis.call('HSET', KEYS[1], 'made-up-' .. number,
@@ -36,14 +36,14 @@ import Testing
             end
             """
         for first in stride(from: 0, to: count, by: 20_000) {
-            try await bench.raw(
+            try await fixture.raw(
                 "EVAL", script, "1", StoreKeys.devices(try key(order)), "\(first)", "\(min(count, first + 20_000) - 1)")
         }
     }
 
     @Test func noDeviceChoosesWhereItsKeysAre() async throws {
-        try await Self.onCluster { bench, _ in
-            let registrations = bench.registrations
+        try await Self.onCluster { fixture, _ in
+            let registrations = fixture.registrations
             var items: [Registrations.Restored] = []
             for (index, device) in Self.odd.enumerated() {
                 let key = try registration(device, "o\(index % 3)")
@@ -51,7 +51,7 @@ import Testing
                 #expect(try await !registrations.register(key, record("aa"), at: stamp), "\(device)")
                 #expect(try await registrations.register(key, record("aa"), at: stamp))
                 #expect(try await registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
-                #expect(try await bench.changes(key.device) == nil, "no such order, but it can be asked for")
+                #expect(try await fixture.changes(key.device) == nil, "no such order, but it can be asked for")
                 items.append(Registrations.Restored(key: key, registration: try record("aa"), stamp: stamp))
             }
             let found = try await registrations.look(up: (0..<3).map { try key("o\($0)") })
@@ -65,14 +65,14 @@ import Testing
 
     /// More than half a million devices made a reply that the connection did not survive.
     @Test func anOrderWithVeryManyDevicesIsReadInPages() async throws {
-        try await StoreFixture.with { bench in
-            try await self.fill(bench, "many", 600_000)
-            try await self.fill(bench, "some", 1500)
-            try await self.fill(bench, "family", 100)
-            let view = MaterializedView(redis: bench.redis)
-            try await bench.redis.completeView()
+        try await StoreFixture.with { fixture in
+            try await self.fill(fixture, "many", 600_000)
+            try await self.fill(fixture, "some", 1500)
+            try await self.fill(fixture, "family", 100)
+            let view = MaterializedView(redis: fixture.redis)
+            try await fixture.redis.completeView()
             let keys = try ["family", "many", "some"].map { try key($0) }
-            let found = try await bench.registrations.look(up: keys, in: view)
+            let found = try await fixture.registrations.look(up: keys, in: view)
             let audiences = try found.audiences.map { try $0.get() }
             #expect(audiences.map(\.devices.count) == [100, Registrations.notifiedLimit, 1500])
             #expect(audiences.map(\.untold) == [0, 600_000 - Registrations.notifiedLimit, 0])
@@ -80,7 +80,7 @@ import Testing
             #expect(Set(audiences[1].devices).count == Registrations.notifiedLimit)
             var (count, cursor): (Int, String?) = (0, nil)
             repeat {
-                let page = try await bench.registrations.pages(of: [(keys[2], cursor)])[0]
+                let page = try await fixture.registrations.pages(of: [(keys[2], cursor)])[0]
                 #expect(page.devices.count <= 1024)
                 (count, cursor) = (count + page.devices.count, page.next)
             } while cursor != nil
@@ -89,10 +89,10 @@ import Testing
     }
 
     @Test func theNewestAreToldOfThoseThatAreTooMany() async throws {
-        try await StoreFixture.with { bench in
-            try await self.fill(bench, "o", Registrations.notifiedLimit + 500)
+        try await StoreFixture.with { fixture in
+            try await self.fill(fixture, "o", Registrations.notifiedLimit + 500)
             let audience = try #require(
-                try await bench.registrations.look(up: [key("o")]).audiences.first
+                try await fixture.registrations.look(up: [key("o")]).audiences.first
             ).get()
             #expect(audience.untold == 500)
             let oldest = audience.devices.map(\.registration.registeredEpochMilliseconds).min()
@@ -101,15 +101,15 @@ import Testing
     }
 
     @Test func aKeyOfAnotherTypeIsItsOwnOrdersTrouble() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
-            _ = try await bench.write(version("1", 1))
-            try await bench.raw("SET", StoreKeys.devices(try key("2")), "a string")
-            try await bench.raw("SET", StoreKeys.order(try key("2")), "a string")
-            try await bench.redis.completeView()
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.registrations.register(registration("d", "1"), record("aa"))
+            _ = try await fixture.write(version("1", 1))
+            try await fixture.raw("SET", StoreKeys.devices(try key("2")), "a string")
+            try await fixture.raw("SET", StoreKeys.order(try key("2")), "a string")
+            try await fixture.redis.completeView()
             let both = [try key("1"), try key("2")]
-            let found = try await bench.registrations.look(
-                up: both, modified: both, in: MaterializedView(redis: bench.redis))
+            let found = try await fixture.registrations.look(
+                up: both, modified: both, in: MaterializedView(redis: fixture.redis))
             #expect(try found.audiences[0].get().devices.map(\.device.rawValue) == ["d"])
             #expect(try found.modified[0].get() == 1_741_190_532)
             #expect(throws: StoreError.self) { try found.audiences[1].get() }
@@ -120,44 +120,45 @@ import Testing
                     key: try registration("d", $0), registration: try record("aa"),
                     stamp: RegistrationStamp(offset: 1, epochMilliseconds: 1_741_190_531_000))
             }
-            #expect(try await bench.registrations.stand(items) == [true, false])
-            let damaged = try await bench.registrations.restore(items)
+            #expect(try await fixture.registrations.stand(items) == [true, false])
+            let damaged = try await fixture.registrations.restore(items)
             #expect(damaged.map(\.index) == [0])
             #expect(damaged.map(\.error.code) == [.corrupt])
-            #expect(try await bench.registrations.stand(items) == [true, true])
-            #expect(try await bench.registrations.pages(of: [(try key("2"), nil)]) == [.init(devices: [], next: nil)])
+            #expect(try await fixture.registrations.stand(items) == [true, true])
+            #expect(try await fixture.registrations.pages(of: [(try key("2"), nil)]) == [.init(devices: [], next: nil)])
         }
     }
 
     @Test func whatIsNotThereYetIsNotBelieved() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.registrations.register(registration("d", "1"), record("aa"))
+            let view = MaterializedView(redis: fixture.redis)
             // In a cluster it is the trouble of this order alone.
             let error = await #expect(throws: StoreError.self) {
-                _ = try await bench.registrations.look(up: [key("1")], in: view).audiences[0].get()
+                _ = try await fixture.registrations.look(up: [key("1")], in: view).audiences[0].get()
             }
             #expect(error?.code == .incomplete)
-            try await bench.redis.completeView()
-            #expect(try await bench.registrations.look(up: [key("1")], in: view).audiences[0].get().devices.count == 1)
+            try await fixture.redis.completeView()
+            #expect(
+                try await fixture.registrations.look(up: [key("1")], in: view).audiences[0].get().devices.count == 1)
         }
     }
 
     @Test func aMasterThatIsAwayIsTheTroubleOfItsOwnOrders() async throws {
-        try await Self.onCluster { bench, cluster in
+        try await Self.onCluster { fixture, cluster in
             let keys = try (0..<30).map { try key("o\($0)") }
             for order in keys {
-                _ = try await bench.registrations.register(
+                _ = try await fixture.registrations.register(
                     RegistrationKey(device: .init("d"), order: order), record("aa"))
             }
-            try await bench.redis.completeView()
-            let view = MaterializedView(redis: bench.redis)
-            let whole = try await bench.registrations.look(up: keys, modified: keys, in: view)
+            try await fixture.redis.completeView()
+            let view = MaterializedView(redis: fixture.redis)
+            let whole = try await fixture.registrations.look(up: keys, modified: keys, in: view)
             #expect(whole.audiences.allSatisfy { (try? $0.get().devices.count) == 1 })
             cluster.masters[1].signal(SIGSTOP)
             defer { cluster.masters[1].signal(SIGCONT) }
-            let found = try await bench.registrations.look(up: keys, modified: keys, in: view)
-            let topology = try await bench.redis.topology()
+            let found = try await fixture.registrations.look(up: keys, modified: keys, in: view)
+            let topology = try await fixture.redis.topology()
             let away = ":\(cluster.masters[1].port)"
             var failed = 0
             for (order, audience) in zip(keys, found.audiences) {

@@ -8,56 +8,56 @@ import Testing
 /// One after the other: each has a server of its own.
 @Suite(.serialized) struct DeviceOrdersTests {
     @Test(.server) func anEmptyOrForeignTagMeansEverything() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             for order in ["b", "a"] {
-                _ = try await bench.write(version(order, 1))
-                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+                _ = try await fixture.write(version(order, 1))
+                _ = try await fixture.registrations.register(registration("device", order), record("aa"))
             }
             for tag in [
                 "", "junk", "-1", "1.5", "99999999999999999999999", "9223372036854775807", "2025-03-05", "\u{0}", "٣",
             ] {
-                let changes = try #require(try await bench.changes(device, tag), "tag \(tag)")
+                let changes = try #require(try await fixture.changes(device, tag), "tag \(tag)")
                 #expect(changes.orders.map(\.rawValue) == ["a", "b"])
             }
-            let tag = try #require(try await bench.changes(device)).tag
-            #expect(try await bench.changes(device, tag) == nil, "the tag covers what it came with")
-            #expect(try await bench.changes(DeviceIdentifier("stranger")) == nil)
+            let tag = try #require(try await fixture.changes(device)).tag
+            #expect(try await fixture.changes(device, tag) == nil, "the tag covers what it came with")
+            #expect(try await fixture.changes(DeviceIdentifier("stranger")) == nil)
         }
     }
 
     @Test(.server) func onlyWhatChangedSinceTheTagIsReported() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             for order in ["1", "2", "3"] {
-                _ = try await bench.write(version(order, 1))
-                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+                _ = try await fixture.write(version(order, 1))
+                _ = try await fixture.registrations.register(registration("device", order), record("aa"))
             }
-            _ = try await bench.registrations.register(registration("device", "unknown"), record("aa"))
-            var tag = try #require(try await bench.changes(device)).tag
-            _ = try await bench.write(version("2", 2))
-            var changes = try #require(try await bench.changes(device, tag))
+            _ = try await fixture.registrations.register(registration("device", "unknown"), record("aa"))
+            var tag = try #require(try await fixture.changes(device)).tag
+            _ = try await fixture.write(version("2", 2))
+            var changes = try #require(try await fixture.changes(device, tag))
             #expect(changes.orders.map(\.rawValue) == ["2"])
             tag = changes.tag
-            _ = try await bench.write(removal("1", 2))
-            #expect(try await bench.changes(device, tag) == nil, "a removed order is not listed")
-            _ = try await bench.write(version("1", 3))
-            changes = try #require(try await bench.changes(device, tag))
+            _ = try await fixture.write(removal("1", 2))
+            #expect(try await fixture.changes(device, tag) == nil, "a removed order is not listed")
+            _ = try await fixture.write(version("1", 3))
+            changes = try #require(try await fixture.changes(device, tag))
             #expect(changes.orders.map(\.rawValue) == ["1"])
         }
     }
 
     @Test(.server) func anErrorOfRedisIsNotTakenForNoChange() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.write(version("1", 1))
-            _ = try await bench.registrations.register(registration("device", "1"), record("aa"))
-            _ = try await bench.registrations.register(registration("device", "2"), record("aa"))
-            _ = try await bench.raw("SET", StoreKeys.order(try key("2")), "a string")
-            let changes = try await bench.changes(DeviceIdentifier("device"))
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.write(version("1", 1))
+            _ = try await fixture.registrations.register(registration("device", "1"), record("aa"))
+            _ = try await fixture.registrations.register(registration("device", "2"), record("aa"))
+            _ = try await fixture.raw("SET", StoreKeys.order(try key("2")), "a string")
+            let changes = try await fixture.changes(DeviceIdentifier("device"))
             #expect(changes?.orders.map(\.rawValue) == ["1"], "a damaged order hides no other")
-            try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
+            try await fixture.server.everywhere("ACL", "SETUSER", "default", "-hmget")
             let error = await #expect(throws: StoreError.self) {
-                _ = try await bench.changes(DeviceIdentifier("device"))
+                _ = try await fixture.changes(DeviceIdentifier("device"))
             }
             #expect(error?.code == .unavailable)
         }
@@ -131,11 +131,11 @@ import Testing
     /// The same on a real server: each order is written once a round while the device asks, so each must be reported
     /// once a round at least.
     @Test(.server) func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }
             for order in orders {
-                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+                _ = try await fixture.registrations.register(registration("device", order), record("aa"))
             }
             var random = SeededGenerator(seed: 7)
             var tag = ""
@@ -149,14 +149,14 @@ import Testing
                     for share in shares {
                         group.addTask {
                             for order in share {
-                                let outcome = try await bench.write(version(order, round))
+                                let outcome = try await fixture.write(version(order, round))
                                 #expect(outcome == .written)
                             }
                             return true
                         }
                     }
                     while !group.isEmpty {
-                        guard let changes = try await bench.changes(device, tag) else {
+                        guard let changes = try await fixture.changes(device, tag) else {
                             if try await group.next() == nil { break }
                             continue
                         }
@@ -164,7 +164,7 @@ import Testing
                         tag = changes.tag
                     }
                 }
-                while let changes = try await bench.changes(device, tag) {
+                while let changes = try await fixture.changes(device, tag) {
                     reported.formUnion(changes.orders.map(\.rawValue))
                     tag = changes.tag
                 }

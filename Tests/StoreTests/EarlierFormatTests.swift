@@ -10,40 +10,40 @@ import Testing
 /// which is no cluster, since the keys of the view are written as a single server has them.
 @Suite(.server, .serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
     /// A registration, as that version wrote it.
-    private func register(_ bench: StoreFixture, _ device: String, _ order: String, offset: Int64) async throws {
+    private func register(_ fixture: StoreFixture, _ device: String, _ order: String, offset: Int64) async throws {
         let text = String(decoding: try record("aa").encoded, as: UTF8.self)
         let stamp = "\(offset):1741190531000"
-        try await bench.raw("HSET", "waybill:devices:{\(orderType)/\(order)}", device, text)
-        try await bench.raw("HSET", "waybill:devices-stamps:{\(orderType)/\(order)}", device, stamp)
-        try await bench.raw("SADD", "waybill:device:{\(device)/\(orderType)}", order)
-        try await bench.raw(
+        try await fixture.raw("HSET", "waybill:devices:{\(orderType)/\(order)}", device, text)
+        try await fixture.raw("HSET", "waybill:devices-stamps:{\(orderType)/\(order)}", device, stamp)
+        try await fixture.raw("SADD", "waybill:device:{\(device)/\(orderType)}", order)
+        try await fixture.raw(
             "HSET", "waybill:device-stamps:{\(device)/\(orderType)}", order, "\(stamp):1741190531000000")
-        try await bench.raw("HSET", "waybill:device-ended:{\(device)/\(orderType)}", "gone", stamp)
+        try await fixture.raw("HSET", "waybill:device-ended:{\(device)/\(orderType)}", "gone", stamp)
     }
 
-    private func completeView(_ bench: StoreFixture) async throws {
-        let information = try #require(try await bench.raw("INFO", "replication").text)
+    private func completeView(_ fixture: StoreFixture) async throws {
+        let information = try #require(try await fixture.raw("INFO", "replication").text)
         let line = information.split(whereSeparator: \.isNewline).first { $0.hasPrefix("master_replid:") }
         let history = try #require(line).dropFirst("master_replid:".count)
-        try await bench.raw("SET", "waybill:epoch", "random:\(history)")
-        try await bench.raw("HSET", "waybill:tail:offsets", "waybill.orders/0", "7", "waybill.registrations/0", "9")
+        try await fixture.raw("SET", "waybill:epoch", "random:\(history)")
+        try await fixture.raw("HSET", "waybill:tail:offsets", "waybill.orders/0", "7", "waybill.registrations/0", "9")
     }
 
     @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
-        try await StoreFixture.with(isAlone: true) { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with(isAlone: true) { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             #expect(try await !EarlierFormat(view).isThere())
-            try await self.completeView(bench)
+            try await self.completeView(fixture)
             #expect(try await EarlierFormat(view).isThere())
             var place = try #require(try await view.look().first)
             #expect(place.epoch == nil)
             #expect(place.plan == nil)
             #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c") == ["c/waybill.orders/0": 7])
             // Of another history it says nothing.
-            try await bench.raw("SET", "waybill:epoch", "random:other")
+            try await fixture.raw("SET", "waybill:epoch", "random:other")
             place = try #require(try await view.look().first)
             #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c").isEmpty)
-            try await bench.redis.completeView()
+            try await fixture.redis.completeView()
             place = try #require(try await view.look().first)
             #expect(place.epoch != nil)
             #expect(place.isHere)
@@ -51,18 +51,18 @@ import Testing
     }
 
     @Test func itsKeysGoAndWhatIsOnlyThereIsMoved() async throws {
-        try await StoreFixture.with(isAlone: true) { bench in
+        try await StoreFixture.with(isAlone: true) { fixture in
             let devices = ["device", "}", "{", "a/{b}c", "a:b", "0123456789abcdef0123456789abcdef"]
             for (index, device) in devices.enumerated() {
-                try await self.register(bench, device, "1", offset: Int64(index))
-                try await self.register(bench, device, "2", offset: Int64(index))
+                try await self.register(fixture, device, "1", offset: Int64(index))
+                try await self.register(fixture, device, "2", offset: Int64(index))
                 // Its end came by way of this version.
-                try await bench.registrations.unregister(
+                try await fixture.registrations.unregister(
                     registration(device, "2"), at: .init(offset: 100, epochMilliseconds: 1_741_190_531_000))
             }
-            try await bench.raw("SET", "waybill:device:{odd}", "a string")
-            try await self.completeView(bench)
-            let format = EarlierFormat(MaterializedView(redis: bench.redis))
+            try await fixture.raw("SET", "waybill:device:{odd}", "a string")
+            try await self.completeView(fixture)
+            let format = EarlierFormat(MaterializedView(redis: fixture.redis))
             try await format.invalidate()
             #expect(try await format.isThere(), "until nothing was found")
             var removed: [Int] = []
@@ -79,48 +79,48 @@ import Testing
             #expect(try await !format.isThere())
             for device in devices {
                 let key = try registration(device, "1")
-                let listed = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
+                let listed = try await fixture.registrations.orders(of: key.device, type: key.order.orderType)
                 #expect(listed.map(\.rawValue) == ["1"], "\(device)")
-                #expect(try await bench.registrations.registration(key) == record("aa"))
+                #expect(try await fixture.registrations.registration(key) == record("aa"))
             }
-            let names = try #require(try await bench.raw("KEYS", "*").array).compactMap(\.text)
+            let names = try #require(try await fixture.raw("KEYS", "*").array).compactMap(\.text)
             #expect(!names.contains { $0.contains("}/") || $0.contains("{{") || $0.hasPrefix("waybill:device:") })
             #expect(!names.contains { $0.hasPrefix("waybill:device-") || $0.hasPrefix("waybill:tail") })
         }
     }
 
     @Test func gatewaysOfBothFormatsListWhatEitherAccepted() async throws {
-        try await StoreFixture.with(isAlone: true) { bench in
-            try await self.completeView(bench)
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with(isAlone: true) { fixture in
+            try await self.completeView(fixture)
+            let view = MaterializedView(redis: fixture.redis)
             let gateways = EarlierGateways(view)
             #expect(gateways.mayServe)
             let (old, new) = (try registration("device", "old"), try registration("device", "new"))
             func listed() async throws -> Set<String> {
                 Set(
-                    try await bench.registrations.orders(of: old.device, type: old.order.orderType).map(\.rawValue))
+                    try await fixture.registrations.orders(of: old.device, type: old.order.orderType).map(\.rawValue))
             }
             func earlier() async throws -> Set<String> {
-                let members = try await bench.raw("SMEMBERS", "waybill:device:{device/\(orderType)}").array ?? []
+                let members = try await fixture.raw("SMEMBERS", "waybill:device:{device/\(orderType)}").array ?? []
                 return Set(members.compactMap(\.text))
             }
             // One came by way of the earlier version, and one by way of this one.
-            try await self.register(bench, "device", "old", offset: 7)
+            try await self.register(fixture, "device", "old", offset: 7)
             let stamp = RegistrationStamp(offset: 3, epochMilliseconds: 1_741_190_532_000, cluster: "c", partition: 1)
             try await gateways.register(new, at: stamp)
-            _ = try await bench.registrations.register(new, record("bb"), at: stamp)
+            _ = try await fixture.registrations.register(new, record("bb"), at: stamp)
             #expect(try await listed() == ["new"])
             try await gateways.adopt(old.device, old.order.orderType)
             #expect(try await listed() == ["new", "old"])
             #expect(try await earlier() == ["new", "old"])
             // Three numbers, as that version reads them.
-            let text = try await bench.raw("HGET", "waybill:device-stamps:{device/\(orderType)}", "new").text
+            let text = try await fixture.raw("HGET", "waybill:device-stamps:{device/\(orderType)}", "new").text
             let parts = try #require(text).split(separator: ":")
             #expect(parts.prefix(2) == ["3", "1741190532000"])
             #expect(parts.count == 3)
             // A registration that ends in this format ends in the earlier one too, for good.
             let end = RegistrationStamp(offset: 8, epochMilliseconds: 1_741_190_540_000, cluster: "c", partition: 1)
-            try await bench.registrations.unregister(old, at: end)
+            try await fixture.registrations.unregister(old, at: end)
             try await gateways.unregister(old, at: end)
             try await gateways.adopt(old.device, old.order.orderType)
             #expect(try await listed() == ["new"])

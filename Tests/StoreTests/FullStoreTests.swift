@@ -25,12 +25,12 @@ import Testing
 
     /// No asset is written here, so it is the script alone that is refused.
     @Test func ordersThatGrowAreRefusedAndWhatShrinksOrGoesIsWritten() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             for order in ["grows", "shrinks", "same", "goes", "moves"] {
-                #expect(try await bench.write(self.version(order, 1, 5000)) == .written)
+                #expect(try await fixture.write(self.version(order, 1, 5000)) == .written)
             }
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let outcomes = try await bench.write([
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let outcomes = try await fixture.write([
                 try self.version("new", 1, 5000), try self.version("grows", 2, 5001),
                 try self.version("shrinks", 2, 4000), try self.version("same", 2, 5000), try removal("goes", 2),
                 OrderStore.Write(state: try state("moves", version: 1), expectedRevision: 1, content: .positions),
@@ -38,69 +38,69 @@ import Testing
             #expect(self.isFull(outcomes[0]))
             #expect(self.isFull(outcomes[1]))
             #expect(outcomes[2...] == [.written, .written, .written, .written])
-            #expect(bench.redis.memoryRefusals >= 2)
-            let read = try await bench.store.orders(["new", "grows", "shrinks", "goes"].map(key))
+            #expect(fixture.redis.memoryRefusals >= 2)
+            let read = try await fixture.store.orders(["new", "grows", "shrinks", "goes"].map(key))
             #expect(try read[0].get() == nil)
             #expect(try read[1].get()?.entityTag == "e5000")
             #expect(try read[1].get()?.state.version == 1)
             #expect(try read[2].get()?.entityTag == "e4000")
             #expect(try read[2].get()?.state.version == 2)
             #expect(try read[3].get()?.state.isRemoved == true)
-            #expect(try await bench.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
+            #expect(try await fixture.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
             // The trace of a removal does not grow into an order again either.
-            #expect(self.isFull(try await bench.write(self.version("goes", 3, 5000))))
-            #expect(try await bench.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
+            #expect(self.isFull(try await fixture.write(self.version("goes", 3, 5000))))
+            #expect(try await fixture.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
 
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            let later = try await bench.write([
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            let later = try await fixture.write([
                 try self.version("new", 1, 5000), try self.version("grows", 2, 5001), try self.version("goes", 3, 5000),
             ])
             #expect(later == [.written, .written, .written])
-            #expect(try await bench.raw("TTL", StoreKeys.order(try key("goes"))).integer == -1)
-            #expect(try await bench.raw("HGET", StoreKeys.order(try key("goes")), "removed").isNull)
+            #expect(try await fixture.raw("TTL", StoreKeys.order(try key("goes"))).integer == -1)
+            #expect(try await fixture.raw("HGET", StoreKeys.order(try key("goes")), "removed").isNull)
         }
     }
 
     @Test func whatIsUnannouncedStaysSoWhicheverWayItIsWritten() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             for order in ["a", "b"] {
-                _ = try await bench.write(
+                _ = try await fixture.write(
                     OrderStore.Write(
                         state: try state(order, version: 1), expectedRevision: 0,
                         content: .unannouncedVersion(self.package(5000))))
             }
-            #expect(try await bench.write(self.version("a", 2, 6000)) == .written)
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            #expect(try await bench.write(self.version("b", 2, 1000)) == .written)
-            #expect(try await bench.write(removal("b", 3)) == .written)
-            for result in try await bench.store.orders([key("a"), key("b")]) {
+            #expect(try await fixture.write(self.version("a", 2, 6000)) == .written)
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            #expect(try await fixture.write(self.version("b", 2, 1000)) == .written)
+            #expect(try await fixture.write(removal("b", 3)) == .written)
+            for result in try await fixture.store.orders([key("a"), key("b")]) {
                 #expect(try result.get()?.unannounced == "1")
             }
         }
     }
 
     @Test func restoringWaitsForRoomToo() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.store.restore([.version(try state("1", version: 3), self.package(5000))])
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), self.package(5000))])
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let error = await #expect(throws: StoreError.self) {
-                _ = try await bench.store.restore([.version(try state("2", version: 1), self.package(5000))])
+                _ = try await fixture.store.restore([.version(try state("2", version: 1), self.package(5000))])
             }
             #expect(error?.code == .unavailable)
             #expect(error?.message.contains("OOM") == true)
-            #expect(try await bench.store.restore([.version(try state("1", version: 4), self.package(4000))]) == 1)
-            #expect(try await bench.store.restore([.removed(try state("1", version: 5, isRemoved: true))]) == 1)
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await bench.store.restore([.version(try state("2", version: 1), self.package(5000))]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 4), self.package(4000))]) == 1)
+            #expect(try await fixture.store.restore([.removed(try state("1", version: 5, isRemoved: true))]) == 1)
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            #expect(try await fixture.store.restore([.version(try state("2", version: 1), self.package(5000))]) == 1)
         }
     }
 
     /// Else a gateway would answer 503 until there is room.
     @Test func aFullRedisCanBeConfirmedAsComplete() async throws {
-        try await StoreFixture.with { bench in
-            try await bench.redis.completeView()
-            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            try await fixture.redis.completeView()
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let view = MaterializedView(redis: fixture.redis)
             let seen = try await view.look().map {
                 MaterializedView.Place(
                     anchor: $0.anchor, epoch: $0.epoch, isHere: false, plan: nil, history: $0.history, tails: $0.tails)

@@ -16,8 +16,8 @@ import Testing
     }
 
     @Test func anEmptyServerIsIncompleteUntilSomebodyRestoredIt() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             let empty = try await view.look()[0]
             #expect(empty.epoch == nil)
             #expect(empty.plan == nil)
@@ -38,31 +38,31 @@ import Testing
     }
 
     @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             // So many that each master of a cluster has some.
             let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
             func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.isFresh)) }
-            try await bench.raw("SET", "waybill:anything", "else")
+            try await fixture.raw("SET", "waybill:anything", "else")
             _ = try await view.begin("a", seen: try await view.look())
             #expect(try await fresh() == [true])
-            _ = try await bench.store.restore(orders)
+            _ = try await fixture.store.restore(orders)
             #expect(try await fresh() == [true], "what was restored since does not matter")
             #expect(try await view.begin("b", seen: try await view.look()) == "a")
             #expect(try await fresh() == [true])
             #expect(try await view.complete("a", epoch: "x", tails: [:]))
             #expect(try await fresh() == [false])
             // Another restoring finds orders.
-            for place in try await view.look() { try await bench.raw("DEL", StoreKeys.epoch(place.anchor)) }
+            for place in try await view.look() { try await fixture.raw("DEL", StoreKeys.epoch(place.anchor)) }
             _ = try await view.begin("c", seen: try await view.look())
             #expect(try await fresh() == [false])
             // One that was interrupted leaves some of them behind.
-            try await bench.raw("FLUSHALL")
+            try await fixture.raw("FLUSHALL")
             _ = try await view.begin("d", seen: try await view.look())
-            _ = try await bench.store.restore(orders)
+            _ = try await fixture.store.restore(orders)
             for place in try await view.look() {
                 let plan = "d:0123456789abcdef0123456789abcdef01234567"
-                try await bench.raw("SET", StoreKeys.plan(place.anchor), plan)
+                try await fixture.raw("SET", StoreKeys.plan(place.anchor), plan)
             }
             #expect(try await fresh() == [false])
             _ = try await view.begin("e", seen: try await view.look())
@@ -72,36 +72,36 @@ import Testing
 
     @Test func aServerThatHidesItsHistoryIsKnown() async throws {
         // One server: on a cluster the ACL would be set on any master, not on that of the place.
-        try await StoreFixture.with(isAlone: true) { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with(isAlone: true) { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             #expect(try await !view.look()[0].hidesHistory)
-            try await bench.raw("ACL", "SETUSER", "default", "-info")
+            try await fixture.raw("ACL", "SETUSER", "default", "-info")
             #expect(try await view.look()[0].hidesHistory)
         }
     }
 
     @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             _ = try await view.begin("a", seen: try await view.look())
-            try await bench.raw("FLUSHALL")
+            try await fixture.raw("FLUSHALL")
             #expect(try await !view.complete("a", epoch: "x", tails: [:]))
             #expect(try await view.look()[0].epoch == nil)
         }
     }
 
     @Test func aRestartedServerIsDoubtedUntilItIsConfirmed() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             try await self.complete(view)
             let before = try await view.look()
             // A replica that comes for the first time is a new history as well, without a second server to start.
             let place = StoreKeys.epoch(before[0].anchor)
-            try await bench.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
+            try await fixture.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
             let doubted = try await view.look()
             #expect(doubted[0].epoch != nil)
             #expect(!doubted[0].isHere)
-            let replies = try await bench.redis.pipeline(view.epochCommands)
+            let replies = try await fixture.redis.pipeline(view.epochCommands)
             #expect(try MaterializedView.epochs(replies) == nil)
             try await view.keep(tails: ["t/0": 9], in: doubted)
             #expect(try await view.look()[0].tails.isEmpty, "nothing is certain of a view in doubt")
@@ -119,11 +119,11 @@ import Testing
     }
 
     @Test func whoReadsAnIncompleteViewIsToldAndSomebodyIsWoken() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             let (doubts, doubt) = AsyncStream.makeStream(of: Void.self)
             let watch = ViewEpochCache(view) { doubt.yield() }
-            let store = OrderStore(redis: bench.redis, view: watch)
+            let store = OrderStore(redis: fixture.redis, view: watch)
             let order = try key("1")
             func code() async -> StoreError.Code? {
                 do throws(StoreError) {
@@ -139,7 +139,7 @@ import Testing
             #expect(await code() == nil)
             let epochs = try await watch.known()
             try await watch.confirm(epochs)
-            try await bench.raw("FLUSHALL")
+            try await fixture.raw("FLUSHALL")
             #expect(await code() == .incomplete)
             try await self.complete(view, "two")
             await #expect(throws: StoreError.self) { try await watch.confirm(epochs) }
@@ -148,17 +148,17 @@ import Testing
     }
 
     @Test func whatWasKnownOfTheServerBeforeIsForgottenWithIt() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             try await self.complete(view)
             let watch = ViewEpochCache(view)
             _ = try await watch.known()
-            let generation = bench.redis.generation
-            await bench.server.kill()
-            try await bench.server.restart()
+            let generation = fixture.redis.generation
+            await fixture.server.kill()
+            try await fixture.server.restart()
             let deadline = ContinuousClock.now + .seconds(20)
-            while bench.redis.generation == generation {
-                _ = try? await bench.raw("PING")
+            while fixture.redis.generation == generation {
+                _ = try? await fixture.raw("PING")
                 try #require(ContinuousClock.now < deadline)
             }
             while true {
@@ -172,17 +172,17 @@ import Testing
     }
 
     @Test func aViewIsCompleteButForTypesThatItAwaits() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             let (type, other) = (try OrderTypeIdentifier(orderType), try OrderTypeIdentifier("order.com.example.other"))
             let elsewhere = try OrderKey("order.com.example.third/1")
             let device = try DeviceIdentifier("d")
             let plan = try #require(try await view.begin("plan", seen: try await view.look()))
             #expect(try await view.complete(plan, epoch: "one", tails: [:], awaiting: [type, other]))
             let watch = ViewEpochCache(view)
-            let store = OrderStore(redis: bench.redis, view: watch)
-            let reader = bench.reader
-            let lists = DeviceOrders(redis: bench.redis, memory: reader.memory)
+            let store = OrderStore(redis: fixture.redis, view: watch)
+            let reader = fixture.reader
+            let lists = DeviceOrders(redis: fixture.redis, memory: reader.memory)
             func expect(awaited: Set<OrderTypeIdentifier>) async throws {
                 let places = try await view.look()
                 #expect(places.allSatisfy { $0.isHere })
@@ -201,13 +201,13 @@ import Testing
                 // Twice: with a look at the history, and with what is remembered of it.
                 for _ in 0..<2 {
                     #expect(
-                        try await reader.lookup(of: key("1"), on: bench.loop).get().isComplete
+                        try await reader.lookup(of: key("1"), on: fixture.loop).get().isComplete
                             != awaited.contains(type))
-                    #expect(try await reader.lookup(of: elsewhere, on: bench.loop).get().isComplete)
-                    let list = try await lists.listing(of: device, type: type, since: "", on: bench.loop).get()
+                    #expect(try await reader.lookup(of: elsewhere, on: fixture.loop).get().isComplete)
+                    let list = try await lists.listing(of: device, type: type, since: "", on: fixture.loop).get()
                     #expect(list == (awaited.contains(type) ? .uncertain : .unknown))
                     let brief = try await lists.listing(
-                        of: device, type: elsewhere.orderType, since: "", isBrief: true, on: bench.loop
+                        of: device, type: elsewhere.orderType, since: "", isBrief: true, on: fixture.loop
                     ).get()
                     #expect(brief == .unknown)
                 }
@@ -221,13 +221,13 @@ import Testing
             // Another history: what is confirmed is what it was.
             for place in try await view.look() {
                 let epoch = try #require(place.epoch).split(separator: ":").dropLast().joined(separator: ":")
-                try await bench.raw(
+                try await fixture.raw(
                     "SET", StoreKeys.epoch(place.anchor), "\(epoch):0123456789abcdef0123456789abcdef01234567")
             }
             let doubted = try await view.look()
             #expect(doubted.allSatisfy { !$0.isHere })
             #expect(doubted.allSatisfy { $0.awaited == [type] })
-            #expect(try await !reader.lookup(of: elsewhere, on: bench.loop).get().isComplete)
+            #expect(try await !reader.lookup(of: elsewhere, on: fixture.loop).get().isComplete)
             try await view.confirm(doubted, epoch: "three")
             await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
             try await expect(awaited: [type])
@@ -238,17 +238,17 @@ import Testing
     }
 
     @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             // Until the masters of a cluster are known no read has a check.
             try await view.awaitPlaces()
             func standing() async throws -> PackageReader.LookupResult {
-                try await bench.reader.lookup(of: try key("1"), on: bench.loop).get()
+                try await fixture.reader.lookup(of: try key("1"), on: fixture.loop).get()
             }
             #expect(try await !standing().isComplete)
             try await self.complete(view)
             #expect(try await standing() == .init(isComplete: true, stamp: nil))
-            _ = try await bench.write(try version("1", 1))
+            _ = try await fixture.write(try version("1", 1))
             #expect(try await standing().stamp?.version == 1)
         }
     }

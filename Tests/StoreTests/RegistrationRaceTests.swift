@@ -15,50 +15,51 @@ import Testing
     }
 
     /// The push token that stands on the order's side, and whether the device's side stands.
-    func standing(_ bench: StoreFixture, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
-        let devices = try await bench.registrations.devices(of: [key.order])[0]
-        let orders = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
+    func standing(_ fixture: StoreFixture, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
+        let devices = try await fixture.registrations.devices(of: [key.order])[0]
+        let orders = try await fixture.registrations.orders(of: key.device, type: key.order.orderType)
         return (
             devices.first { $0.device == key.device }?.registration.pushToken.rawValue, orders.contains(key.order.order)
         )
     }
 
     @Test func whatKafkaHasLaterStandsWhoeverComesFirst() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(7)))
-            #expect(try await bench.registrations.register(key, record("aa"), at: self.stamp(6)), "it says what is so")
-            #expect(try await self.standing(bench, key) == ("bb", true))
-            try await bench.registrations.unregister(key, at: self.stamp(5))
-            #expect(try await self.standing(bench, key) == ("bb", true))
-            try await bench.registrations.unregister(key, at: self.stamp(9))
-            #expect(try await self.standing(bench, key) == (nil, false))
-            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(8))
-            #expect(try await self.standing(bench, key) == (nil, false), "the end came later")
-            #expect(try await !bench.registrations.register(key, record("dd"), at: self.stamp(10)))
-            #expect(try await self.standing(bench, key) == ("dd", true))
+            #expect(try await !fixture.registrations.register(key, record("bb"), at: self.stamp(7)))
+            #expect(
+                try await fixture.registrations.register(key, record("aa"), at: self.stamp(6)), "it says what is so")
+            #expect(try await self.standing(fixture, key) == ("bb", true))
+            try await fixture.registrations.unregister(key, at: self.stamp(5))
+            #expect(try await self.standing(fixture, key) == ("bb", true))
+            try await fixture.registrations.unregister(key, at: self.stamp(9))
+            #expect(try await self.standing(fixture, key) == (nil, false))
+            _ = try await fixture.registrations.register(key, record("cc"), at: self.stamp(8))
+            #expect(try await self.standing(fixture, key) == (nil, false), "the end came later")
+            #expect(try await !fixture.registrations.register(key, record("dd"), at: self.stamp(10)))
+            #expect(try await self.standing(fixture, key) == ("dd", true))
         }
     }
 
     @Test func whatIsMoreThanAMinuteApartIsOrderedByItsMoment() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(1000))
-            _ = try await bench.registrations.register(key, record("bb"), at: self.stamp(3, Self.noon + 61_000))
-            #expect(try await self.standing(bench, key) == ("bb", true), "the topic was made anew")
-            try await bench.registrations.unregister(key, at: self.stamp(1001, Self.noon))
-            #expect(try await self.standing(bench, key) == ("bb", true))
-            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 60_999))
-            #expect(try await self.standing(bench, key) == ("bb", true), "without an offset the moment decides")
-            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 61_001))
-            #expect(try await self.standing(bench, key) == ("cc", true))
-            try await bench.registrations.unregister(key)
-            #expect(try await self.standing(bench, key) == (nil, false))
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(1000))
+            _ = try await fixture.registrations.register(key, record("bb"), at: self.stamp(3, Self.noon + 61_000))
+            #expect(try await self.standing(fixture, key) == ("bb", true), "the topic was made anew")
+            try await fixture.registrations.unregister(key, at: self.stamp(1001, Self.noon))
+            #expect(try await self.standing(fixture, key) == ("bb", true))
+            _ = try await fixture.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 60_999))
+            #expect(try await self.standing(fixture, key) == ("bb", true), "without an offset the moment decides")
+            _ = try await fixture.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 61_001))
+            #expect(try await self.standing(fixture, key) == ("cc", true))
+            try await fixture.registrations.unregister(key)
+            #expect(try await self.standing(fixture, key) == (nil, false))
         }
     }
 
     @Test func offsetsOfAnotherClusterOrPartitionDecideNothing() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             func stamp(_ offset: Int64, _ seconds: Int64, _ cluster: String, partition: Int32 = 3) -> RegistrationStamp
             {
@@ -66,78 +67,78 @@ import Testing
                     offset: offset, epochMilliseconds: Self.noon + seconds * 1000, cluster: cluster,
                     partition: partition)
             }
-            _ = try await bench.registrations.register(key, record("aa"), at: stamp(1000, 0, "east"))
-            try await bench.registrations.unregister(key, at: stamp(3, 10, "west"))
-            #expect(try await self.standing(bench, key) == (nil, false), "it ended on the new cluster")
-            _ = try await bench.registrations.register(key, record("bb"), at: stamp(2000, 5, "east"))
-            #expect(try await self.standing(bench, key) == (nil, false), "before its end")
-            _ = try await bench.registrations.register(key, record("cc"), at: stamp(4, 9, "west"))
-            #expect(try await self.standing(bench, key) == ("cc", true), "on one cluster the offset decides")
-            _ = try await bench.registrations.register(key, record("dd"), at: stamp(0, 20, "west", partition: 19))
-            #expect(try await self.standing(bench, key) == ("dd", true), "the topic has more partitions")
+            _ = try await fixture.registrations.register(key, record("aa"), at: stamp(1000, 0, "east"))
+            try await fixture.registrations.unregister(key, at: stamp(3, 10, "west"))
+            #expect(try await self.standing(fixture, key) == (nil, false), "it ended on the new cluster")
+            _ = try await fixture.registrations.register(key, record("bb"), at: stamp(2000, 5, "east"))
+            #expect(try await self.standing(fixture, key) == (nil, false), "before its end")
+            _ = try await fixture.registrations.register(key, record("cc"), at: stamp(4, 9, "west"))
+            #expect(try await self.standing(fixture, key) == ("cc", true), "on one cluster the offset decides")
+            _ = try await fixture.registrations.register(key, record("dd"), at: stamp(0, 20, "west", partition: 19))
+            #expect(try await self.standing(fixture, key) == ("dd", true), "the topic has more partitions")
             // As another version of Waybill stamps it.
-            _ = try await bench.registrations.register(key, record("ee"), at: self.stamp(1, Self.noon + 19_000))
-            #expect(try await self.standing(bench, key) == ("ee", true))
+            _ = try await fixture.registrations.register(key, record("ee"), at: self.stamp(1, Self.noon + 19_000))
+            #expect(try await self.standing(fixture, key) == ("ee", true))
             #expect(stamp(3, 10, "west").isNewer(than: stamp(1000, 0, "east")))
             #expect(!stamp(3, 10, "west").isNewer(than: stamp(1000, 0, "west")))
         }
     }
 
     @Test func endsAreForgottenInTime() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            try await bench.registrations.unregister(key, at: self.stamp(1))
+            try await fixture.registrations.unregister(key, at: self.stamp(1))
             for name in [StoreKeys.ended(key.order), StoreKeys.ended(DeviceTag(key.device, key.order.orderType))] {
-                let seconds = try #require(try await bench.raw("TTL", name).integer)
+                let seconds = try #require(try await fixture.raw("TTL", name).integer)
                 #expect((1...Registrations.endedSeconds).contains(seconds))
             }
-            try await bench.registrations.unregister(key)
-            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(2))
-            #expect(try await bench.raw("EXISTS", StoreKeys.ended(key.order)).integer == 0, "nothing is left behind")
-            #expect(try await bench.registrations.retire(key, record("aa")))
-            #expect(try await self.standing(bench, key) == (nil, false))
-            #expect(try await bench.raw("DBSIZE").integer == 0)
-            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(3))
-            try await bench.registrations.unregister(key)
-            #expect(try await bench.raw("DBSIZE").integer == 0)
+            try await fixture.registrations.unregister(key)
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(2))
+            #expect(try await fixture.raw("EXISTS", StoreKeys.ended(key.order)).integer == 0, "nothing is left behind")
+            #expect(try await fixture.registrations.retire(key, record("aa")))
+            #expect(try await self.standing(fixture, key) == (nil, false))
+            #expect(try await fixture.raw("DBSIZE").integer == 0)
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(3))
+            try await fixture.registrations.unregister(key)
+            #expect(try await fixture.raw("DBSIZE").integer == 0)
         }
     }
 
     @Test func extremeStampsAreTakenAsTheyCome() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device:1:2", "1")
             for number in [Int64.min, -1, 0, .max] {
-                _ = try await bench.registrations.register(
+                _ = try await fixture.registrations.register(
                     key, record("aa"), at: RegistrationStamp(offset: number, epochMilliseconds: number))
             }
-            #expect(try await self.standing(bench, key) == ("aa", true))
+            #expect(try await self.standing(fixture, key) == ("aa", true))
         }
     }
 
     @Test func aRegistrationThatComesWhileAnOlderOneIsRetiredCanBeListed() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             // The older one without a stamp; of the newer one only the device's side is there yet.
-            _ = try await bench.registrations.register(key, record("bb", at: Self.noon), at: self.stamp(1))
-            _ = try await bench.raw("DEL", StoreKeys.stamps(key.order))
-            _ = try await bench.raw(
+            _ = try await fixture.registrations.register(key, record("bb", at: Self.noon), at: self.stamp(1))
+            _ = try await fixture.raw("DEL", StoreKeys.stamps(key.order))
+            _ = try await fixture.raw(
                 "HSET", StoreKeys.devices(key.order), "device",
                 String(decoding: record("aa", at: Self.noon - 1).encoded, as: UTF8.self))
-            #expect(try await bench.registrations.retire(key, record("aa", at: Self.noon - 1)))
-            #expect(try await self.standing(bench, key) == (nil, true))
+            #expect(try await fixture.registrations.retire(key, record("aa", at: Self.noon - 1)))
+            #expect(try await self.standing(fixture, key) == (nil, true))
         }
     }
 
     @Test func aStampWithoutItsMemberMeansNothing() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let type = key.order.orderType
-            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(9))
-            _ = try await bench.raw("DEL", StoreKeys.devices(key.order))
-            _ = try await bench.raw("DEL", StoreKeys.listed(DeviceTag(key.device, type)))
-            #expect(try await bench.changes(key.device) == nil)
-            #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(8)))
-            #expect(try await self.standing(bench, key) == ("bb", true))
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(9))
+            _ = try await fixture.raw("DEL", StoreKeys.devices(key.order))
+            _ = try await fixture.raw("DEL", StoreKeys.listed(DeviceTag(key.device, type)))
+            #expect(try await fixture.changes(key.device) == nil)
+            #expect(try await !fixture.registrations.register(key, record("bb"), at: self.stamp(8)))
+            #expect(try await self.standing(fixture, key) == ("bb", true))
         }
     }
 
@@ -157,7 +158,7 @@ import Testing
     /// the record with the highest offset says.
     @Test(arguments: [UInt64(1), 2, 3, 4, 5])
     func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             var random = SeededGenerator(seed: seed)
             let keys = try (0..<8).map { try registration("d\($0 % 3)", "o\($0 / 3)") }
             var work: [(key: RegistrationKey, offset: Int64, token: String?)] = []
@@ -179,9 +180,9 @@ import Testing
                             if let token = request.token {
                                 let record = RegistrationRecord(
                                     pushToken: try PushToken(token), registeredEpochMilliseconds: moment)
-                                _ = try await bench.registrations.register(request.key, record, at: stamp)
+                                _ = try await fixture.registrations.register(request.key, record, at: stamp)
                             } else {
-                                try await bench.registrations.unregister(request.key, at: stamp)
+                                try await fixture.registrations.unregister(request.key, at: stamp)
                             }
                         }
                     }
@@ -190,7 +191,7 @@ import Testing
             }
             for key in keys {
                 let last = work.filter { $0.key == key }.max { $0.offset < $1.offset }?.token
-                #expect(try await self.standing(bench, key) == (last, last != nil), "seed \(seed)")
+                #expect(try await self.standing(fixture, key) == (last, last != nil), "seed \(seed)")
             }
         }
     }

@@ -9,17 +9,17 @@ import Testing
 /// One after the other: each has a server of its own.
 @Suite(.server, .serialized) struct RegistrationsTests {
     @Test func aSecondRegistrationReplacesThePushTokenAndSaysSo() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            #expect(try await !bench.registrations.register(key, record("aa")))
-            #expect(try await bench.registrations.register(key, record("aa")))
-            #expect(try await bench.registrations.register(key, record("bb", at: 1_741_190_531_001)))
-            let devices = try await bench.registrations.devices(of: [key.order])
+            #expect(try await !fixture.registrations.register(key, record("aa")))
+            #expect(try await fixture.registrations.register(key, record("aa")))
+            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_001)))
+            let devices = try await fixture.registrations.devices(of: [key.order])
             let newest = Registrations.Registered(
                 device: key.device, registration: try record("bb", at: 1_741_190_531_001))
             #expect(devices == [[newest]])
             #expect(
-                try await bench.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
+                try await fixture.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
         }
     }
 
@@ -27,26 +27,26 @@ import Testing
     private static let digest = "263a4dbe41488fb87214b0032339dbb9"
 
     @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
-            _ = try await bench.registrations.register(key, record("aa"), at: stamp)
+            _ = try await fixture.registrations.register(key, record("aa"), at: stamp)
             let names = (
                 order: "waybill:devices:{\(orderType)/1}", device: "waybill:listed:{\(Self.digest)/\(orderType)}"
             )
-            #expect(try await bench.raw("TYPE", names.order).text == "hash")
-            #expect(try await bench.raw("TYPE", names.device).text == "set")
-            #expect(try await bench.raw("SMEMBERS", names.device).array?.map(\.text) == ["1"])
-            #expect(try await bench.raw("HLEN", names.order).integer == 1)
-            let value = try #require(try await bench.raw("HGET", names.order, "device").bytes)
+            #expect(try await fixture.raw("TYPE", names.order).text == "hash")
+            #expect(try await fixture.raw("TYPE", names.device).text == "set")
+            #expect(try await fixture.raw("SMEMBERS", names.device).array?.map(\.text) == ["1"])
+            #expect(try await fixture.raw("HLEN", names.order).integer == 1)
+            let value = try #require(try await fixture.raw("HGET", names.order, "device").bytes)
             #expect(try value == record("aa").encoded)
             #expect(try JSON(parsing: value).object?["pushToken"]?.string == "aa")
-            let stamps = try await bench.raw("HGET", "waybill:devices-stamps:{\(orderType)/1}", "device")
+            let stamps = try await fixture.raw("HGET", "waybill:devices-stamps:{\(orderType)/1}", "device")
             #expect(stamps.text == "4:1741190531000")
-            let since = try await bench.raw("HGET", "waybill:listed-stamps:{\(Self.digest)/\(orderType)}", "1").text
+            let since = try await fixture.raw("HGET", "waybill:listed-stamps:{\(Self.digest)/\(orderType)}", "1").text
             #expect(since?.hasPrefix("4:1741190531000:") == true)
-            #expect(try await bench.registrations.registration(key) == record("aa"))
-            #expect(try await bench.registrations.registration(registration("other", "1")) == nil)
+            #expect(try await fixture.registrations.registration(key) == record("aa"))
+            #expect(try await fixture.registrations.registration(registration("other", "1")) == nil)
         }
     }
 
@@ -72,105 +72,107 @@ import Testing
 
     /// As an older version or somebody else would leave them.
     @Test func aRegistrationWithoutStampsStandsUntilAnythingComes() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let type = key.order.orderType
             let ancient = RegistrationStamp(offset: 0, epochMilliseconds: 0)
             func seed() async throws {
                 let json = String(decoding: try record("aa").encoded, as: UTF8.self)
-                _ = try await bench.raw("HSET", StoreKeys.devices(key.order), "device", json)
-                _ = try await bench.raw("SADD", StoreKeys.listed(DeviceTag(key.device, type)), "1")
+                _ = try await fixture.raw("HSET", StoreKeys.devices(key.order), "device", json)
+                _ = try await fixture.raw("SADD", StoreKeys.listed(DeviceTag(key.device, type)), "1")
             }
-            _ = try await bench.write(version("1", 1))
+            _ = try await fixture.write(version("1", 1))
             try await seed()
-            #expect(try await bench.registrations.devices(of: [key.order])[0].map(\.registration) == [record("aa")])
-            #expect(try await bench.registrations.orders(of: key.device, type: type) == [key.order.order])
-            let tag = try #require(try await bench.changes(key.device)).tag
-            #expect(try await bench.changes(key.device, tag) == nil, "its registration is older than any tag")
-            #expect(try await bench.registrations.register(key, record("bb"), at: ancient))
-            #expect(try await bench.registrations.registration(key) == record("bb"))
-            try await bench.registrations.unregister(key)
+            #expect(try await fixture.registrations.devices(of: [key.order])[0].map(\.registration) == [record("aa")])
+            #expect(try await fixture.registrations.orders(of: key.device, type: type) == [key.order.order])
+            let tag = try #require(try await fixture.changes(key.device)).tag
+            #expect(try await fixture.changes(key.device, tag) == nil, "its registration is older than any tag")
+            #expect(try await fixture.registrations.register(key, record("bb"), at: ancient))
+            #expect(try await fixture.registrations.registration(key) == record("bb"))
+            try await fixture.registrations.unregister(key)
             for end in [ancient, nil] {
                 try await seed()
-                try await bench.registrations.unregister(key, at: end)
-                #expect(try await bench.registrations.devices(of: [key.order]) == [[]])
-                #expect(try await bench.registrations.orders(of: key.device, type: type).isEmpty)
+                try await fixture.registrations.unregister(key, at: end)
+                #expect(try await fixture.registrations.devices(of: [key.order]) == [[]])
+                #expect(try await fixture.registrations.orders(of: key.device, type: type).isEmpty)
             }
             try await seed()
-            #expect(try await !bench.registrations.retire(key, record("aa", at: 1)))
-            #expect(try await !bench.registrations.retire(key, record("bb")))
-            #expect(try await bench.registrations.retire(key, record("aa")))
-            #expect(try await bench.registrations.orders(of: key.device, type: type).isEmpty)
+            #expect(try await !fixture.registrations.retire(key, record("aa", at: 1)))
+            #expect(try await !fixture.registrations.retire(key, record("bb")))
+            #expect(try await fixture.registrations.retire(key, record("aa")))
+            #expect(try await fixture.registrations.orders(of: key.device, type: type).isEmpty)
         }
     }
 
     @Test func whatIsNoRecordIsNotRetired() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let nested = String(repeating: "[", count: 5000)
             for text in ["", "junk", "1", "null", "[]", "{}", #"{"pushToken":"aa","registered":null}"#, nested] {
-                _ = try await bench.raw("HSET", StoreKeys.devices(key.order), "device", text)
-                #expect(try await !bench.registrations.retire(key, record("aa")))
-                #expect(try await bench.registrations.registration(key) == nil)
-                #expect(try await bench.raw("HEXISTS", StoreKeys.devices(key.order), "device").integer == 1)
+                _ = try await fixture.raw("HSET", StoreKeys.devices(key.order), "device", text)
+                #expect(try await !fixture.registrations.retire(key, record("aa")))
+                #expect(try await fixture.registrations.registration(key) == nil)
+                #expect(try await fixture.raw("HEXISTS", StoreKeys.devices(key.order), "device").integer == 1)
             }
         }
     }
 
     @Test func onlyTheRegistrationThatWasReadIsRetired() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            _ = try await bench.registrations.register(key, record("aa", at: 1))
-            _ = try await bench.registrations.register(key, record("aa", at: 2))
-            #expect(try await !bench.registrations.retire(key, record("aa", at: 1)), "it was renewed")
-            #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType).count == 1)
-            #expect(try await bench.registrations.retire(key, record("aa", at: 2)))
-            #expect(try await !bench.registrations.retire(key, record("aa", at: 2)))
-            #expect(try await bench.registrations.devices(of: [key.order]) == [[]])
-            #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType).isEmpty)
+            _ = try await fixture.registrations.register(key, record("aa", at: 1))
+            _ = try await fixture.registrations.register(key, record("aa", at: 2))
+            #expect(try await !fixture.registrations.retire(key, record("aa", at: 1)), "it was renewed")
+            #expect(try await fixture.registrations.orders(of: key.device, type: key.order.orderType).count == 1)
+            #expect(try await fixture.registrations.retire(key, record("aa", at: 2)))
+            #expect(try await !fixture.registrations.retire(key, record("aa", at: 2)))
+            #expect(try await fixture.registrations.devices(of: [key.order]) == [[]])
+            #expect(try await fixture.registrations.orders(of: key.device, type: key.order.orderType).isEmpty)
         }
     }
 
     @Test func unregisteringAgainIsNoError() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            _ = try await bench.registrations.register(key, record("aa"))
-            _ = try await bench.registrations.register(registration("device", "2"), record("aa"))
-            for _ in 0..<2 { try await bench.registrations.unregister(key) }
+            _ = try await fixture.registrations.register(key, record("aa"))
+            _ = try await fixture.registrations.register(registration("device", "2"), record("aa"))
+            for _ in 0..<2 { try await fixture.registrations.unregister(key) }
             #expect(
-                try await bench.registrations.orders(of: key.device, type: key.order.orderType).map(\.rawValue) == ["2"]
+                try await fixture.registrations.orders(of: key.device, type: key.order.orderType).map(\.rawValue) == [
+                    "2"
+                ]
             )
-            #expect(try await bench.registrations.devices(of: [key.order]) == [[]])
+            #expect(try await fixture.registrations.devices(of: [key.order]) == [[]])
         }
     }
 
     @Test func devicesAreGivenPerOrderInTheOrderOfTheKeys() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             for device in ["a", "b/with {braces} and ü", "c"] {
-                _ = try await bench.registrations.register(registration(device, "1"), record("aa"))
+                _ = try await fixture.registrations.register(registration(device, "1"), record("aa"))
             }
-            _ = try await bench.registrations.register(registration("a", "2"), record("cc"))
-            let devices = try await bench.registrations.devices(of: [key("2"), key("none"), key("1")])
+            _ = try await fixture.registrations.register(registration("a", "2"), record("cc"))
+            let devices = try await fixture.registrations.devices(of: [key("2"), key("none"), key("1")])
             #expect(
                 devices.map { $0.map(\.device.rawValue).sorted() } == [["a"], [], ["a", "b/with {braces} and ü", "c"]])
-            #expect(try await bench.registrations.devices(of: []).isEmpty)
+            #expect(try await fixture.registrations.devices(of: []).isEmpty)
         }
     }
 
     @Test func anEntryThatCannotBeReadIsLeftOutAndADamagedKeyStopsNobody() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.registrations.register(registration("a", "1"), record("aa"))
-            _ = try await bench.raw("HSET", StoreKeys.devices(try key("1")), "b", "not a record")
-            _ = try await bench.raw("SET", StoreKeys.devices(try key("2")), "a string")
-            let devices = try await bench.registrations.devices(of: [key("1"), key("2")])
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.registrations.register(registration("a", "1"), record("aa"))
+            _ = try await fixture.raw("HSET", StoreKeys.devices(try key("1")), "b", "not a record")
+            _ = try await fixture.raw("SET", StoreKeys.devices(try key("2")), "a string")
+            let devices = try await fixture.registrations.devices(of: [key("1"), key("2")])
             #expect(devices.map { $0.map(\.device.rawValue) } == [["a"], []])
         }
     }
 
     @Test func modificationTimesAreThoseOfTheOrders() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.write(version("1", 1))
-            #expect(try await bench.registrations.modified([key("none"), key("1")]) == [nil, 1_741_190_532])
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.write(version("1", 1))
+            #expect(try await fixture.registrations.modified([key("none"), key("1")]) == [nil, 1_741_190_532])
         }
     }
 }

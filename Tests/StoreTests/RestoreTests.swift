@@ -11,8 +11,8 @@ import Testing
     typealias Job = RestoreJobQueue.Job
 
     @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {
-        try await StoreFixture.with { bench in
-            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
+        try await StoreFixture.with { fixture in
+            let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             let job = Job(name: "waybill.orders/0", from: 5, to: 9)
             try await queue.note([job], of: "p")
             try await queue.note([Job(name: "waybill.orders/1", from: 0, to: 1)], of: "p")
@@ -45,8 +45,8 @@ import Testing
     }
 
     @Test func aJobThatIsDoneRemembersWhatItCouldNotRestore() async throws {
-        try await StoreFixture.with { bench in
-            let view = MaterializedView(redis: bench.redis)
+        try await StoreFixture.with { fixture in
+            let view = MaterializedView(redis: fixture.redis)
             let type = try OrderTypeIdentifier(orderType)
             let (whole, own) = (RestoreJobQueue(view), RestoreJobQueue(view, of: type))
             let jobs = [Job(name: "waybill.orders/0", from: 0, to: 9), Job(name: "waybill.orders/1", from: 0, to: 9)]
@@ -75,8 +75,8 @@ import Testing
     }
 
     @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
-        try await StoreFixture.with { bench in
-            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
+        try await StoreFixture.with { fixture in
+            let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             var job = Job(name: "t/0", from: 0, to: 9)
             try await queue.note([job], of: "p")
             _ = try await queue.claim(of: "p", by: "a", lease: .seconds(60))
@@ -87,8 +87,8 @@ import Testing
     }
 
     @Test func ofAllJobsTheOneIsTakenOfWhichLeastIsDone() async throws {
-        try await StoreFixture.with { bench in
-            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
+        try await StoreFixture.with { fixture in
+            let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             let names = ["o/0", "o/1", "r/0"]
             try await queue.note(names.map { Job(name: $0, from: 0, to: 10_000) }, of: "p")
             var taken: [String] = []
@@ -113,8 +113,8 @@ import Testing
     }
 
     @Test func whatStandsIsNeverMadeOlder() async throws {
-        try await StoreFixture.with { bench in
-            let store = bench.store
+        try await StoreFixture.with { fixture in
+            let store = fixture.store
             #expect(try await store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
             let stored = try #require(try await store.orders([try key("1")])[0].get())
             #expect(stored.state == (try state("1", version: 3)))
@@ -134,64 +134,66 @@ import Testing
     }
 
     @Test func whoReadAnOrderBeforeItWasLostCannotOverwriteIt() async throws {
-        try await StoreFixture.with { bench in
-            for number in 1...3 { _ = try await bench.write(try version("1", Int64(number))) }
-            let read = try #require(try await bench.store.orders([try key("1")])[0].get())
-            try await bench.raw("FLUSHALL")
-            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
-            let restored = try #require(try await bench.store.orders([try key("1")])[0].get())
+        try await StoreFixture.with { fixture in
+            for number in 1...3 { _ = try await fixture.write(try version("1", Int64(number))) }
+            let read = try #require(try await fixture.store.orders([try key("1")])[0].get())
+            try await fixture.raw("FLUSHALL")
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), somePackage)])
+            let restored = try #require(try await fixture.store.orders([try key("1")])[0].get())
             #expect(restored.revision > 1_000_000_000_000_000)
-            #expect(try await bench.write(try version("1", 4, expecting: read.revision)) == .conflict)
-            #expect(try await bench.write(try version("1", 4, expecting: restored.revision)) == .written)
+            #expect(try await fixture.write(try version("1", 4, expecting: read.revision)) == .conflict)
+            #expect(try await fixture.write(try version("1", 4, expecting: restored.revision)) == .written)
         }
     }
 
     @Test func aTagThatWasGivenOutHidesNoRestoredOrder() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let key = try registration("d", "1")
-            _ = try await bench.registrations.register(key, try record("aa"))
-            _ = try await bench.write(try version("1", 1))
-            let tag = try #require(try await bench.changes(key.device)).tag
-            try await bench.raw("FLUSHALL")
-            try await bench.registrations.restore([
+            _ = try await fixture.registrations.register(key, try record("aa"))
+            _ = try await fixture.write(try version("1", 1))
+            let tag = try #require(try await fixture.changes(key.device)).tag
+            try await fixture.raw("FLUSHALL")
+            try await fixture.registrations.restore([
                 .init(key: key, registration: try record("aa"), stamp: .init(offset: 1, epochMilliseconds: 1))
             ])
             // A server whose clock is an hour behind that of the one that was lost.
             var ahead = try state("1", version: 2)
-            ahead.modifiedEpochSeconds = 3600 + (try #require(try await bench.raw("TIME").array?[0].integer))
-            _ = try await bench.store.restore([.version(ahead, somePackage)])
-            #expect(try await bench.changes(key.device, tag)?.orders == [key.order.order])
-            #expect(try #require(try await bench.stamp(key.order)) > ahead.modifiedEpochSeconds * 1_000_000)
+            ahead.modifiedEpochSeconds = 3600 + (try #require(try await fixture.raw("TIME").array?[0].integer))
+            _ = try await fixture.store.restore([.version(ahead, somePackage)])
+            #expect(try await fixture.changes(key.device, tag)?.orders == [key.order.order])
+            #expect(try #require(try await fixture.stamp(key.order)) > ahead.modifiedEpochSeconds * 1_000_000)
         }
     }
 
     @Test func aRemovedOrderStaysRemoved() async throws {
-        try await StoreFixture.with { bench in
-            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), somePackage)])
             let gone = try state("1", version: 4, isRemoved: true)
-            #expect(try await bench.store.restore([.removed(gone)]) == 1)
-            #expect(try await bench.store.orders([try key("1")])[0].get()?.state == gone)
-            #expect(try await bench.store.restore([.version(try state("1", version: 3), somePackage)]) == 0)
-            let expiry = try await bench.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
+            #expect(try await fixture.store.restore([.removed(gone)]) == 1)
+            #expect(try await fixture.store.orders([try key("1")])[0].get()?.state == gone)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), somePackage)]) == 0)
+            let expiry = try await fixture.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
             #expect(expiry > 0)
             // Without its trace only the moment decides.
             let modified = try state("2", version: 3).modifiedEpochSeconds
-            _ = try await bench.store.restore([.version(try state("2", version: 3), somePackage)])
+            _ = try await fixture.store.restore([.version(try state("2", version: 3), somePackage)])
             #expect(
-                try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0)
-            #expect(try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
-            #expect(try await bench.store.orders([try key("2")])[0].get() == nil)
+                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0
+            )
+            #expect(
+                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
+            #expect(try await fixture.store.orders([try key("2")])[0].get() == nil)
             // A partition is read backwards: what was published before it was forgotten comes later.
-            #expect(try await bench.store.restore([.version(try state("2", version: 3), somePackage)]) == 0)
+            #expect(try await fixture.store.restore([.version(try state("2", version: 3), somePackage)]) == 0)
             var again = try state("2", version: 4)
             again.modifiedEpochSeconds += 1
-            #expect(try await bench.store.restore([.version(again, somePackage)]) == 1)
+            #expect(try await fixture.store.restore([.version(again, somePackage)]) == 1)
         }
     }
 
     @Test func registrationsComeBackUnlessSomethingNewerStands() async throws {
-        try await StoreFixture.with { bench in
-            let registrations = bench.registrations
+        try await StoreFixture.with { fixture in
+            let registrations = fixture.registrations
             let now: Int64 = 1_741_190_531_000
             func item(
                 _ device: String, _ token: String?, offset: Int64, at moment: Int64 = now

@@ -22,12 +22,12 @@ import Testing
         let result: Result<Void, any Error>
         do {
             let view = MaterializedView(redis: redis)
-            let bench = StoreFixture(server: cluster.masters[0], redis: redis)
-            _ = try await bench.store.write((0..<20).map { try version("\($0)", 1) })
+            let fixture = StoreFixture(server: cluster.masters[0], redis: redis)
+            _ = try await fixture.store.write((0..<20).map { try version("\($0)", 1) })
             let plan = try #require(try await view.begin("plan", seen: try await view.look()))
             #expect(try await view.complete(plan, epoch: "one", tails: Self.tails))
             #expect(try await view.markSlots(of: try await view.look()))
-            result = .success(try await body(cluster, bench, view))
+            result = .success(try await body(cluster, fixture, view))
         } catch {
             result = .failure(error)
         }
@@ -53,20 +53,20 @@ import Testing
     }
 
     /// Lets the client learn the slots, and returns the places once one of them lacks an epoch.
-    private func untilOpen(_ bench: StoreFixture, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
+    private func untilOpen(_ fixture: StoreFixture, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
         var places: [MaterializedView.Place] = []
         try await eventually("a place without an epoch") {
-            for number in 0..<20 { _ = try await bench.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
+            for number in 0..<20 { _ = try await fixture.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
             places = try await view.look()
             return places.contains { $0.epoch == nil }
         }
         return places
     }
 
-    private func adopt(_ bench: StoreFixture, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
+    private func adopt(_ fixture: StoreFixture, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
         var outcome = MaterializedView.Adoption.unsettled
         try await eventually("servers agree on the slots") {
-            outcome = try await view.adopt(try await self.untilOpen(bench, view), epoch: "two")
+            outcome = try await view.adopt(try await self.untilOpen(fixture, view), epoch: "two")
             return outcome != .unsettled
         }
         return outcome
@@ -81,16 +81,16 @@ import Testing
     }
 
     @Test(.server) func aMasterThatGetsItsFirstSlotsWithTheirKeysIsComplete() async throws {
-        try await self.with { cluster, bench, view in
+        try await self.with { cluster, fixture, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
             let first = try self.slot(of: "1")
             try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
-            #expect(try await self.adopt(bench, view) == .adopted)
+            #expect(try await self.adopt(fixture, view) == .adopted)
             let places = try await view.look()
             #expect(places.count == 4)
             #expect(places.allSatisfy { $0.epoch != nil && $0.isHere && $0.tails == Self.tails })
-            let store = OrderStore(redis: bench.redis, view: ViewEpochCache(view))
+            let store = OrderStore(redis: fixture.redis, view: ViewEpochCache(view))
             #expect(try await store.orders((0..<20).map { try key("\($0)") }).allSatisfy { try $0.get() != nil })
             // More slots: those of a master that is complete already.
             for order in ["2", "3"] {
@@ -107,19 +107,19 @@ import Testing
     }
 
     @Test(.server) func aMasterThatLostItsFirstSlotsIsNotComplete() async throws {
-        try await self.with { cluster, bench, view in
+        try await self.with { cluster, fixture, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
             let first = try self.slot(of: "1")
             try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
             try await target.command("flushall")
-            #expect(try await self.adopt(bench, view) == .refused)
+            #expect(try await self.adopt(fixture, view) == .refused)
             await target.stop()
         }
     }
 
     @Test(.server) func theSlotOfAnAnchorMayMove() async throws {
-        try await self.with { cluster, bench, view in
+        try await self.with { cluster, fixture, view in
             let anchor = try #require(try await view.look()[0].anchor)
             let slot = HashSlot.of(anchor.utf8)
             let source = self.owner(of: slot, cluster)
@@ -127,10 +127,10 @@ import Testing
             try await cluster.move(slot: slot, from: source, to: target)
             // The client follows a redirection at once, and reads the slots of all masters a little later.
             try await eventually("complete") {
-                _ = try await bench.raw("GET", StoreKeys.epoch(anchor))
+                _ = try await fixture.raw("GET", StoreKeys.epoch(anchor))
                 let places = try await view.look()
                 if places.allSatisfy({ $0.epoch != nil && $0.isHere }) {
-                    let master = try await bench.redis.topology().master(of: StoreKeys.epoch(anchor))
+                    let master = try await fixture.redis.topology().master(of: StoreKeys.epoch(anchor))
                     return master?.description.hasSuffix(":\(target.port)") == true
                 }
                 #expect(try await view.adopt(places, epoch: "two") != .refused)
@@ -143,7 +143,7 @@ import Testing
     }
 
     @Test(.server) func slotsThatCameWithoutTheirKeysAreNoticed() async throws {
-        try await self.with { cluster, bench, view in
+        try await self.with { cluster, fixture, view in
             let slot = try self.slot(of: "1")
             let source = self.owner(of: slot, cluster)
             let target = try #require(cluster.masters.first { $0.port != source.port })
@@ -152,7 +152,7 @@ import Testing
             try await target.command("cluster", "setslot", "\(slot)", "importing", name)
             try await target.command("cluster", "setslot", "\(slot)", "node", target.command("cluster", "myid"))
             try await eventually("another master has the slot") {
-                try await bench.raw("EXISTS", StoreKeys.order(try key("1"))).integer == 0
+                try await fixture.raw("EXISTS", StoreKeys.order(try key("1"))).integer == 0
             }
             try await eventually("the loss is noticed") {
                 let places = try await view.look()
@@ -178,7 +178,7 @@ import Testing
     }
 
     @Test(.server) func aReplicaThatTookOverIsNotTakenForItsMaster() async throws {
-        try await self.with(replicas: true) { cluster, bench, view in
+        try await self.with(replicas: true) { cluster, fixture, view in
             let before = try await view.slotMarks(of: try await view.look())
             #expect(before.allSatisfy { $0.isFirst && $0.marks == $0.history && $0.unmarked == 0 })
             #expect(MaterializedView.judge(before, open: [0]) == .adopted, "only the epoch is missing")
@@ -187,7 +187,7 @@ import Testing
             try await replica.until("role:master", in: "info", "replication")
             var places: [MaterializedView.Place] = []
             try await eventually("another server answers") {
-                for number in 0..<20 { _ = try? await bench.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
+                for number in 0..<20 { _ = try? await fixture.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
                 guard let seen = try? await view.look() else { return false }
                 places = seen
                 return seen.contains { !$0.isHere }

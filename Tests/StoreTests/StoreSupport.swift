@@ -23,16 +23,16 @@ struct StoreFixture {
         let server = try await isAlone ? RedisServer.startAlone() : RedisServer.start()
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .milliseconds(1500)
-        let bench = StoreFixture(
+        let fixture = StoreFixture(
             server: server, redis: RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton))
         do {
-            try await body(bench)
+            try await body(fixture)
         } catch {
-            await bench.redis.close()
+            await fixture.redis.close()
             await server.stop()
             throw error
         }
-        await bench.redis.close()
+        await fixture.redis.close()
         await server.stop()
     }
 

@@ -18,23 +18,23 @@ import Testing
         var versions: [OrderIdentifier: Int64] = [:]
 
         /// - Returns: whether there was something to fetch.
-        mutating func poll(_ bench: StoreFixture) async throws -> Bool {
-            guard let changes = try await bench.changes(self.identifier, self.tag) else { return false }
+        mutating func poll(_ fixture: StoreFixture) async throws -> Bool {
+            guard let changes = try await fixture.changes(self.identifier, self.tag) else { return false }
             self.tag = changes.tag
-            try await self.fetch(changes.orders, bench)
+            try await self.fetch(changes.orders, fixture)
             return true
         }
 
-        mutating func fetch(_ orders: [OrderIdentifier], _ bench: StoreFixture) async throws {
-            let stamps = try orders.map { bench.reader.stamp(of: try key($0.rawValue), on: bench.loop) }
+        mutating func fetch(_ orders: [OrderIdentifier], _ fixture: StoreFixture) async throws {
+            let stamps = try orders.map { fixture.reader.stamp(of: try key($0.rawValue), on: fixture.loop) }
             for (order, stamp) in zip(orders, stamps) { self.versions[order] = try await stamp.get()?.version }
         }
 
         /// Fetches an order and then registers for it, as Wallet does.
-        mutating func follow(_ order: String, _ bench: StoreFixture) async throws {
-            try await self.fetch([OrderIdentifier(order)], bench)
+        mutating func follow(_ order: String, _ fixture: StoreFixture) async throws {
+            try await self.fetch([OrderIdentifier(order)], fixture)
             let key = RegistrationKey(device: self.identifier, order: try key(order))
-            _ = try await bench.registrations.register(key, record("aa"))
+            _ = try await fixture.registrations.register(key, record("aa"))
         }
     }
 
@@ -46,12 +46,12 @@ import Testing
     /// of their own, so that their writes come in between. Half of the orders the device comes to know on the way.
     @Test(arguments: [UInt64(11), 12])
     func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             var random = SeededGenerator(seed: seed)
             var device = Device(identifier: try DeviceIdentifier("device"))
             let orders = (0..<1200).map { "o\($0)" }
-            _ = try await bench.write(try orders.map { try version($0, 1) })
-            for order in orders[..<600] { try await device.follow(order, bench) }
+            _ = try await fixture.write(try orders.map { try version($0, 1) })
+            for order in orders[..<600] { try await device.follow(order, fixture) }
             var later = orders[600...]
             let shares = (0..<4).map { writer in
                 orders.enumerated().filter { $0.offset % 4 == writer }.map(\.element).shuffled(using: &random)
@@ -62,11 +62,11 @@ import Testing
                 for share in shares {
                     group.addTask {
                         let redis = RedisClient(
-                            try RedisConfiguration(url: bench.server.url),
+                            try RedisConfiguration(url: fixture.server.url),
                             eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
                         for round in 2...last {
                             for order in share {
-                                let outcomes = try await StoreFixture(server: bench.server, redis: redis)
+                                let outcomes = try await StoreFixture(server: fixture.server, redis: redis)
                                     .write([try version(order, round)])
                                 #expect(outcomes == [.written])
                             }
@@ -76,14 +76,14 @@ import Testing
                     }
                 }
                 while done.value.load(ordering: .relaxed) < shares.count {
-                    for order in later.prefix(20) { try await device.follow(order, bench) }
+                    for order in later.prefix(20) { try await device.follow(order, fixture) }
                     later = later.dropFirst(20)
-                    _ = try await device.poll(bench)
+                    _ = try await device.poll(fixture)
                 }
                 try await group.waitForAll()
             }
-            for order in later { try await device.follow(order, bench) }
-            while try await device.poll(bench) {}
+            for order in later { try await device.follow(order, fixture) }
+            while try await device.poll(fixture) {}
             let behind = try orders.filter { device.versions[try OrderIdentifier($0)] != last }
             #expect(behind.isEmpty, "seed \(seed): \(behind.count) orders are not up to date")
         }
@@ -91,31 +91,32 @@ import Testing
 
     /// The order changes between its fetch and its registration, and another change gives the device a tag above that.
     @Test func aChangeBetweenFetchAndRegistrationIsReported() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             var device = Device(identifier: try DeviceIdentifier("device"))
-            for order in ["x", "y"] { _ = try await bench.write(version(order, 1)) }
-            try await device.follow("y", bench)
-            try await device.fetch([OrderIdentifier("x")], bench)
-            _ = try await bench.write(version("x", 2))
-            _ = try await bench.write(version("y", 2))
-            #expect(try await device.poll(bench))
-            _ = try await bench.registrations.register(registration("device", "x"), record("aa"))
-            #expect(try await device.poll(bench), "the registration is later than the tag")
+            for order in ["x", "y"] { _ = try await fixture.write(version(order, 1)) }
+            try await device.follow("y", fixture)
+            try await device.fetch([OrderIdentifier("x")], fixture)
+            _ = try await fixture.write(version("x", 2))
+            _ = try await fixture.write(version("y", 2))
+            #expect(try await device.poll(fixture))
+            _ = try await fixture.registrations.register(registration("device", "x"), record("aa"))
+            #expect(try await device.poll(fixture), "the registration is later than the tag")
             #expect(try device.versions[OrderIdentifier("x")] == 2)
-            #expect(try await !device.poll(bench), "and reported once")
-            _ = try await bench.registrations.register(registration("device", "x"), record("bb", at: 1_741_190_531_002))
-            #expect(try await !device.poll(bench), "a new push token is no change")
+            #expect(try await !device.poll(fixture), "and reported once")
+            _ = try await fixture.registrations.register(
+                registration("device", "x"), record("bb", at: 1_741_190_531_002))
+            #expect(try await !device.poll(fixture), "a new push token is no change")
         }
     }
 
     @Test func aDeviceMayHaveMoreOrdersThanOnePage() async throws {
-        try await StoreFixture.with { bench in
+        try await StoreFixture.with { fixture in
             let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
-            _ = try await bench.write(try orders.map { try version($0, 1) })
+            _ = try await fixture.write(try orders.map { try version($0, 1) })
             for order in orders {
-                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+                _ = try await fixture.registrations.register(registration("device", order), record("aa"))
             }
-            let changes = try await bench.changes(DeviceIdentifier("device"))
+            let changes = try await fixture.changes(DeviceIdentifier("device"))
             #expect(changes?.orders.map(\.rawValue) == orders.sorted())
         }
     }
