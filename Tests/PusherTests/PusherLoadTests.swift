@@ -13,8 +13,9 @@ import Testing
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await fixture.register("d", for: "o\(number % 4)", token: 1) }
+            // Long enough to be seen in flight by a test that seldom gets a processor.
             try await fixture.apns.add(
-                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 1500)))
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 6_000)))
             try await fixture.publish((0..<20).map { "o\($0 % 4)" })
             try await fixture.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "3000"]) {
                 try await eventually("in flight") {
