@@ -8,9 +8,6 @@ import Testing
 
 /// The fake of Apple's gateway, over TLS with client certificates.
 @Suite(.server) struct ApplePayGatewayFakeTests {
-    /// Beside others on two processors an answer may take longer than the client's own deadline.
-    private static let patience = Duration.seconds(30)
-
     private static let merchant = "merchant.com.example.shop"
     private static let path = "/paymentservices/paymentSession"
 
@@ -35,7 +32,8 @@ import Testing
             try HTTPClient(
                 roots: self.certificates.root,
                 identity: certificate ? (self.certificates.certificate, self.certificates.key) : nil,
-                reroutes: Dictionary(uniqueKeysWithValues: self.fake.ports.map { ($0.key.host, $0.value) }))
+                reroutes: Dictionary(uniqueKeysWithValues: self.fake.ports.map { ($0.key.host, $0.value) }),
+                deadline: .answer)
         }
     }
 
@@ -103,23 +101,23 @@ import Testing
             (ApplePayGatewayFake.Fault.malformed, 400), (.unregistered, 417), (.broken, 500), (.redirect, 302),
         ] {
             fixture.fake.conduct.fail(fault)
-            #expect(try await http.send(Self.request(), within: Self.patience).status == status)
+            #expect(try await http.send(Self.request()).status == status)
         }
         fixture.fake.conduct.fail(.cut)
-        await #expect(throws: ToolError.self) { _ = try await http.send(Self.request(), within: Self.patience) }
+        await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
         fixture.fake.conduct.fail(.huge)
-        #expect(try await http.send(Self.request(), within: Self.patience).body.count > 65_536)
+        #expect(try await http.send(Self.request()).body.count > 65_536)
         fixture.fake.conduct.fail(.html)
-        #expect(try await http.send(Self.request(), within: Self.patience).header("content-type") == "text/html")
+        #expect(try await http.send(Self.request()).header("content-type") == "text/html")
         fixture.fake.conduct.fail(.slow)
         let start = ContinuousClock.now
-        #expect(try await http.send(Self.request(), within: Self.patience).status == 200)
+        #expect(try await http.send(Self.request()).status == 200)
         #expect(.now - start >= .seconds(3))
         fixture.fake.conduct.fail(.silent)
         await #expect { _ = try await http.send(Self.request(), within: .milliseconds(300)) } throws: {
             ($0 as? ToolError)?.code == .timeout
         }
-        #expect(try await http.send(Self.request(), within: Self.patience).status == 200)
+        #expect(try await http.send(Self.request()).status == 200)
         #expect(fixture.fake.conduct.requests.count == 10)
         await http.close()
         await fixture.fake.stop()

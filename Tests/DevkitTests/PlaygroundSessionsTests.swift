@@ -7,7 +7,7 @@ import Testing
 /// The sessions of the playground, without a page.
 @Suite struct PlaygroundSessionsTests {
     private static func device() throws -> PlaygroundDevice {
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         let wallet = WalletDevice(
             gateway: "http://127.0.0.1:1", orderType: try OrderTypeIdentifier("order.com.example.waybill"), http: http,
             verifier: try PackageVerifier(rootsPEM: PackageFixture.shared.get().pem["root"] ?? []))

@@ -40,7 +40,7 @@ import Testing
     @Test func theShopFailsAsItIsTold() async throws {
         let shop = self.shop()
         let port = try await shop.start()
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         shop.conduct.fail(.broken)
         #expect(try await http.send(Self.request(.GET, port, "/baskets/b1")).status == 500)
         shop.conduct.fail(.slow)
@@ -66,7 +66,7 @@ import Testing
     @Test func theProviderFailsAsItIsTold() async throws {
         let provider = ProviderFake(key: "sk_test_1")
         let port = try await provider.start()
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         var request = HTTPRequest(
             method: .POST, url: "http://127.0.0.1:\(port)/v1/payment_intents/pi_1/confirm",
             body: Array(#"{"payment_method":"pm_1"}"#.utf8))
@@ -91,7 +91,7 @@ import Testing
     @Test func onlyWhatIsSignedInTimeIsTaken() async throws {
         let shop = self.shop()
         let port = try await shop.start()
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         #expect(try await http.send(Self.request(.GET, port, "/baskets/b1")).status == 200)
         #expect(try await http.send(Self.request(.GET, port, "/baskets/b2")).status == 404)
         #expect(try await http.send(Self.request(.GET, port, "/baskets/b1", secret: "another")).status == 401)
@@ -107,7 +107,7 @@ import Testing
     @Test func aPaymentIsMadeOnce() async throws {
         let shop = self.shop()
         let port = try await shop.start()
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         let request = Self.request(.POST, port, "/payments", body: Self.payment("t1"), key: "t1")
         let first = try await http.send(request)
         #expect(first.status == 200)
@@ -142,7 +142,7 @@ import Testing
     func theProviderNoticesOrderDetailsThatLeak(type: String, body: String, status: Int) async throws {
         let provider = ProviderFake(key: "sk_test_1")
         let port = try await provider.start()
-        let http = try HTTPClient()
+        let http = try HTTPClient(deadline: .answer)
         var request = HTTPRequest(
             method: .POST, url: "http://127.0.0.1:\(port)/v1/payment_intents/pi_1/confirm", body: Array(body.utf8))
         request.headers = [

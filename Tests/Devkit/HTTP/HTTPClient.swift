@@ -25,6 +25,7 @@ final class HTTPClient: Sendable {
     private let connectionsPerHost: Int
     private let tls: NIOSSLContext?
     private let reroutes: [String: Int]
+    private let deadline: Duration
     private let observer: Observer?
     private let pools = Mutex<[HTTPOrigin: Pool]>([:])
 
@@ -35,14 +36,16 @@ final class HTTPClient: Sendable {
     ///   - roots: PEM file with the roots for `https` servers; nil means those of the system.
     ///   - identity: PEM files of a client certificate and its key.
     ///   - reroutes: ports of 127.0.0.1 that are connected to in place of a host; TLS and `Host` keep its name.
+    ///   - deadline: for each request that has none of its own.
     init(
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton, connectionsPerHost: Int = 16,
         roots: String? = nil, identity: (certificate: String, key: String)? = nil, reroutes: [String: Int] = [:],
-        observer: Observer? = nil
+        deadline: Duration = .seconds(10), observer: Observer? = nil
     ) throws(ToolError) {
         self.group = group
         self.connectionsPerHost = max(1, connectionsPerHost)
         self.reroutes = reroutes
+        self.deadline = deadline
         self.observer = observer
         do {
             var configuration = TLSConfiguration.makeClientConfiguration()
@@ -62,9 +65,9 @@ final class HTTPClient: Sendable {
     }
 
     /// Sends one request and waits for the whole answer; any status is an answer.
-    /// - Parameter deadline: for everything, the wait for a connection included. Default: 10 s.
-    func send(_ request: HTTPRequest, within deadline: Duration = .seconds(10)) async throws(ToolError) -> HTTPResponse
-    {
+    /// - Parameter deadline: for everything, the wait for a connection included; nil is that of the client.
+    func send(_ request: HTTPRequest, within deadline: Duration? = nil) async throws(ToolError) -> HTTPResponse {
+        let deadline = deadline ?? self.deadline
         let (origin, target) = try HTTPOrigin.split(request.url)
         var head = HTTPRequestHead(version: .http1_1, method: request.method, uri: target)
         head.headers.add(name: "host", value: origin.authority)
