@@ -12,10 +12,10 @@ extension Packager {
     /// The consumer group of all packagers, for the default prefix of topics: see `Topics.group`.
     static let group = "waybill-packager"
 
-    /// The packager's demands on Kafka's topics.
+    /// Returns the packager's requirements for Kafka's topics.
     ///
-    /// A change has up to 1 MiB and so has an order; escapes, what stands beside it, and the headers of a dead letter
-    /// may make more of it.
+    /// A change has up to 1 MiB, and so has an order; escapes, the fields around it, and the headers of a dead letter
+    /// may add to that.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         topics.orderChangeSources.filter { !Topics.isPattern($0) }.map { KafkaTopicNeed($0, isRead: true) } + [
             KafkaTopicNeed(
@@ -27,17 +27,17 @@ extension Packager {
         ]
     }
 
-    /// Makes the worker and what it works with.
+    /// Makes the worker and the services that it works with.
     ///
-    /// - Parameter limits: how much it has in hand.
+    /// - Parameter limits: the limits on records in hand.
     static func build(
         _ settings: PackagerSettings, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = KeyedWorker.limits
     ) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
-            // Not longer than until another worker has the partitions of one that stands still: what is published then
-            // may come after that worker's versions.
+            // No longer than it takes until another worker gets the partitions of a stalled one: a version published
+            // after that may follow that worker's versions.
             environment.producing(within: min(common.shutdownLimit / 2, common.kafka.sessionTimeout)),
             topics: [common.topics.orders, common.topics.deadLetters])
         let packagers = OrderPackagers(settings.brands.brands, tokens: settings.tokens)
@@ -97,7 +97,7 @@ extension Packager {
         return [reloader, worker, pictures, recovery, sweeper, monitor, earlier, partitions]
     }
 
-    /// Makes what looks after the view.
+    /// Makes the service that maintains the view.
     private static func recovery(
         _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore,
         _ pictureIndex: PictureIndex, _ packagers: OrderPackagers, _ brands: BrandLibrary,
@@ -132,17 +132,18 @@ extension BrandLibrary {
         if let failure = self.failures.first(where: { $0.orderType == type || $0.folder == type.rawValue }) {
             return "brand \(failure.label) cannot be loaded: \(failure.error)"
         }
-        // In this order: a brand that was mended between the two is in the second.
+        // In this order: a brand that was repaired between the two checks is found by the second.
         return self.brands.serves(type) ? "brand \(type) is just being loaded" : nil
     }
 }
 
 extension BrandLibrary {
-    /// The order types that there are: each shares in what is in hand and waits alone while its brand cannot be loaded.
+    /// Returns a group for each order type: each shares the records in hand, and waits alone while its brand cannot be
+    /// loaded.
     ///
     /// - Parameters:
-    ///   - served: those whose changes can be worked on,
-    ///   - restoring: as soon as orders of these are restored.
+    ///   - served: types whose changes can be processed.
+    ///   - restoring: types whose orders must be restored before their changes are processed.
     func groups(served: Set<OrderTypeIdentifier>, restoring: Set<OrderTypeIdentifier> = []) -> [KeyGroup] {
         let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
         let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))

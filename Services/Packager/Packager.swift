@@ -27,7 +27,7 @@ struct Packager: AsyncParsableCommand {
         ])
 }
 
-/// The service itself, which is what runs when no command is named.
+/// The service itself, which runs if no command is named.
 struct RunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "run", abstract: "Runs the service (the default command).")

@@ -3,7 +3,7 @@ public import Tokens
 
 /// The settings about brands and token secrets, each with the check that prevents a start.
 extension Settings {
-    /// The mint of authentication tokens, from the shared secrets and those of brands.
+    /// Makes the authority for authentication tokens, from the shared secrets and those of brands.
     public func tokens(_ brands: BrandLibrary) throws(SettingsError) -> TokenAuthority {
         let path = try self.required(.tokenSecrets, "path of a file with one secret a line")
         let content = try self.content(.tokenSecrets, of: path)
@@ -24,7 +24,7 @@ extension Settings {
         }
     }
 
-    /// All brands of a directory. If the configuration is only checked, a brand that fails is an error as well.
+    /// Loads all brands of a directory. If the configuration is only checked, a brand that fails is also an error.
     public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> BrandLibrary {
         do {
             let library = try BrandLibrary(directory: directory, webServiceURL: webServiceURL)

@@ -2,9 +2,9 @@ import CBrowserFiles
 
 /// A file that the shop's page loads: the JS module, its CSS, the stand-in for Apple Pay.
 ///
-/// The texts are in `Files`, as people read them; the build puts them into the program.
+/// The texts are in `Files` in readable form; the build embeds them in the program.
 public struct BrowserFile: Hashable, Sendable {
-    /// Path below the service's root, such as `/applepay/waybill.mjs`.
+    /// The path below the service's root, such as `/applepay/waybill.mjs`.
     public let path: String
     public let contentType: String
     public let bytes: [UInt8]
@@ -31,7 +31,7 @@ public struct BrowserFile: Hashable, Sendable {
 
     private static let javaScript = "text/javascript; charset=utf-8"
 
-    /// A module made a classic script: its body in a function, its exports below the global `waybill`.
+    /// Turns a module into a classic script: its body in a function, its exports below the global `waybill`.
     static func classic(_ module: [UInt8]) -> [UInt8] {
         let text = String(decoding: module, as: UTF8.self)
         let marker = "\nexport {"

@@ -1,10 +1,10 @@
-/// Base 64 with the alphabet for URLs and no padding, as tokens want it.
+/// Base 64 with the alphabet for URLs and no padding, as tokens require it.
 ///
 /// Source: RFC 4648 §5, RFC 7515 §2
 public enum Base64URL {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
 
-    /// Four characters for three bytes, the rest without padding.
+    /// Returns four characters for every three bytes, the rest without padding.
     public static func encode(_ bytes: [UInt8]) -> String {
         var characters: [UInt8] = []
         characters.reserveCapacity((bytes.count * 4 + 2) / 3)
@@ -29,7 +29,7 @@ public enum Base64URL {
         return values
     }()
 
-    /// The bytes that `encode` made a text of; nil for any other text.
+    /// Returns the bytes that `encode` turned into this text; nil for any other text.
     public static func decode(_ text: [UInt8]) -> [UInt8]? {
         guard text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []

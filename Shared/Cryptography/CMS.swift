@@ -1,6 +1,6 @@
 import CCrypto
 
-/// Verifying detached signatures, as a Wallet would.
+/// Verifies detached signatures, as a Wallet would.
 public enum CMS {
     /// The facts in a valid signature about its signer and its time.
     public struct SignerInfo: Hashable, Sendable {
@@ -14,14 +14,14 @@ public enum CMS {
 
     /// Checks the signature over the content and the chain from its signer to one of the roots.
     ///
-    /// Only detached signatures with exactly one signer are accepted. What the signer's key may be used for is left
-    /// to the caller: the purposes libcrypto knows do not include Apple's.
+    /// Only detached signatures with exactly one signer are accepted. The purposes of the signer's key are left
+    /// to the caller: those that libcrypto knows do not include Apple's.
     /// Source: RFC 5652 §5.6, Wallet Orders §2.4
     /// - Parameters:
     ///   - signature: DER.
     ///   - rootsPEM: one or more trusted certificates.
-    ///   - now: the moment for which the chain must hold; nil is the system's clock.
-    /// - Throws: `CryptographyError` `.malformed` for bytes that are no such signature or root, else `.verification`.
+    ///   - now: the moment at which the chain must be valid; nil means the system's clock.
+    /// - Throws: `CryptographyError` `.malformed` for bytes that are not a signature or root, else `.verification`.
     public static func verify(
         signature: [UInt8], content: [UInt8], rootsPEM: [UInt8], atEpochSeconds now: Int64? = nil
     ) throws(CryptographyError) -> SignerInfo {
@@ -56,7 +56,7 @@ public enum CMS {
         return unsafe try Self.describe(message, OpaquePointer(OPENSSL_sk_value(infos, 0)))
     }
 
-    /// The trusted roots, for any purpose.
+    /// Makes a store of the trusted roots, for any purpose.
     private static func store(_ rootsPEM: [UInt8], now: Int64?) throws(CryptographyError) -> OpaquePointer? {
         let store = unsafe X509_STORE_new()
         let count: Int = unsafe MemoryInput.with(rootsPEM) { bio in

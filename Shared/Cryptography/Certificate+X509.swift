@@ -9,7 +9,7 @@ extension Certificate {
         self = unsafe try object.withRaw { raw throws(CryptographyError) in unsafe try Certificate(raw) }
     }
 
-    /// - Parameter raw: lent; stays the caller's.
+    /// - Parameter raw: borrowed; it remains the caller's.
     private init(_ raw: OpaquePointer) throws(CryptographyError) {
         let subject = unsafe X509_get_subject_name(raw)
         let issuer = unsafe X509_get_issuer_name(raw)
@@ -52,7 +52,7 @@ extension Certificate {
     }
 }
 
-/// The output of an `i2d_…` function; empty if it fails.
+/// Returns the output of an `i2d_…` function; empty if it fails.
 func encoded(_ write: (UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>?) -> Int32) -> [UInt8] {
     let length = write(nil)
     guard length > 0 else { return [] }
@@ -62,7 +62,7 @@ func encoded(_ write: (UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>?) -> I
     }
 }
 
-/// Seconds from 1970 to a time, or nil for what is none.
+/// Returns the seconds from 1970 to a time, or nil if it is not a time.
 func epochSeconds(_ time: UnsafePointer<ASN1_TIME>?) -> Int64? {
     let epoch = unsafe ASN1_TIME_set(nil, 0)
     defer { unsafe ASN1_TIME_free(epoch) }
@@ -78,7 +78,7 @@ private func bytes(of string: UnsafePointer<ASN1_STRING>) -> [UInt8] {
     return unsafe Array(UnsafeBufferPointer(start: ASN1_STRING_get0_data(string), count: max(0, length)))
 }
 
-/// The first entry of a kind in a name.
+/// Returns the first entry of a kind in a name.
 private func entry(_ kind: Int32, of name: OpaquePointer?) -> String? {
     let index = unsafe X509_NAME_get_index_by_NID(name, kind, -1)
     guard index >= 0, let data = unsafe X509_NAME_ENTRY_get_data(X509_NAME_get_entry(name, index)) else { return nil }
@@ -97,16 +97,16 @@ private func text(of name: OpaquePointer?) -> String {
     guard unsafe X509_NAME_print_ex(bio, name, 0, ccrypto_name_flags()) >= 0 else { return "" }
     let capacity = unsafe BIO_ctrl_pending(bio)
     let utf8 = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
-        // A name in a certificate that was just parsed is far below 2 GiB, and `clamping` could not trap anyhow.
+        // A name in a certificate that was just parsed is far below 2 GiB, and `clamping` cannot trap anyway.
         count = unsafe max(0, Int(BIO_read(bio, output.baseAddress, Int32(clamping: output.count))))
     }
     return String(decoding: utf8, as: UTF8.self)
 }
 
-/// An object identifier in digits and dots.
+/// Returns an object identifier in digits and dots.
 private func dotted(_ object: OpaquePointer?) -> String {
     unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
-        // Writes at most 128 characters with the final zero; 128 were asked for, so there is an address.
+        // Writes at most 128 characters including the final zero; 128 were requested, so there is an address.
         guard unsafe OBJ_obj2txt(buffer.baseAddress, 128, object, 1) > 0 else { return "" }
         return unsafe String(cString: buffer.baseAddress!)
     }

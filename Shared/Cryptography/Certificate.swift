@@ -6,13 +6,13 @@ public struct Certificate: Hashable, Sendable {
     public let subject: String
     /// The name of its issuer, in the same form.
     public let issuer: String
-    /// The UID of the subject: in an order type's certificate the order type identifier. Source: Wallet Orders §7
+    /// The UID of the subject: the order type identifier in an order type's certificate. Source: Wallet Orders §7
     public let userIdentifier: String?
-    /// The OU of the subject: in an order type's certificate the team. Source: Wallet Orders §7
+    /// The OU of the subject: the team in an order type's certificate. Source: Wallet Orders §7
     public let organizationalUnit: String?
-    /// First second in which it holds.
+    /// The first second in which it is valid.
     public let notBeforeEpochSeconds: Int64
-    /// Last second in which it holds. Source: RFC 5280 §4.1.2.5
+    /// The last second in which it is valid. Source: RFC 5280 §4.1.2.5
     public let notAfterEpochSeconds: Int64
     /// The name of its own key, if it has that extension. Source: RFC 5280 §4.2.1.2
     public let subjectKeyIdentifier: [UInt8]?
@@ -36,19 +36,19 @@ public struct Certificate: Hashable, Sendable {
 
 extension Certificate {
     /// Reads the first certificate of a PEM text.
-    /// - Throws: `CryptographyError` `.malformed` when there is none.
+    /// - Throws: `CryptographyError` `.malformed` if there is none.
     public init(pem: [UInt8]) throws(CryptographyError) {
         try self.init(X509Object(pem: pem, name: "the certificate"))
     }
 
-    /// Reads a certificate as TLS hands it over.
-    /// - Throws: `CryptographyError` `.malformed` when the bytes are not one certificate and nothing else.
+    /// Reads a certificate as TLS passes it.
+    /// - Throws: `CryptographyError` `.malformed` if the bytes are not one certificate and nothing else.
     public init(der: [UInt8]) throws(CryptographyError) {
         try self.init(X509Object(der: der, name: "the certificate"))
     }
 
     /// Returns true if the key may be used for a purpose.
-    /// - Parameter objectIdentifier: dotted, such as `1.2.840.113635.100.4.19`.
+    /// - Parameter objectIdentifier: the dotted form, such as `1.2.840.113635.100.4.19`.
     public func hasExtendedKeyUsage(_ objectIdentifier: String) -> Bool {
         self.extendedKeyUsages.contains(objectIdentifier)
     }
@@ -58,8 +58,8 @@ extension Certificate {
         self.extensions.contains { $0.objectIdentifier == objectIdentifier }
     }
 
-    /// The text of an extension whose value is one DER string of any kind.
-    /// - Returns: nil when the extension is missing or no string.
+    /// Returns the text of an extension whose value is one DER string of any kind.
+    /// - Returns: nil if the extension is missing or not a string.
     public func extensionText(_ objectIdentifier: String) -> String? {
         self.extensions.first { $0.objectIdentifier == objectIdentifier }.flatMap { DERReader.text($0.value) }
     }

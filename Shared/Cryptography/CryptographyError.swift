@@ -2,23 +2,23 @@ import CCrypto
 
 /// The refusal or failure of a cryptographic operation, in a sentence for the person who has to fix it.
 ///
-/// Two errors are equal when their codes are.
+/// Two errors are equal if their codes are.
 public struct CryptographyError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of failure.
     public enum Code: Hashable, Sendable {
-        /// Bytes that are no certificate, key or signature.
+        /// Bytes that are not a certificate, key or signature.
         case malformed
-        /// A key of another kind than this use needs.
+        /// A key of a kind other than this use requires.
         case unsupportedKey
         /// The private key belongs to another certificate.
         case keyMismatch
         /// The intermediate did not issue the certificate.
         case issuerMismatch
-        /// A certificate before or behind its time.
+        /// A certificate that is not yet valid, or has expired.
         case notValidNow
-        /// A signature that does not hold.
+        /// A signature that is not valid.
         case verification
-        /// libcrypto failed where it should not, such as for want of memory.
+        /// libcrypto failed where it should not, such as for lack of memory.
         case library
     }
 
@@ -40,7 +40,7 @@ public struct CryptographyError: Error, Hashable, Sendable, CustomStringConverti
 }
 
 extension CryptographyError {
-    /// An error with what libcrypto left on the calling thread's error queue, which is empty afterwards.
+    /// Returns an error with libcrypto's entries on the calling thread's error queue, which is empty afterwards.
     static func drained(_ code: Code, _ message: String) -> CryptographyError {
         let entries = ErrorQueue.drain()
         return CryptographyError(code, entries.isEmpty ? message : "\(message) (\(entries.joined(separator: "; ")))")
@@ -49,13 +49,13 @@ extension CryptographyError {
 
 /// libcrypto's list of errors, one per thread.
 ///
-/// Cleared before a call and drained after it, with no `await` between: afterwards the thread may be another one.
+/// Cleared before a call and drained after it, with no `await` between, after which the thread may be another one.
 /// Source: openssl ERR_get_error(3)
 enum ErrorQueue {
-    /// Forgets what earlier calls on this thread left behind.
+    /// Discards the errors that earlier calls on this thread left behind.
     static func clear() { ERR_clear_error() }
 
-    /// The entries, oldest first. Bounded by libcrypto: it keeps 16 at most.
+    /// Removes and returns the entries, oldest first. Bounded by libcrypto: it keeps at most 16.
     static func drain() -> [String] {
         var entries: [String] = []
         while true {
@@ -63,7 +63,7 @@ enum ErrorQueue {
             guard code != 0 else { return entries }
             entries.append(
                 unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { buffer in
-                    // 256 characters were asked for, so the buffer has an address.
+                    // 256 characters were requested, so the buffer has an address.
                     unsafe ERR_error_string_n(code, buffer.baseAddress!, buffer.count)
                     return unsafe String(cString: buffer.baseAddress!)
                 })

@@ -2,7 +2,7 @@
 ///
 /// Source: X.690 §8.1, §10.1
 enum DER {
-    /// Tags as they stand in the first byte. Source: X.680 §8.6
+    /// Tags as encoded in the first byte. Source: X.680 §8.6
     static let integer: UInt8 = 0x02
     static let objectIdentifier: UInt8 = 0x06
     static let octetString: UInt8 = 0x04
@@ -13,7 +13,7 @@ enum DER {
     /// `[0]` with elements inside, implicit or explicit.
     static let context0: UInt8 = 0xA0
 
-    /// An element of a tag around its content.
+    /// Returns an element: tag and length before the content.
     static func element(_ tag: UInt8, _ content: [UInt8]...) -> [UInt8] {
         let length = content.reduce(0) { $0 + $1.count }
         var bytes: [UInt8] = []
@@ -23,7 +23,7 @@ enum DER {
         return bytes
     }
 
-    /// Tag and length of an element whose content follows.
+    /// Appends tag and length of an element whose content follows.
     static func appendHeader(_ tag: UInt8, length: Int, to bytes: inout [UInt8]) {
         bytes.append(tag)
         guard length >= 0x80 else {
@@ -37,7 +37,7 @@ enum DER {
         }
     }
 
-    /// The number of bytes that tag and length take.
+    /// Returns the number of bytes that tag and length take.
     static func headerSize(length: Int) -> Int {
         length < 0x80 ? 2 : 2 + (Int.bitWidth - length.leadingZeroBitCount + 7) / 8
     }

@@ -6,10 +6,10 @@ struct DERReader {
 
     init(_ bytes: [UInt8]) { self.rest = bytes[...] }
 
-    /// Nothing is left.
+    /// True if nothing is left.
     var isAtEnd: Bool { self.rest.isEmpty }
 
-    /// The next element, or nil when the bytes are not one. Tags above 30 and lengths above 2^32 do not occur here.
+    /// Reads the next element; nil if the bytes are not one. Tags above 30 and lengths above 2^32 do not occur here.
     mutating func next() -> (tag: UInt8, content: ArraySlice<UInt8>)? {
         var bytes = self.rest
         guard let tag = bytes.popFirst(), tag & 0x1F != 0x1F, let first = bytes.popFirst() else { return nil }
@@ -25,9 +25,9 @@ struct DERReader {
         return (tag, bytes.prefix(length))
     }
 
-    /// The text of bytes that are one DER string of any kind, or nil.
+    /// Returns the text of bytes that are one DER string of any kind, or nil.
     ///
-    /// Apple puts such strings into certificate extensions without saying of which kind.
+    /// Apple puts such strings into certificate extensions without specifying their kind.
     /// Source: X.680 §8.6 (tags), §41; Wallet Orders §8.3, §10
     static func text(_ bytes: [UInt8]) -> String? {
         var reader = DERReader(bytes)
@@ -38,9 +38,9 @@ struct DERReader {
             return content.allSatisfy { $0 < 0x80 } ? String(decoding: content, as: UTF8.self) : nil
         case 0x14, 0x1B:  // T61String and GeneralString, which are Latin-1 wherever they occur
             return String(String.UnicodeScalarView(content.map { Unicode.Scalar($0) }))
-        case 0x1C:  // UniversalString: UTF-32, big end first
+        case 0x1C:  // UniversalString: UTF-32, big-endian
             return Self.units(content, width: 4).flatMap { String(validating: $0, as: UTF32.self) }
-        case 0x1E:  // BMPString: UTF-16, big end first
+        case 0x1E:  // BMPString: UTF-16, big-endian
             return Self.units(content, width: 2)
                 .flatMap { String(validating: $0.map { UInt16($0) }, as: UTF16.self) }
         default: return nil

@@ -3,7 +3,7 @@
 public struct DetachedSignature: Hashable, Sendable {
     /// The whole structure, in DER.
     public let der: [UInt8]
-    /// The value that only the key can make. It stands at the end of the structure.
+    /// The value that only the key can make. It is at the end of the structure.
     public let value: [UInt8]
     /// The signed attribute signingTime.
     public let signingEpochSeconds: Int64
@@ -14,7 +14,7 @@ public struct DetachedSignature: Hashable, Sendable {
         self.signingEpochSeconds = signingEpochSeconds
     }
 
-    /// Reads one back. Nil for bytes of another structure; nothing is verified.
+    /// Reads a signature back; nil for bytes of another structure. Nothing is verified.
     ///
     /// Source: RFC 5652 §3, §5.1, §5.3
     public init?(der: [UInt8]) {
@@ -43,7 +43,7 @@ public struct DetachedSignature: Hashable, Sendable {
         return nil
     }
 
-    /// The elements that stand one after the other; none if the bytes are no DER.
+    /// Returns consecutive elements; none if the bytes are not DER.
     private static func elements(_ bytes: ArraySlice<UInt8>) -> [(tag: UInt8, content: ArraySlice<UInt8>)] {
         var reader = DERReader(Array(bytes))
         var elements: [(tag: UInt8, content: ArraySlice<UInt8>)] = []

@@ -3,7 +3,7 @@ import Synchronization
 
 /// A P-256 key that signs APNs provider tokens.
 ///
-/// Its lock makes it safe from several threads; a token is signed once in 40 minutes, so nobody waits.
+/// Its lock makes it safe to use from several threads; a token is signed once in 40 minutes, so no thread waits.
 /// Source: RFC 7518 §3.4, Wallet Orders §4.4
 public final class ES256Key: Sendable {
     private let key: Mutex<PrivateKey>
@@ -18,7 +18,7 @@ public final class ES256Key: Sendable {
         self.key = Mutex(key)
     }
 
-    /// ECDSA with SHA-256 in the form of JSON web tokens: r and s, 32 bytes each, big end first.
+    /// Signs by ECDSA with SHA-256, in the form of JSON web tokens: r and s, 32 bytes each, big-endian.
     public func sign(_ message: [UInt8]) throws(CryptographyError) -> [UInt8] {
         let result = self.key.withLock { key in
             Result { () throws(CryptographyError) in try Self.raw(Self.der(message, key)) }
@@ -35,7 +35,7 @@ public final class ES256Key: Sendable {
             unsafe EVP_DigestSignInit(context, nil, DigestAlgorithm.sha256.raw, nil, key)
         }
         var done: Int32 = 0
-        // A signature of P-256 in DER has 72 bytes at most: two integers of 33 with their headers, and one more.
+        // A P-256 signature in DER has at most 72 bytes: two integers of 33 with their headers, and one more header.
         let signature = unsafe [UInt8](unsafeUninitializedCapacity: 80) { output, count in
             guard ready == 1 else { return }
             var length = output.count
@@ -48,7 +48,7 @@ public final class ES256Key: Sendable {
         return signature
     }
 
-    /// `SEQUENCE { r INTEGER, s INTEGER }` as two numbers of fixed length.
+    /// Converts `SEQUENCE { r INTEGER, s INTEGER }` to two numbers of fixed length.
     ///
     /// Source: RFC 3279 §2.2.3, RFC 7518 §3.4
     static func raw(_ der: [UInt8]) throws(CryptographyError) -> [UInt8] {

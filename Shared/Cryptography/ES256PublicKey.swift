@@ -3,7 +3,7 @@ import Synchronization
 
 /// A P-256 key that checks what an `ES256Key` signed.
 ///
-/// Its lock makes it safe from several threads.
+/// Its lock makes it safe to use from several threads.
 /// Source: RFC 7518 §3.4, Wallet Orders §4.4
 public final class ES256PublicKey: Sendable {
     private let key: Mutex<PublicKey>
@@ -19,8 +19,8 @@ public final class ES256PublicKey: Sendable {
         self.key = Mutex(key)
     }
 
-    /// Returns true if a signature in the form of JSON web tokens (r and s, 32 bytes each, big-endian) is of this
-    /// message and by this key. For bytes that are no signature it returns false.
+    /// Returns true if a signature in the form of JSON web tokens (r and s, 32 bytes each, big-endian) was made over
+    /// this message with this key; false also for bytes that are not a signature.
     public func isValid(_ signature: [UInt8], for message: [UInt8]) -> Bool {
         guard signature.count == 64 else { return false }
         let der = DER.element(
@@ -48,7 +48,7 @@ public final class ES256PublicKey: Sendable {
         }
     }
 
-    /// A positive INTEGER in as few bytes as it takes. Source: X.690 §8.3
+    /// Returns a positive INTEGER in as few bytes as possible. Source: X.690 §8.3
     private static func integer(_ digits: ArraySlice<UInt8>) -> [UInt8] {
         let short = Array(digits.drop { $0 == 0 })
         return DER.element(DER.integer, (short.first ?? 0x80) >= 0x80 ? [0] + short : short)

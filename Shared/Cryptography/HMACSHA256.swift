@@ -4,8 +4,8 @@ import CCrypto
 ///
 /// Source: RFC 2104, RFC 4231
 public enum HMACSHA256 {
-    /// The 32 bytes of the code.
-    /// - Parameter key: of any length; longer ones than 64 bytes are hashed first, as the standard says.
+    /// Returns the 32 bytes of the code.
+    /// - Parameter key: a key of any length; one longer than 64 bytes is hashed first, as the standard requires.
     public static func authenticate(_ message: [UInt8], key: [UInt8]) -> [UInt8] {
         var inner = [UInt8](repeating: 0x36, count: Self.blockSize)
         var outer = [UInt8](repeating: 0x5C, count: Self.blockSize)

@@ -1,11 +1,10 @@
-/// True if a name of a certificate is that of a host, as TLS clients compare them.
+/// Returns true if a name in a certificate is that of a host, as TLS clients compare them.
 ///
-/// Letters of either case are equal, an asterisk stands for the whole left-most label, and a dot at the end says
-/// nothing.
+/// Case does not matter, an asterisk stands for the whole left-most label, and a dot at the end is ignored.
 /// Source: RFC 9525 §6.3
 /// - Parameters:
-///   - host: as it was asked for, in ASCII.
-///   - name: content of a subjectAltName of type dNSName.
+///   - host: the host as it was requested, in ASCII.
+///   - name: the content of a subjectAltName of type dNSName.
 public func isHost(_ host: String, named name: some Collection<UInt8>) -> Bool {
     let host = labels(host.utf8)
     let name = labels(name)

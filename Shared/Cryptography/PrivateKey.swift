@@ -5,7 +5,7 @@ import CCrypto
 struct PrivateKey: ~Copyable {
     private let raw: OpaquePointer
 
-    /// The key of a PEM text, PKCS #8 or the older forms, without a password.
+    /// Reads the key of a PEM text, PKCS #8 or the older forms, without a password.
     init(pem: [UInt8], name: String) throws(CryptographyError) {
         ErrorQueue.clear()
         let parsed: OpaquePointer? = unsafe MemoryInput.with(pem) { bio in

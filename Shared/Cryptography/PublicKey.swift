@@ -5,7 +5,7 @@ import CCrypto
 struct PublicKey: ~Copyable {
     private let raw: OpaquePointer
 
-    /// The key of a PEM text: SubjectPublicKeyInfo, or a private key without a password.
+    /// Reads the key of a PEM text: SubjectPublicKeyInfo, or a private key without a password.
     init(pem: [UInt8], name: String) throws(CryptographyError) {
         ErrorQueue.clear()
         let parsed: OpaquePointer? = unsafe MemoryInput.with(pem) { bio in
@@ -21,7 +21,7 @@ struct PublicKey: ~Copyable {
             throw CryptographyError.drained(.malformed, "reading \(name): no key in PEM without a password was found")
         }
         unsafe self.raw = key
-        // The first way to read it left its error behind if the second was right.
+        // The first attempt left its error on the queue if the second one succeeded.
         ErrorQueue.clear()
     }
 
@@ -40,7 +40,7 @@ func isKeyOnP256(_ key: OpaquePointer) -> Bool {
     return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { buffer in
         var length = 0
         let known = unsafe EVP_PKEY_get_group_name(key, buffer.baseAddress, buffer.count, &length)
-        // Sixty-four characters were asked for, so the buffer has an address.
+        // Sixty-four characters were requested, so the buffer has an address.
         return unsafe known == 1 && String(cString: buffer.baseAddress!) == "prime256v1"
     }
 }

@@ -8,7 +8,7 @@ struct RSASigner: ~Copyable {
     /// Bytes of each signature: those of the modulus.
     let signatureSize: Int
 
-    /// Prepares what is the same for every signature: padding of PKCS #1 v1.5 with SHA-256.
+    /// Prepares the settings that every signature shares: padding of PKCS #1 v1.5 with SHA-256.
     ///
     /// Source: RFC 8017 §8.2; openssl EVP_PKEY_sign(3): sign may be called more than once on a context
     init(_ key: consuming PrivateKey) throws(CryptographyError) {
@@ -33,7 +33,7 @@ struct RSASigner: ~Copyable {
 
     deinit { unsafe EVP_PKEY_CTX_free(self.context) }
 
-    /// The signature over a digest of 32 bytes.
+    /// Returns the signature over a digest of 32 bytes.
     func sign(digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
         ErrorQueue.clear()
         var done: Int32 = 0

@@ -1,25 +1,25 @@
 import CCrypto
 
-/// SHA-256 of bytes at hand.
+/// SHA-256 of bytes in memory.
 ///
 /// Source: FIPS 180-4
 public enum SHA256 {
     /// Bytes of a digest.
     public static let byteCount = 32
 
-    /// The 32 bytes of the digest.
+    /// Returns the 32 bytes of the digest.
     public static func digest(_ bytes: [UInt8]) -> [UInt8] {
         unsafe [UInt8](unsafeUninitializedCapacity: Self.byteCount) { output, count in
             let done = unsafe bytes.withUnsafeBytes { input in
                 unsafe DigestAlgorithm.sha256.digest(input, into: output)
             }
-            // Only memory can run out here, and nothing that came from outside has a part in it.
+            // Only a lack of memory can cause this; outside input has no part in it.
             precondition(done, "SHA-256 of \(bytes.count) bytes failed")
             count = Self.byteCount
         }
     }
 
-    /// The digest in 64 lower-case hexadecimal digits.
+    /// Returns the digest in 64 lower-case hexadecimal digits.
     public static func hex(_ bytes: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Self.digest(bytes)), as: UTF8.self)
     }
@@ -33,7 +33,7 @@ final class DigestAlgorithm: @unchecked Sendable {  // tidy: a fetched EVP_MD ne
     /// Lives as long as the process.
     static let sha256 = DigestAlgorithm()
 
-    /// nil when libcrypto's default provider is missing; then `EVP_sha256()` stands in.
+    /// nil if libcrypto's default provider is missing; then `EVP_sha256()` is used.
     private let fetched: OpaquePointer?
 
     private init() { unsafe self.fetched = EVP_MD_fetch(nil, "SHA256", nil) }
@@ -53,7 +53,7 @@ final class DigestAlgorithm: @unchecked Sendable {  // tidy: a fetched EVP_MD ne
 
 /// Bytes as lower-case hexadecimal digits.
 public enum Hexadecimal {
-    /// Two ASCII digits for each byte.
+    /// Returns two ASCII digits for each byte.
     public static func digits(_ bytes: [UInt8]) -> [UInt8] {
         var digits: [UInt8] = []
         digits.reserveCapacity(bytes.count * 2)
@@ -64,7 +64,7 @@ public enum Hexadecimal {
         return digits
     }
 
-    /// The bytes of hexadecimal digits in lower case; nil for any other text.
+    /// Returns the bytes of hexadecimal digits in lower case; nil for any other text.
     public static func bytes(_ text: String) -> [UInt8]? {
         let digits = Array(text.utf8)
         guard digits.count.isMultiple(of: 2) else { return nil }

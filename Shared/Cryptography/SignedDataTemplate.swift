@@ -1,7 +1,7 @@
-/// The CMS structure of a detached signature, with everything in place that is the same for each one.
+/// The CMS structure of a detached signature, with all parts in place that are the same for each signature.
 ///
 /// Written here rather than by `CMS_sign` because that costs 20 microseconds on top of the 244 of the RSA operation,
-/// and this less than two. The fields, in their order:
+/// and this less than two. The fields, in order:
 /// ```
 /// ContentInfo ::= SEQUENCE { contentType id-signedData, [0] EXPLICIT SignedData }
 /// SignedData ::= SEQUENCE { version 1, digestAlgorithms, encapContentInfo { id-data }, [0] certificates,
@@ -17,7 +17,7 @@ struct SignedDataTemplate: Sendable {
     private let signatureAlgorithm: [UInt8]
     private let contentTypeAttribute: [UInt8]
 
-    /// - Parameter certificates: all that go inside; the signer is the first.
+    /// - Parameter certificates: all certificates to include; the signer's is the first.
     init(signer: Certificate, certificates: [Certificate]) {
         // id-signedData. Source: RFC 5652 §5.1
         self.contentInfoStart = DER.element(
@@ -29,7 +29,7 @@ struct SignedDataTemplate: Sendable {
             DER.sequence,
             DER.element(DER.objectIdentifier, [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01]))
         let version1: [UInt8] = [0x02, 0x01, 0x01]
-        // The elements of a set stand in the order of their encodings. Source: X.690 §11.6
+        // The elements of a set are in the order of their encodings. Source: X.690 §11.6
         let ordered = certificates.map(\.der).sorted { $0.lexicographicallyPrecedes($1) }
         self.signedDataStart =
             version1 + DER.element(DER.set, sha256) + DER.element(DER.sequence, data)
@@ -43,9 +43,9 @@ struct SignedDataTemplate: Sendable {
         self.contentTypeAttribute = Self.attribute(3, data)
     }
 
-    /// The attributes that are signed, without tag and length: content type, signing time, message digest.
+    /// Returns the attributes that are signed, without tag and length: content type, signing time, message digest.
     ///
-    /// They stand in the order of their encodings, which their lengths decide.
+    /// They are in the order of their encodings, which their lengths decide.
     /// Source: RFC 5652 §11.1, §11.2, §11.3; X.690 §11.6
     func signedAttributes(messageDigest: [UInt8], signingEpochSeconds: Int64) -> [UInt8] {
         self.contentTypeAttribute
@@ -53,12 +53,12 @@ struct SignedDataTemplate: Sendable {
             + Self.attribute(4, DER.element(DER.octetString, messageDigest))
     }
 
-    /// The bytes to hash and sign: the attributes as a SET, not with the tag that they have in the structure.
+    /// Returns the bytes to hash and sign: the attributes as a SET, not with the tag that they have in the structure.
     ///
     /// Source: RFC 5652 §5.4
     static func signedBytes(_ attributes: [UInt8]) -> [UInt8] { DER.element(DER.set, attributes) }
 
-    /// The whole structure.
+    /// Assembles the whole structure.
     func assemble(attributes: [UInt8], signature: [UInt8]) -> [UInt8] {
         func size(_ length: Int) -> Int { DER.headerSize(length: length) + length }
 
@@ -90,7 +90,7 @@ struct SignedDataTemplate: Sendable {
     /// id-signingTime. Source: RFC 5652 §11.3
     static let signingTimeType: [UInt8] = Self.attributeType(5)
 
-    /// `SEQUENCE { attrType, SET { value } }` with a type of PKCS #9.
+    /// Returns `SEQUENCE { attrType, SET { value } }` with a type of PKCS #9.
     private static func attribute(_ last: UInt8, _ value: [UInt8]) -> [UInt8] {
         DER.element(
             DER.sequence, DER.element(DER.objectIdentifier, Self.attributeType(last)), DER.element(DER.set, value))

@@ -18,11 +18,11 @@ public final class SigningIdentity: Sendable {
     /// Bytes of each signature's value.
     private let valueSize: Int
 
-    /// Reads the three and makes sure that they belong together.
+    /// Reads certificate, key and intermediate, and checks that they belong together.
     ///
-    /// The validity depends on the moment and is checked apart: `checkValidity(atEpochSeconds:)`.
+    /// The validity depends on the moment and is checked separately: `checkValidity(atEpochSeconds:)`.
     /// Source: Wallet Orders §2.4, §7
-    /// - Parameter concurrency: how many may sign at once without waiting; nil is one for each core.
+    /// - Parameter concurrency: the most callers that sign at the same time without waiting; nil means one per core.
     /// - Throws: `CryptographyError` `.malformed`, `.unsupportedKey` (not RSA), `.keyMismatch` or `.issuerMismatch`.
     public init(
         certificatePEM: [UInt8], privateKeyPEM: [UInt8], intermediatePEM: [UInt8], concurrency: Int? = nil
@@ -43,26 +43,26 @@ public final class SigningIdentity: Sendable {
             signer: self.certificate, certificates: [self.certificate, self.intermediate])
         var slots: [SigningSlot] = []
         for _ in 0..<max(1, concurrency ?? Self.cores) {
-            // Read anew rather than copied, so that no two slots share anything.
+            // Read again rather than copied, so that no two slots share anything.
             slots.append(SigningSlot(try RSASigner(PrivateKey(pem: privateKeyPEM, name: "the private key"))))
         }
         self.slots = slots
     }
 
-    /// A detached CMS signature over the content, in DER, with signer and intermediate inside.
+    /// Returns a detached CMS signature over the content, in DER, with signer and intermediate inside.
     ///
-    /// Signed attributes: content type, message digest and signing time, without which Wallet refuses.
+    /// Signed attributes: content type, message digest and signing time, without which Wallet refuses the signature.
     /// Source: RFC 5652 §5.4, Wallet Orders §2.4
     public func sign(_ content: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
         try self.sign(digest: SHA256.digest(content), signingEpochSeconds: signingEpochSeconds)
     }
 
-    /// As `sign`, of a content whose SHA-256 is known.
+    /// Signs content whose SHA-256 is known.
     public func sign(digest: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
         try self.signature(digest: digest, signingEpochSeconds: signingEpochSeconds).der
     }
 
-    /// As `sign`, with the parts of the signature beside it.
+    /// Signs as `sign` does, and also returns the parts of the signature.
     public func signature(
         digest: [UInt8], signingEpochSeconds: Int64
     ) throws(CryptographyError) -> DetachedSignature {
@@ -74,12 +74,12 @@ public final class SigningIdentity: Sendable {
             signingEpochSeconds: signingEpochSeconds)
     }
 
-    /// Puts a signature together that this identity made before: no key is needed, and the bytes are the same.
+    /// Reassembles a signature that this identity made before: no key is needed, and the bytes are the same.
     ///
     /// - Parameters:
     ///   - digest: SHA-256 of the content, the same as when it was signed.
     ///   - value: `DetachedSignature.value`. Not verified.
-    /// - Returns: nil if the value is not as long as this identity's are.
+    /// - Returns: nil if the value does not have the length of this identity's values.
     public func signature(
         digest: [UInt8], signingEpochSeconds: Int64, value: [UInt8]
     ) -> DetachedSignature? {
@@ -91,16 +91,16 @@ public final class SigningIdentity: Sendable {
             signingEpochSeconds: signingEpochSeconds)
     }
 
-    /// Refuses a moment in which certificate or intermediate do not hold.
+    /// Refuses a moment at which the certificate or the intermediate is not valid.
     public func checkValidity(atEpochSeconds now: Int64) throws(CryptographyError) {
         try self.certificate.checkValidity(atEpochSeconds: now)
         try self.intermediate.checkValidity(atEpochSeconds: now)
     }
 
-    /// Signs in the first slot that is free; if all are taken, waits for the first one.
+    /// Signs in the first free slot; if all are in use, waits for the first one.
     ///
-    /// libcrypto allows one key for several threads, but then they meet at the lock of its blinding values. With a
-    /// key each, and a lock around each, no two threads ever touch the same libcrypto object.
+    /// libcrypto allows one key for several threads, but then they contend for the lock of its blinding values. With
+    /// one key and one lock per slot, no two threads ever touch the same libcrypto object at the same time.
     private func rawSignature(_ digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
         for slot in self.slots {
             let result = slot.signer.withLockIfAvailable { signer in
@@ -108,7 +108,7 @@ public final class SigningIdentity: Sendable {
             }
             if let result { return try result.get() }
         }
-        // There is at least one slot: the initializer makes one for each core, and one at least.
+        // There is at least one slot: the initializer makes one for each core, and at least one.
         let result = self.slots[0].signer.withLock { signer in
             Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
         }
@@ -132,7 +132,7 @@ public final class SigningIdentity: Sendable {
         }
     }
 
-    /// The names and key identifiers must agree, and the signature must be the intermediate's.
+    /// Checks that names and key identifiers agree, and that the signature is the intermediate's.
     ///
     /// Source: Wallet Orders §7: don't hard-wire the generation of WWDR, compare AKI and SKI
     private static func checkIssuer(

@@ -1,10 +1,10 @@
 /// A moment as CMS writes it.
 enum SigningTime {
-    /// UTCTime for the years 1950 to 2049, GeneralizedTime for others; seconds always, zone always Z.
+    /// Returns a UTCTime for the years 1950 to 2049, otherwise a GeneralizedTime; always with seconds and zone Z.
     ///
     /// Source: RFC 5652 §11.3
     static func element(epochSeconds: Int64) -> [UInt8] {
-        // Beyond the years 0 and 9999 there is no way to write a time; what a clock says is never there.
+        // Times outside the years 0 to 9999 cannot be written; a clock never returns one.
         let seconds = min(max(epochSeconds, -62_167_219_200), 253_402_300_799)
         let day = seconds >= 0 ? seconds / 86_400 : (seconds - 86_399) / 86_400
         let second = seconds - day * 86_400
@@ -20,9 +20,9 @@ enum SigningTime {
         return DER.element(short ? DER.utcTime : DER.generalizedTime, digits)
     }
 
-    /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+    /// Returns year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
     ///
-    /// Counts in eras of 400 years whose years begin in March, so that the leap day is the last one.
+    /// Counts in eras of 400 years whose years begin in March, so that the leap day is their last.
     private static func civil(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = day + 719_468
         let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
@@ -35,7 +35,7 @@ enum SigningTime {
         return (year, month, dayOfYear - (153 * marchMonth + 2) / 5 + 1)
     }
 
-    /// The moment that `element` wrote; nil for another text.
+    /// Returns the moment that `element` wrote; nil for any other text.
     static func epochSeconds(_ tag: UInt8, _ content: ArraySlice<UInt8>) -> Int64? {
         let isShort = tag == DER.utcTime
         guard isShort || tag == DER.generalizedTime, content.count == (isShort ? 13 : 15),
@@ -54,7 +54,7 @@ enum SigningTime {
         let yearOfEra = year - era * 400
         let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
         let seconds = ((days * 24 + pairs[4]) * 60 + pairs[5]) * 60 + pairs[6]
-        // A month or an hour that does not exist is written otherwise.
+        // A month or an hour that does not exist would be written differently.
         return Self.element(epochSeconds: seconds).dropFirst(2).elementsEqual(content) ? seconds : nil
     }
 

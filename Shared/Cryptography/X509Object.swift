@@ -5,8 +5,8 @@ import CCrypto
 struct X509Object: ~Copyable {
     private let raw: OpaquePointer
 
-    /// The first certificate of a PEM text.
-    /// - Parameter name: what the certificate is called in the error: `"the certificate"`.
+    /// Reads the first certificate of a PEM text.
+    /// - Parameter name: the name of the certificate in the error: `"the certificate"`.
     init(pem: [UInt8], name: String) throws(CryptographyError) {
         ErrorQueue.clear()
         let parsed: OpaquePointer? = unsafe MemoryInput.with(pem) { bio in
@@ -25,7 +25,7 @@ struct X509Object: ~Copyable {
         unsafe self.raw = parsed
     }
 
-    /// A certificate in DER, with nothing behind it.
+    /// Reads a certificate in DER, with nothing after it.
     init(der: [UInt8], name: String) throws(CryptographyError) {
         ErrorQueue.clear()
         var length = 0
@@ -59,10 +59,10 @@ struct X509Object: ~Copyable {
 
 /// Bytes as libcrypto reads them.
 enum MemoryInput {
-    /// Lends a `BIO *` over the bytes, nil for what does not fit into its length.
+    /// Lends a `BIO *` over the bytes; nil if there are none, or too many for its length.
     static func with<Result>(_ bytes: [UInt8], _ body: (OpaquePointer?) -> Result) -> Result {
         unsafe bytes.withUnsafeBytes { buffer in
-            // An empty array has no address, which libcrypto takes for an error; a nil BIO is one as well.
+            // An empty array has no address, which libcrypto treats as an error, like a nil BIO.
             guard let length = Int32(exactly: buffer.count), let start = buffer.baseAddress else {
                 return body(nil)
             }
@@ -74,7 +74,7 @@ enum MemoryInput {
     }
 }
 
-/// Stands in for libcrypto's own callback, which would ask at the terminal and wait for ever.
+/// Replaces libcrypto's own callback, which would ask at the terminal and wait forever.
 ///
 /// Source: openssl PEM_read_bio_PrivateKey(3): less than zero is an error
 func refusePassword(

@@ -9,17 +9,17 @@ public struct AddressPolicy: Sendable {
 
     private let exceptions: Set<IPAddress>
 
-    /// - Parameter exceptions: single addresses that are allowed all the same: for tests and development, whose servers
+    /// - Parameter exceptions: single addresses that are allowed nevertheless, for tests and development, whose servers
     ///   listen on loopback.
     public init(exceptions: Set<IPAddress>) { self.exceptions = exceptions }
 
-    /// True if a connection to the address may be made.
+    /// Returns true if a connection to the address may be made.
     public func allows(_ address: IPAddress) -> Bool {
         if self.exceptions.contains(address) { return true }
         switch address.bytes.count {
         case 4: return !Self.special.contains { $0.contains(address.bytes) }
         case 16:
-            // The address embedded in a carrier address is the one that is reached in the end.
+            // The address embedded in a carrier address is the one that is finally reached.
             if Self.carriers.contains(where: { $0.contains(address.bytes) }) {
                 return !Self.special.contains { $0.contains(Array(address.bytes[12...])) }
             }
@@ -55,7 +55,7 @@ public struct AddressPolicy: Sendable {
         Prefix(10, length: 8),  // private
         Prefix(100, 64, length: 10),  // shared by carriers (CGNAT)
         Prefix(127, length: 8),  // loopback
-        Prefix(169, 254, length: 16),  // link-local, and the metadata services of clouds
+        Prefix(169, 254, length: 16),  // link-local, and clouds' metadata services
         Prefix(172, 16, length: 12),  // private
         Prefix(192, 0, 0, length: 24),  // protocol assignments
         Prefix(192, 0, 2, length: 24),  // documentation

@@ -68,7 +68,7 @@ struct EasyHandle: ~Copyable {
         try Self.check(unsafe ccurl_set_blob(self.raw, option, bytes, bytes.count), option)
     }
 
-    /// No other protocol, whatever the URL says.
+    /// Allows https only, whatever the URL says.
     func setHTTPSOnly() throws(FetchError) {
         try Self.check(unsafe ccurl_set_https_only(self.raw), CURLOPT_PROTOCOLS)
         try Self.check(unsafe ccurl_set_quick_exit(self.raw), CURLOPT_PROTOCOLS)
@@ -86,20 +86,20 @@ struct EasyHandle: ~Copyable {
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_RESOLVE, self.pins), CURLOPT_RESOLVE)
     }
 
-    /// `host:port:address:port`, each instead of the connection that the URL asks for.
+    /// Sets detours as `host:port:address:port`, each in place of the connection that the URL asks for.
     mutating func setDetours(_ detours: [String]) throws(FetchError) {
         for detour in detours { try unsafe Self.append(detour, to: &self.detours) }
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_CONNECT_TO, self.detours), CURLOPT_CONNECT_TO)
     }
 
-    /// A body to be posted. The bytes are copied.
+    /// Sets the body of a POST. The bytes are copied.
     func setBody(_ bytes: [UInt8]) throws(FetchError) {
         try self.set(CURLOPT_POST, 1)
         try self.set(CURLOPT_POSTFIELDSIZE_LARGE, offset: Int64(bytes.count))
         try Self.check(unsafe ccurl_set_bytes(self.raw, CURLOPT_COPYPOSTFIELDS, bytes), CURLOPT_COPYPOSTFIELDS)
     }
 
-    /// True if the transfer came as far as sending the request: name, connection and encryption were done.
+    /// True if the transfer got as far as sending the request: look-up, connection and TLS handshake were done.
     var mayHaveSent: Bool {
         var microseconds: curl_off_t = 0
         let code = unsafe ccurl_info_offset(self.raw, CURLINFO_PRETRANSFER_TIME_T, &microseconds)

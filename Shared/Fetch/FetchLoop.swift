@@ -15,7 +15,7 @@ final class FetchLoop {
         self.configuration = configuration
     }
 
-    /// Returns when the queue was closed and every job has an answer.
+    /// Runs until the queue is closed and every job has an answer.
     func run() {
         do throws(FetchError) {
             let multi = try MultiHandle(connections: self.configuration.concurrency)
@@ -30,7 +30,7 @@ final class FetchLoop {
         self.queue.end()
     }
 
-    /// One round; false when it was the last.
+    /// Does one round; returns false if it was the last.
     private func turn(_ multi: borrowing MultiHandle) throws(FetchError) -> Bool {
         let now = ContinuousClock.now
         let work = self.queue.take(room: self.configuration.concurrency - self.running.count, now: now)
@@ -88,7 +88,7 @@ final class FetchLoop {
         }
     }
 
-    /// Removes a transfer from libcurl: none of its callbacks runs after that.
+    /// Removes a transfer from libcurl; none of its callbacks runs after that.
     private func takeOut(_ easy: EasyHandle.Identity, _ multi: borrowing MultiHandle) -> Transfer? {
         guard let transfer = self.running.removeValue(forKey: easy) else { return nil }
         multi.remove(transfer.easy)

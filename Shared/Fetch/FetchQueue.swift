@@ -9,7 +9,7 @@ final class FetchQueue: Sendable {
         var waiting: [FetchJob] = []
         /// Tickets issued and not finished.
         var live: Set<UInt64> = []
-        /// Of those that live: cancelled before, during or after the job was queued.
+        /// The live tickets whose job was cancelled before, while or after it was queued.
         var cancelled: Set<UInt64> = []
         var isClosed = false
         var hasEnded = false
@@ -36,7 +36,7 @@ final class FetchQueue: Sendable {
 
     deinit { Glibc.close(self.descriptor) }
 
-    /// A number for a future job.
+    /// Issues a number for a future job.
     func ticket() -> UInt64 {
         self.state.withLock { state in
             state.nextTicket += 1
@@ -90,7 +90,7 @@ final class FetchQueue: Sendable {
         }
     }
 
-    /// For the thread: the work that is due.
+    /// Returns the work that is due; called by the thread.
     ///
     /// - Parameter room: the number of further jobs that it has room for; cancelled and expired jobs are returned out
     ///   of turn.
@@ -107,7 +107,7 @@ final class FetchQueue: Sendable {
         }
     }
 
-    /// For the thread: it accepts nothing any more.
+    /// Resumes the callers of `closeAndWait`; called by the thread when it accepts nothing more.
     func end() {
         let enders = self.state.withLock { state in
             state.hasEnded = true

@@ -2,7 +2,7 @@
 public struct FetchRequest: Sendable {
     /// An absolute https URL.
     public var url: String
-    /// True if requests to a host are allowed; called for the URL and again for each redirect, before anything is sent.
+    /// Returns true if requests to a host are allowed; called for the URL and each redirect, before anything is sent.
     public var allows: @Sendable (FetchOrigin) -> Bool
     /// The `Accept` header.
     public var accept = "*/*"
@@ -10,19 +10,19 @@ public struct FetchRequest: Sendable {
     public var entityTag: String?
     /// `If-Modified-Since`, as returned by an earlier answer.
     public var lastModified: String?
-    /// Most bytes of content.
+    /// The most bytes of content.
     public var sizeLimit = 1_000_000
-    /// Time from the request to the last byte, the wait in the queue and redirects included.
+    /// The time from the request to the last byte, including the wait in the queue and redirects.
     public var timeout: Duration = .seconds(20)
-    /// Time for the look-up, connection and TLS handshake of each hop.
+    /// The time for the look-up, connection and TLS handshake of each hop.
     public var connectTimeout: Duration = .seconds(5)
     /// The most redirects that are followed.
     var redirectLimit = 3
     /// The body of a POST with its media type; nil for a GET.
     public var body: (bytes: [UInt8], contentType: String)?
-    /// More header fields. One that could not stand in a line of its own ends the request with `.malformed`.
+    /// More header fields. A value that cannot be sent in a header line fails the request with `.malformed`.
     public var headers: [(name: String, value: String)] = []
-    /// The client certificate that servers are shown.
+    /// The client certificate that is presented to servers.
     public var identity: FetchIdentity?
     /// Roots in PEM that the server's certificate must lead to; nil for the fetcher's own.
     public var rootsPEM: [UInt8]?
@@ -30,8 +30,8 @@ public struct FetchRequest: Sendable {
     public var addresses: AddressPolicy?
     /// True if an answer of any status is content, redirects among them.
     var takesAnyStatus = false
-    /// True for a new connection that nobody else uses. libcurl sends a request once more when a connection
-    /// that was kept turns out to be dead; a request that must not be sent twice cannot have that.
+    /// True for a new connection that no other request uses. libcurl sends a request again if a connection
+    /// that was kept turns out to be dead, which must not happen to a request that must not be sent twice.
     /// Source: libcurl 7.88, `Curl_retry_request`
     public var isAlone = false
 

@@ -1,6 +1,6 @@
 /// The result of a fetch.
 public enum FetchResponse: Hashable, Sendable {
-    /// 200 with its content, or any status if the request takes that.
+    /// 200 with its content, or any status if the request accepts that.
     case content(FetchedContent)
     /// 304: the content of an earlier answer is still valid.
     case notModified

@@ -10,7 +10,7 @@ enum FetchStep: Hashable, Sendable {
     /// - Parameters:
     ///   - url: the URL that was requested.
     ///   - redirects: the number of redirects that led there.
-    ///   - retryAfterSeconds: that of the answer, 0 if there was none.
+    ///   - retryAfterSeconds: the `Retry-After` of the answer, 0 if there was none.
     static func after(
         status: Int, headers: ResponseHeaders, body: [UInt8], url: FetchURL, redirects: Int, request: FetchRequest,
         retryAfterSeconds: Int64
@@ -51,7 +51,7 @@ enum FetchStep: Hashable, Sendable {
                 retryAfterSeconds: retryAfterSeconds > 0 ? min(retryAfterSeconds, 86_400) : nil))
     }
 
-    /// The URL if the request allows its host.
+    /// Returns the URL if the request allows its host.
     static func admitted(_ url: FetchURL, _ request: FetchRequest) throws(FetchError) -> FetchURL {
         guard request.allows(url.origin) else {
             throw FetchError(

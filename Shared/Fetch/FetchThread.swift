@@ -23,7 +23,7 @@ enum FetchThread {
         pthread_detach(thread)
     }
 
-    /// Makes a write to a connection that the peer closed an error code instead of the end of the process.
+    /// Makes a write to a connection that the peer closed return an error instead of ending the process.
     ///
     /// Source: CURLOPT_NOSIGNAL(3): without signals libcurl leaves SIGPIPE to us
     private static func blockBrokenPipes() {

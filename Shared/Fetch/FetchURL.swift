@@ -6,7 +6,7 @@ struct FetchURL: Hashable, Sendable {
     let text: String
     let origin: FetchOrigin
 
-    /// Longer addresses, which no legitimate publisher needs, are refused; in bytes.
+    /// The longest URL, in bytes. Longer ones, which no legitimate publisher needs, are refused.
     private static let lengthLimit = 8192
 
     /// - Parameters:

@@ -1,5 +1,5 @@
 // Owner: the fetcher's thread owns the multi handle and each transfer owns its easy handle; a fetcher owns the thread.
-// Threads: any may call; everything that libcurl does runs on the one thread, its name resolver on threads of its own.
+// Threads: any may call; everything that libcurl does runs on the one thread, except its name resolver's threads.
 // Bounds: requests in progress and waiting, bytes of headers and content, redirects, and the time of everything.
 import CCurl
 import Glibc
@@ -8,7 +8,7 @@ import Glibc
 ///
 /// Only https, certificates always checked, no proxy from the environment, no cookies, no authentication, nothing
 /// decompressed. Each connection goes to an address that the policy allows, judged when the connection is made.
-/// Redirects are followed one by one, each checked like a request of its own.
+/// Redirects are followed one by one, each checked like a new request.
 public final class Fetcher: Sendable {
     private let queue: FetchQueue
 
@@ -53,9 +53,9 @@ public final class Fetcher: Sendable {
         }
     }
 
-    /// Fails requests in progress with `.closed` and returns when the thread has ended.
+    /// Fails requests in progress with `.closed` and waits until the thread has ended.
     public func close() async { await self.queue.closeAndWait() }
 
-    /// Thread-safe like any static; libcurl is never cleaned up, since other code of the process may use it too.
+    /// The result of starting libcurl, once as any static; it is never cleaned up, since other code may use it too.
     private static let initialized: CURLcode = curl_global_init(Int(CURL_GLOBAL_ALL))
 }

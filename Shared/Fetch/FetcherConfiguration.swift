@@ -2,7 +2,7 @@
 public struct FetcherConfiguration: Sendable {
     /// The addresses that may be connected to.
     public var addresses = AddressPolicy.publicOnly
-    /// Roots in PEM for servers' certificates, instead of the system's; nil: the system's.
+    /// The roots in PEM for servers' certificates; nil means the system's.
     public var rootsPEM: [UInt8]?
     /// The most requests in progress at once.
     public var concurrency = 8
@@ -12,8 +12,8 @@ public struct FetcherConfiguration: Sendable {
     ///
     /// The policy judges these addresses like any other.
     public var pinned: [Pin] = []
-    /// Hosts that are connected to elsewhere, though certificates must be theirs: `host:port:address:port` each. For
-    /// tests and development.
+    /// Hosts whose connections go elsewhere, though certificates must still be theirs: `host:port:address:port` each.
+    /// For tests and development.
     public var detours: [String] = []
 
     public init() {}

@@ -21,7 +21,7 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
 
     init(v4 value: UInt32) { self.bytes = (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt32(24 - 8 * $0)) } }
 
-    /// The address that libcurl is about to connect to; nil for one of another family.
+    /// Reads the address that libcurl is about to connect to; nil for one of another family.
     ///
     /// Layout: `sockaddr_in` has its address in bytes 4 to 7, `sockaddr_in6` in bytes 8 to 23.
     /// Source: netinet/in.h

@@ -13,7 +13,7 @@ struct MultiHandle: ~Copyable {
         _ = unsafe ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, connections)
     }
 
-    /// Every transfer was removed before: the loop that owns both ensures that.
+    /// Every transfer has been removed before: the loop that owns both ensures that.
     deinit { unsafe curl_multi_cleanup(self.raw) }
 
     func add(_ easy: borrowing EasyHandle) throws(FetchError) {
@@ -33,7 +33,7 @@ struct MultiHandle: ~Copyable {
         guard code == CURLM_OK else { throw FetchError(.library, "driving transfers: code \(code.rawValue)") }
     }
 
-    /// The next transfer that has ended, with its result.
+    /// Returns the next transfer that has ended, with its result.
     func nextDone() -> (easy: EasyHandle.Identity, code: CURLcode)? {
         var left: Int32 = 0
         while let message = unsafe curl_multi_info_read(self.raw, &left) {

@@ -6,7 +6,7 @@ struct ResponseHeaders: Hashable, Sendable {
     private(set) var contentType: String?
     private var byteCount = 0
 
-    /// Most bytes of all header lines of an answer.
+    /// The most bytes of all header lines of an answer.
     private static let byteLimit = 64 << 10
     /// A longer value is not kept, since it would be sent back with each request.
     private static let validatorLimit = 512
@@ -18,7 +18,7 @@ struct ResponseHeaders: Hashable, Sendable {
         self.byteCount += line.count
         guard self.byteCount <= Self.byteLimit else { return false }
         let text = String(decoding: line, as: UTF8.self)
-        // Informational answers come before the final one.
+        // Informational answers precede the final one.
         if text.hasPrefix("HTTP/") { self = ResponseHeaders(byteCount: self.byteCount) }
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else { return true }
         let value = text[text.utf8.index(after: colon)...].trimmed
@@ -45,7 +45,7 @@ struct ResponseHeaders: Hashable, Sendable {
         return !opaque.dropFirst().dropLast().contains { $0 == "\"" || $0 == " " }
     }
 
-    /// True if a value can be sent in a header line without starting another one.
+    /// Returns true if a value can be sent in a header line without starting another one.
     static func mayBeSentBack(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= Self.validatorLimit && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }

@@ -21,7 +21,7 @@ final class Transfer {
         try self.easy.set(CURLOPT_URL, self.job.url.text)
         try self.easy.setHTTPSOnly()
         try self.easy.set(CURLOPT_FOLLOWLOCATION, 0)
-        // An empty proxy means none, also if the environment names one: with a proxy no address could be judged.
+        // An empty proxy means none, even if the environment names one: with a proxy no address could be judged.
         try self.easy.set(CURLOPT_PROXY, "")
         try self.easy.set(CURLOPT_NETRC, 0)
         try self.easy.set(CURLOPT_NOSIGNAL, 1)
@@ -41,7 +41,7 @@ final class Transfer {
         try self.easy.set(CURLOPT_MAXFILESIZE_LARGE, offset: Int64(request.sizeLimit))
         var lines = ["Accept: \(request.accept)"]
         try self.setCall(request, &lines)
-        // A value that cannot be in a header line is left out: the content then comes whole.
+        // A value that cannot be in a header line is left out: the full content is then sent.
         if let tag = request.entityTag, ResponseHeaders.isEntityTag(tag) { lines.append("If-None-Match: \(tag)") }
         if let date = request.lastModified, ResponseHeaders.mayBeSentBack(date) {
             lines.append("If-Modified-Since: \(date)")
@@ -65,7 +65,7 @@ final class Transfer {
         }
         if let (bytes, contentType) = request.body {
             try self.easy.setBody(bytes)
-            // No word is waited for before the body goes out.
+            // The empty `Expect` avoids waiting for the server's consent before the body is sent.
             lines += ["Content-Type: \(contentType)", "Expect:"]
         }
         if let identity = request.identity {
@@ -83,7 +83,7 @@ final class Transfer {
         return Int(limited / .milliseconds(1))
     }
 
-    /// The result of the hop.
+    /// Returns the step that follows the hop.
     func step(after code: CURLcode) -> FetchStep {
         guard code == CURLE_OK else {
             var error = self.error(code)
@@ -101,7 +101,7 @@ final class Transfer {
         if self.sink.isTooLarge || code == CURLE_FILESIZE_EXCEEDED {
             return FetchError(.tooLarge, "fetching from \(host): more than \(self.job.request.sizeLimit) bytes")
         }
-        // Another address of the same name may have been tried and failed for a reason of its own.
+        // Another address of the same name may have been tried and failed for another reason.
         if self.sink.refusedAddress, !self.sink.openedSocket {
             return FetchError(.addressNotAllowed, "fetching from \(host): its address is not a public one")
         }

@@ -19,7 +19,7 @@ final class TransferSink {
         self.sizeLimit = sizeLimit
     }
 
-    /// Appends content within the limit; returning a smaller count than given ends the transfer. Source:
+    /// Appends content within the limit; returning a count smaller than given ends the transfer. Source:
     /// CURLOPT_WRITEFUNCTION(3)
     static let receiveBody: curl_write_callback = { data, size, count, context in
         guard let context = unsafe context, let data = unsafe data else { return 0 }
@@ -41,7 +41,7 @@ final class TransferSink {
         return sink.headers.receive(line) ? size * count : 0
     }
 
-    /// Makes the socket only if its address may be connected to: nothing can change between this check and the
+    /// Makes the socket only if connections to its address are allowed: nothing can change between this check and the
     /// connection. Source: CURLOPT_OPENSOCKETFUNCTION(3)
     static let openSocket: curl_opensocket_callback = { context, purpose, address in
         guard let context = unsafe context, let address = unsafe address else { return CURL_SOCKET_BAD }

@@ -1,7 +1,7 @@
 import Dispatch
 
-/// Runs tasks on threads of their own, one for each core, so that work which no customer waits for does not queue ahead
-/// of work which one does: the kernel shares the cores among both.
+/// An executor that runs tasks on separate threads, one for each core, so that work that no customer waits for does not
+/// queue ahead of work that a customer waits for: the kernel shares the cores among both.
 ///
 /// A priority does not do that: a child task takes the priority of the parent that waits for it.
 /// Thread: any. Bounded: by the tasks that prefer it.

@@ -1,5 +1,5 @@
-/// The wait before a retry: exponential from 100 ms to 5 s, less up to half of it at random, so that workers do not
-/// come back in step.
+/// Returns the wait before a retry: exponential from 100 ms to 5 s, less up to half of it at random, so that workers do
+/// not retry in step.
 ///
 /// - Parameters:
 ///   - attempt: the number of attempts so far, from 1.

@@ -9,7 +9,7 @@ public struct ServiceEnvironment: Sendable {
     public let metrics: MetricsRegistry
     public let readiness: Readiness
     public let logger: Logger
-    /// The refusals of brokers, met by any handle.
+    /// The refusals by brokers that any handle met.
     let refusals = KafkaRefusalBook()
 
     public init(
@@ -25,9 +25,9 @@ public struct ServiceEnvironment: Sendable {
 
     /// The environment of a command that runs once: its metrics and its readiness are shown nowhere.
     ///
-    /// The log goes to standard error, since standard output is for what was asked.
+    /// The log goes to standard error, since standard output is for the command's result.
     ///
-    /// - Parameter name: of the program, for its log.
+    /// - Parameter name: the name of the program, for its log.
     public init(command name: String, _ common: CommonSettings) {
         let logger = Logger(label: name) { label in
             LineLogHandler(label: label, format: common.logFormat, level: common.logLevel, toStandardError: true)
@@ -65,7 +65,7 @@ public struct ServiceEnvironment: Sendable {
         var configuration = self.kafka
         let log = configuration.onEvent
         configuration.onEvent = { [readiness] event in
-            // First the log, where readiness' reason is looked for.
+            // The log is first, since the reason for readiness is looked for there.
             log?(event)
             if event.kind == .assigned { readiness.met(WorkerCondition.joined) }
             // A broker's refusal says nothing about the other brokers, which may admit us.
@@ -74,7 +74,8 @@ public struct ServiceEnvironment: Sendable {
         return configuration
     }
 
-    /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise.
+    /// Returns the same for a producer, whose deliveries end within a limit unless the operator's properties say
+    /// otherwise.
     ///
     /// A client or a shutdown that waits for an acknowledgement must not wait forever.
     public func producing(within limit: Duration) -> KafkaConfiguration { Self.bounded(self.kafka, within: limit) }

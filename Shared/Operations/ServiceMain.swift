@@ -5,9 +5,9 @@ import NIOPosix
 public import ServiceLifecycle
 import UnixSignals
 
-/// Starts a service: settings, log, metrics, operations endpoint, signals.
+/// The start of a service: settings, log, metrics, operations endpoint, signals.
 public enum ServiceMain {
-    /// Reads the configuration, builds and runs until SIGTERM or SIGINT.
+    /// Reads the configuration, builds the services and runs them until SIGTERM or SIGINT.
     ///
     /// - Parameters:
     ///   - name: that of the service, as in log lines: `waybill-gateway`.

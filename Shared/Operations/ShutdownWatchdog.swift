@@ -3,14 +3,14 @@ import Glibc
 import Logging
 import ServiceLifecycle
 
-/// Ends the process if its services do not end in time.
+/// A watchdog that ends the process if its services do not end in time.
 ///
 /// A service that is asked to end, and later cancelled, may still never do so: a library that hangs while it closes
 /// (librdkafka before 2.1.0 when a partition was lost, CHANGELOG #4187), or a thread that never returns. Records that
 /// are not committed by then are delivered again to another member, so nothing is lost by exiting.
 ///
 /// Owner: the service group, which stops this one first. Thread: one of its own from the beginning of the shutdown, as
-/// those of the pool may be what hangs. Bounded: by the limit.
+/// those of the pool may be the ones that hang. Bounded: by the limit.
 struct ShutdownWatchdog: Service {
     /// Time from the beginning of the shutdown.
     let limit: Duration
@@ -24,11 +24,11 @@ struct ShutdownWatchdog: Service {
         self.end = end
     }
 
-    /// The time after which services are cancelled: a part of the limit is left for them to end after that.
+    /// Returns the time after which services are cancelled: the rest of the limit is left for them to end.
     static func patience(of limit: Duration) -> Duration { limit - min(.seconds(2), limit / 10) }
 
     func run() async throws {
-        // Cancellation is also the end: another service failed.
+        // Cancellation also begins the shutdown: another service failed.
         try? await gracefulShutdown()
         let (limit, logger, end) = (self.limit, self.logger, self.end)
         Thread.detachNewThread {

@@ -1,19 +1,19 @@
 public import Redis
 
-/// The positions up to which the pushers have told devices of the records of each partition, beside the offsets that
-/// their group has committed: they survive a group that loses its offsets.
+/// The offsets up to which the pushers have notified devices of the records of each partition. They are kept in
+/// addition to the offsets that their group has committed, and survive a group that loses those.
 ///
 /// Bounded: an entry for each partition of each cluster that there ever was.
 public struct NotifiedPositions: Sendable {
     /// A position, and when it was noted.
     public struct Mark: Hashable, Sendable {
-        /// The next offset that is to be told of.
+        /// The next offset to notify devices of.
         public let offset: Int64
-        /// Milliseconds since 1970. A record that is younger is none of those that were told of: its topic was made
-        /// anew, or lost its end.
+        /// Milliseconds since 1970. A younger record is not one that devices were notified of: its topic was
+        /// recreated, or lost its end.
         public let epochMilliseconds: Int64
 
-        /// The difference of the clocks of all services and brokers, in milliseconds, that does no harm.
+        /// The clock difference among services and brokers that does no harm, in milliseconds.
         static let clockMilliseconds: Int64 = 60_000
 
         public init(offset: Int64, epochMilliseconds: Int64) {
@@ -21,7 +21,7 @@ public struct NotifiedPositions: Sendable {
             self.epochMilliseconds = epochMilliseconds
         }
 
-        /// True if a record was told of.
+        /// Returns true if devices were notified of a record.
         public func covers(offset: Int64, epochMilliseconds: Int64) -> Bool {
             offset < self.offset && epochMilliseconds >= 0
                 && epochMilliseconds < self.epochMilliseconds - Self.clockMilliseconds
@@ -32,10 +32,10 @@ public struct NotifiedPositions: Sendable {
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// The name of a topic, which the number of a partition follows.
+    /// Returns the prefix of the names of a topic's partitions; the number of a partition follows it.
     public static func name(cluster: String, topic: String) -> String { "\(cluster)/\(topic)/" }
 
-    /// By name of the partition.
+    /// Returns all positions, by name of the partition.
     public func all() async throws(StoreError) -> [String: Mark] {
         let what = "reading notified positions"
         let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.notifiedPositions)), what)

@@ -1,12 +1,12 @@
 public import Redis
 
-/// The numbers of partitions that the compacted topics had when all their keys lay where they belong.
+/// The numbers of partitions that the compacted topics had when all their keys were where they belong.
 public struct PartitionCounts: Sendable {
     private let redis: RedisClient
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// By topic.
+    /// Returns all counts, by topic.
     public func all() async throws(StoreError) -> [String: Int] {
         let what = "reading partition counts"
         let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.partitions)), what)
@@ -19,7 +19,7 @@ public struct PartitionCounts: Sendable {
         return counts
     }
 
-    /// Records that the keys of a topic lie where they belong.
+    /// Records the number of partitions with which all keys of a topic are where they belong.
     public func record(_ count: Int, of topic: String) async throws(StoreError) {
         _ = try await self.redis.reply(
             to: RedisCommand("HSET", .string(StoreKeys.partitions), .string(topic), .integer(Int64(count))),

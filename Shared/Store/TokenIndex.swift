@@ -3,7 +3,7 @@ public import Redis
 
 /// The order that a token was handed out for, for requests that bring a token and nothing else.
 ///
-/// Not rebuilt from Kafka. An entry ends by itself after `keptSeconds`.
+/// Not rebuilt from Kafka. An entry expires after `keptSeconds`.
 public struct TokenIndex: Sendable {
     static let keptSeconds: Int64 = 90 * 86_400
 
@@ -11,7 +11,7 @@ public struct TokenIndex: Sendable {
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// Remembers whose token it is. Only the token's digest is kept.
+    /// Remembers the order of a token. Only the token's digest is kept.
     public func remember(_ token: AuthenticationToken, of key: OrderKey) async throws(StoreError) {
         _ = try await self.send(
             RedisCommand(
@@ -19,7 +19,7 @@ public struct TokenIndex: Sendable {
                 .integer(Self.keptSeconds)))
     }
 
-    /// The order of a token; nil if it is not known.
+    /// Returns the order of a token; nil if it is not known.
     public func order(of token: String) async throws(StoreError) -> OrderKey? {
         try await self.send(RedisCommand("GET", .string(StoreKeys.token(token)))).text.flatMap { try? OrderKey($0) }
     }

@@ -14,7 +14,7 @@ public struct DetailsGrant: Hashable, Sendable {
     private static let textLimit = 4096
 
     public let key: OrderKey
-    /// The first second in which the grant is not valid any more.
+    /// The first second in which the grant is no longer valid.
     public let expiresEpochSeconds: Int64
     /// The origin of the page: `https://shop.example.com`.
     public let origin: String
@@ -27,9 +27,9 @@ public struct DetailsGrant: Hashable, Sendable {
 
     /// Parses a valid grant.
     ///
-    /// Under any of the secrets, in constant time for each. Nil for one that is forged, expired, made for too long, or
-    /// bound to another origin: the client does not learn which.
-    /// - Parameter origin: that of the page that sent the grant.
+    /// Accepts any of the secrets, in constant time for each. Nil for a grant that is forged, expired, valid for too
+    /// long, or bound to another origin: the client does not learn which.
+    /// - Parameter origin: the origin of the page that sent the grant.
     public init?(verifying text: String, origin: String, tokens: TokenAuthority, nowEpochSeconds: Int64) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard text.utf8.count <= Self.textLimit, parts.count == 2, let bytes = Base64URL.decode(Array(parts[0])),
@@ -48,7 +48,7 @@ public struct DetailsGrant: Hashable, Sendable {
         else { return nil }
     }
 
-    /// The grant as text, signed with the minting secret.
+    /// Returns the grant as text, signed with the minting secret.
     public func text(_ secrets: TokenSecrets) -> String {
         let signature = String(decoding: self.signature(secrets.minting), as: UTF8.self)
         return "\(Base64URL.encode(Array(self.message.utf8))).\(signature)"

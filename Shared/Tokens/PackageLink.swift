@@ -13,7 +13,7 @@ public struct PackageLink: Hashable, Sendable {
     public static let longestSeconds: Int64 = 24 * 3600
 
     public let key: OrderKey
-    /// The first second in which the link is not valid any more.
+    /// The first second in which the link is no longer valid.
     public let expiresEpochSeconds: Int64
 
     /// The result of checking a link.
@@ -32,12 +32,12 @@ public struct PackageLink: Hashable, Sendable {
         self.expiresEpochSeconds = expiresEpochSeconds
     }
 
-    /// The signature with the minting secret.
+    /// Returns the signature with the minting secret.
     public func signature(_ secrets: TokenSecrets) -> String {
         String(decoding: self.signature(secrets.minting), as: UTF8.self)
     }
 
-    /// Checks a link. Under any of the secrets, in constant time for each; the expiry is only revealed for a valid
+    /// Checks a link under any of the secrets, in constant time for each. The expiry is only revealed for a valid
     /// signature.
     public func verdict(signature: String, secrets: TokenSecrets, nowEpochSeconds: Int64) -> Verdict {
         let given = Array(signature.utf8)

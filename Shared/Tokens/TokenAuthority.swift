@@ -2,16 +2,16 @@ import Cryptography
 public import Model
 import Synchronization
 
-/// Mints and judges the authentication tokens of orders: the one place that knows which secrets are whose.
+/// Mints and verifies the authentication tokens of orders: the only place that knows which secrets belong to whom.
 ///
-/// A brand may have secrets of its own, so whoever mints for one brand cannot mint for another. All other brands share
-/// the secrets of one file. Both may change while a service runs; each call takes them as they are then.
+/// A brand may have its own secrets, so a system that mints for one brand cannot mint for another. All other brands
+/// share the secrets of one file. Both may change while a service runs; each call uses the present ones.
 public final class TokenAuthority: Sendable {
     /// The result of a look at the shared file.
     public enum Event: Hashable, Sendable {
-        /// Other secrets are in use.
+        /// New secrets are in use.
         case loaded
-        /// The file cannot be used, for this reason; the secrets stay as they were. Told once for each reason.
+        /// The file cannot be used, for this reason; the secrets stay as they were. Reported once for each reason.
         case failed(String)
     }
 
@@ -22,7 +22,7 @@ public final class TokenAuthority: Sendable {
 
     /// Reads the file of shared secrets.
     public typealias Reading = @Sendable () throws(TokenSecrets.Failure) -> [UInt8]
-    /// The secrets that an order type has to itself; nil if it shares them.
+    /// Returns the secrets that an order type has to itself; nil if it shares them.
     public typealias OwnSecrets = @Sendable (OrderTypeIdentifier) -> TokenSecrets?
 
     /// Nil for secrets that never change.
@@ -31,7 +31,7 @@ public final class TokenAuthority: Sendable {
     private let current: Mutex<Current>
 
     /// - Parameters:
-    ///   - content: that of the file of shared secrets, as it was read a moment ago.
+    ///   - content: the content of the file of shared secrets, just read.
     ///   - read: reads the file again; may block.
     ///   - ownSecrets: called for each token.
     /// - Throws: `TokenSecrets.Failure`.
@@ -43,31 +43,31 @@ public final class TokenAuthority: Sendable {
         self.current = Mutex(Current(shared: try TokenSecrets(file: content), file: SecretsFile(taken: content)))
     }
 
-    /// Secrets that all order types share and that never change.
+    /// Makes an authority of secrets that all order types share and that never change.
     public init(_ secrets: TokenSecrets) {
         self.read = nil
         self.ownSecrets = { _ in nil }
         self.current = Mutex(Current(shared: secrets, file: SecretsFile(taken: [])))
     }
 
-    /// The secrets of an order type as they are now.
+    /// Returns the present secrets of an order type.
     public func secrets(for type: OrderTypeIdentifier) -> TokenSecrets {
         self.ownSecrets(type) ?? self.current.withLock { $0.shared }
     }
 
-    /// Mints the token of an order that does not bring its own. The same for every caller until the first secret
+    /// Mints the token of an order that does not bring its own. It is the same for every caller until the first secret
     /// changes.
     public func token(for key: OrderKey) -> AuthenticationToken { self.secrets(for: key.orderType).token(for: key) }
 
-    /// True for a token that was minted for an order under any of the present secrets.
+    /// Returns true for a token that was minted for an order under any of the present secrets.
     public func isToken(_ text: String, of key: OrderKey) -> Bool {
         self.secrets(for: key.orderType).isToken(text, of: key)
     }
 
-    /// True if a token that somebody shows opens an order.
+    /// Returns true if a token that a client presents opens an order.
     ///
-    /// It is the stored one, or both were minted under present secrets: then the order was packaged under another
-    /// secret than the one that the checkout minted with. A token that an order brought is good by itself alone.
+    /// It is the stored token, or both were minted under present secrets: then the order was packaged under a secret
+    /// other than the one that the checkout minted with. An order that brought its token is opened by that one alone.
     /// - Parameter stored: the token of the order as it was packaged.
     public func opens(_ shown: String, _ key: OrderKey, stored: AuthenticationToken) -> Bool {
         if constantTimeEqual(Array(shown.utf8), Array(stored.rawValue.utf8)) { return true }
@@ -75,10 +75,10 @@ public final class TokenAuthority: Sendable {
         return secrets.isToken(shown, of: key) && secrets.isToken(stored.rawValue, of: key)
     }
 
-    /// Reads the shared file and takes its secrets if they changed. Those of brands come with their brands.
+    /// Reads the shared file and uses its secrets if they changed. Those of brands are loaded with their brands.
     ///
-    /// Blocks: it reads a file. For a thread that may wait.
-    /// - Parameter isForced: also what changed only just now.
+    /// Blocks, since it reads a file: call it on a thread that may block.
+    /// - Parameter isForced: true to include a change that was made only just now.
     public func look(isForced: Bool) -> Event? {
         guard let read = self.read else { return nil }
         let content = Result { () throws(TokenSecrets.Failure) in try read() }
@@ -94,9 +94,9 @@ public final class TokenAuthority: Sendable {
     }
 }
 
-/// Decides when the content of a file of secrets is taken.
+/// Decides when the content of a file of secrets is used.
 ///
-/// A change counts once it was seen twice alike: a file that is just being written is given until the next look.
+/// A change counts once it was seen the same twice: a file that is being written has until the next look.
 struct SecretsFile {
     enum Decision {
         case nothing
@@ -119,7 +119,7 @@ struct SecretsFile {
         case .failure(let error): return self.tell(error.message)
         case .success(let bytes):
             defer { self.seen = bytes }
-            // The same file after a failure is taken once more, which ends the alarm.
+            // After a failure the same file is loaded again, which ends the alarm.
             guard bytes != self.taken || self.logged != nil else { return .nothing }
             guard isForced || bytes == self.seen else { return .nothing }
             do {

@@ -18,7 +18,7 @@ public struct TokenSecrets: Sendable {
     /// The length of the shortest secret, in bytes: derived tokens have 128 bits, so a secret should not have fewer.
     static let shortest = 16
 
-    /// The first one mints, all of them are accepted.
+    /// The secrets: the first one mints, all of them are accepted.
     private let secrets: [[UInt8]]
     /// Lines of the file, from 1, whose secrets look as if a person had made them up.
     public let weakLines: [Int]
@@ -46,7 +46,7 @@ public struct TokenSecrets: Sendable {
         self.weakLines = weakLines
     }
 
-    /// A secret that nobody has: nothing is good under it.
+    /// A random secret that no other system has: nothing is valid under it.
     public static var unknown: TokenSecrets {
         TokenSecrets(random: (0..<32).map { _ in UInt8.random(in: .min ... .max) })
     }
@@ -56,10 +56,10 @@ public struct TokenSecrets: Sendable {
         self.weakLines = []
     }
 
-    /// Fewest bits of a secret that looks random: 22 characters of base64, which are 128 random bits, measure more.
+    /// The fewest bits of a secret that looks random: 22 characters of base64, which are 128 random bits, have more.
     private static let fewestBits = 80.0
 
-    /// Information in a secret, in bits, as far as the frequencies of its bytes tell.
+    /// Returns the information in a secret, in bits, as estimated from the frequencies of its bytes.
     private static func bits(of secret: [UInt8]) -> Double {
         var counts: [UInt8: Double] = [:]
         for byte in secret { counts[byte, default: 0] += 1 }
@@ -67,21 +67,21 @@ public struct TokenSecrets: Sendable {
         return counts.values.reduce(0) { $0 + $1 * log2(length / $1) }
     }
 
-    /// Names the secrets, the one that mints first, without telling them.
+    /// Identifiers of the secrets, the minting one first, which do not reveal them.
     public var fingerprints: [String] {
         self.secrets.map {
             String(decoding: Hexadecimal.digits(HMACSHA256.authenticate([], key: $0)).prefix(16), as: UTF8.self)
         }
     }
 
-    /// True if the secret that mints here is one of others.
+    /// Returns true if the secret that mints here is among the others.
     public func mints(underOneOf others: TokenSecrets) -> Bool { others.secrets.contains(self.secrets[0]) }
 
-    /// The token of an order that does not bring its own: the first 32 hexadecimal digits of HMAC-SHA256(secret,
-    /// `<type>/<id>`).
+    /// Returns the token of an order that does not bring its own: the first 32 hexadecimal digits of
+    /// HMAC-SHA256(secret, `<type>/<id>`).
     public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }
 
-    /// True if a text is the derived token of an order, with any of the secrets. In constant time for each.
+    /// Returns true if a text is the derived token of an order under any of the secrets, in constant time for each.
     public func isToken(_ text: String, of key: OrderKey) -> Bool {
         var matches = false
         for secret in self.secrets {

@@ -7,17 +7,17 @@ import Redis
 import ServiceLifecycle
 import Store
 
-/// The checkout role: what it is built from.
+/// The checkout role: its parts and their limits.
 enum Checkout {
-    /// The time that a change waits for Kafka's acknowledgement at most.
+    /// The longest time that a change waits for Kafka's acknowledgement.
     static let deliveryLimit = Duration.seconds(5)
 
-    /// The time that the producer goes on trying with the order of a customer who was charged.
+    /// The time for which the producer retries the order of a customer who has been charged.
     static let patientDeliveryLimit = Duration.seconds(120)
-    /// Calls of shops and payment providers that are under way at once; a payment may take 25 seconds.
+    /// Most concurrent calls to shops and payment providers. A payment may take 25 seconds.
     static let upstreamLimit = 3000
 
-    /// The role's demands on Kafka's topics.
+    /// Returns the role's requirements on Kafka's topics.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [
             KafkaTopicNeed(
@@ -25,7 +25,7 @@ enum Checkout {
         ]
     }
 
-    /// Makes the server and what it works with.
+    /// Makes the server and its parts.
     static func build(_ settings: CheckoutSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let producer = try KafkaProducer(

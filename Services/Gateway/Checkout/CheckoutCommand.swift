@@ -1,7 +1,7 @@
 import ArgumentParser
 import Operations
 
-/// `waybill-gateway checkout`: serves shops and their pages around the payment. A process of its own.
+/// `waybill-gateway checkout`: serves shops and their pages around the payment, in a separate process.
 struct CheckoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "checkout",

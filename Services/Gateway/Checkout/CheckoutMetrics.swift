@@ -1,7 +1,7 @@
 import CoreMetrics
 import NIOHTTP1
 
-/// The metrics of the checkout role, named once.
+/// The metrics of the checkout role, named in one place.
 struct CheckoutMetrics: Sendable {
     /// The routes, as labels.
     enum Route: String, CaseIterable, Sendable {
@@ -18,9 +18,9 @@ struct CheckoutMetrics: Sendable {
     /// The outcome of a request, as a label.
     enum Outcome: String, CaseIterable, Sendable {
         case done
-        /// The caller has to do something else.
+        /// The caller must act differently.
         case refused
-        /// Something here, or what stands behind, failed.
+        /// The role failed, or a service that it depends on.
         case failed
 
         init(_ status: HTTPResponseStatus) {
@@ -48,8 +48,8 @@ struct CheckoutMetrics: Sendable {
     }
 
     /// - Parameters:
-    ///   - merchant: the name of one that is configured.
-    ///   - days: until its identity certificate ends; nil if it has none.
+    ///   - merchant: the name of a configured merchant.
+    ///   - days: the days until its identity certificate expires; nil if it has none.
     func certificateEnds(merchant: String, days: Double?) {
         let meter = Meter(
             label: "waybill_merchant_certificate_expires_days", dimensions: [("merchant", merchant)],
@@ -57,10 +57,10 @@ struct CheckoutMetrics: Sendable {
         if let days { meter.set(days) } else { meter.destroy() }
     }
 
-    /// - Parameter merchant: the name of a merchant that is configured; nil for none.
+    /// - Parameter merchant: the name of a configured merchant; nil for none.
     func answered(_ route: Route, merchant: String?, _ status: HTTPResponseStatus, nanoseconds: Int64) {
         self.durations[route]?.recordNanoseconds(nanoseconds)
-        // The registry keeps one counter for each name and set of labels; merchants are as many as are configured.
+        // The registry keeps one counter for each name and set of labels; only configured merchants are labels.
         Counter(
             label: "waybill_checkout_requests_total",
             dimensions: [

@@ -13,7 +13,7 @@ struct CheckoutSettings {
     let brands: BrandLibrary
     let merchants: String?
     let edge: TransportSettings
-    /// The way to Apple.
+    /// The configuration of calls to Apple.
     let applePay: FetcherConfiguration
     let hasPolyfill: Bool
     /// True while fakes may stand in for Apple and shops, and pages of this machine may use http.
@@ -38,7 +38,7 @@ struct CheckoutSettings {
         self.isCheck = settings.isCheck
         self.merchants = settings.text(.merchants)
         if let directory = self.merchants {
-            // Read once to tell what is wrong before anything listens.
+            // Read once, so that errors are reported before anything listens.
             do {
                 _ = try MerchantLibrary(
                     directory: directory, loading: self.loading, isStrict: settings.isCheck,

@@ -5,8 +5,7 @@ import Synchronization
 
 /// Admits connections within the limits, and closes the others before anything is set up for them.
 ///
-/// It is in the pipeline of the listening socket and decides on that socket's loop; connections end on loops of their
-/// own.
+/// It is in the pipeline of the listening socket and decides on that socket's loop; connections end on their own loops.
 final class ConnectionGate: Sendable {
     /// The time between two checks of all connections for those that must give way.
     static let interval = TimeAmount.milliseconds(250)
@@ -33,10 +32,10 @@ final class ConnectionGate: Sendable {
         self.metrics = metrics
     }
 
-    /// The handler for the listening socket's pipeline.
+    /// Makes the handler for the listening socket's pipeline.
     func handler() -> some ChannelInboundHandler { Handler(gate: self) }
 
-    /// The slot of a connection that was admitted; nil if it must be closed, since the server stops.
+    /// Returns the slot of an admitted connection; nil if it must be closed, since the server is stopping.
     func slot(of channel: any Channel) -> ConnectionSlot? {
         self.state.withLock { state in state.quiet == nil ? state.slots[ObjectIdentifier(channel)] : nil }
     }
@@ -76,7 +75,7 @@ final class ConnectionGate: Sendable {
             self.metrics.connections.increment()
             channel.closeFuture.whenComplete { _ in self.leave(channel, client) }
         }
-        // On a thread of its own: with thousands of connections it takes as long as hundreds of requests.
+        // On a separate thread: with thousands of connections it takes as long as hundreds of requests.
         if isCrowded { NIOThreadPool.singleton.submit { _ in self.makeRoom() } }
         return isAdmitted
     }
@@ -91,10 +90,10 @@ final class ConnectionGate: Sendable {
         quiet?.succeed()
     }
 
-    /// Asks connections to end that have been idle for longer than there is room for.
+    /// Asks connections to end that have been idle for longer than the free slots permit.
     private func makeRoom() {
         let now = NIODeadline.now()
-        // Not the counts: while they are shared, each change would copy them.
+        // The counts are left out: while they are shared, each change would copy them.
         let (slots, limits) = self.state.withLock { state in
             (
                 Array(state.slots.values),
@@ -104,7 +103,7 @@ final class ConnectionGate: Sendable {
         let judged = slots.compactMap { slot in slot.candidate.map { (slot: slot, candidate: $0) } }
         let leaving = self.idle.givingWay(among: judged.map(\.candidate), limits: limits, at: now)
         for (position, index) in leaving.enumerated() {
-            // Over the time until the next check: a hundred that close at once take as long as hundreds of requests.
+            // Spread until the next check: a hundred that close together take as long as hundreds of requests.
             let delay = TimeAmount.nanoseconds(Self.interval.nanoseconds * Int64(position) / Int64(leaving.count))
             guard let since = judged[index].candidate.idleSince,
                 judged[index].slot.giveWay(idleSince: since, after: delay)

@@ -2,8 +2,8 @@ import NIOCore
 
 /// The limits on connections, their present numbers, and those that give way to others.
 ///
-/// A connection counts in three scopes: in all, for its client, and for its client's network. Bounded by itself: it
-/// stores no more addresses than it admitted connections.
+/// A connection counts in three scopes: in all, for its client, and for its client's network. Bounded: it stores no
+/// more addresses than it has admitted connections.
 struct ConnectionLimits: Sendable {
     /// The reason why a connection was not admitted.
     enum Refusal: String, CaseIterable, Sendable {
@@ -54,7 +54,7 @@ struct ConnectionLimits: Sendable {
         return nil
     }
 
-    /// An admitted connection has ended.
+    /// Counts the end of an admitted connection.
     mutating func leave(_ client: ClientAddress?) {
         self.count -= 1
         guard let client else { return }
@@ -63,7 +63,7 @@ struct ConnectionLimits: Sendable {
         self.networks[client.network] = network > 1 ? network - 1 : nil
     }
 
-    /// The used part of a client's fullest scope: 1 when no more of its connections are admitted.
+    /// Returns the used part of a client's fullest scope: 1 when no more of its connections are admitted.
     func fullness(for client: ClientAddress?) -> Double {
         let all = Double(self.count) / Double(self.total)
         guard let client else { return all }

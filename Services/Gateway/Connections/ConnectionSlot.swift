@@ -26,10 +26,10 @@ final class ConnectionSlot: Sendable {
 
     // MARK: For the connection
 
-    /// There is a request to be answered.
+    /// Notes that there is a request to be answered.
     func began() { self.state.store(Self.busy, ordering: .relaxed) }
 
-    /// There is no request, or only the beginning of one.
+    /// Notes that there is no request, or only the beginning of one.
     func ended(at now: NIODeadline) { self.state.store(now.uptimeNanoseconds, ordering: .relaxed) }
 
     /// True if the connection was asked to give way and no request has begun since.

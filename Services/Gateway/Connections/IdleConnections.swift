@@ -4,7 +4,7 @@ import NIOCore
 ///
 /// Slots are most valuable to clients with requests. While half of a scope's slots are free, a connection may be idle
 /// for the whole limit. After that the permitted time shrinks with each slot taken, and from nine tenths on those idle
-/// longest are closed at once, until a tenth is free again. A connection that was idle for less than `grace` never
+/// longest are closed immediately, until a tenth is free again. A connection that was idle for less than `grace` never
 /// gives way: its request may be in flight.
 struct IdleConnections: Sendable {
     /// The facts about a connection for the decision.
@@ -25,7 +25,7 @@ struct IdleConnections: Sendable {
     /// The time that a connection may be idle in any case.
     var grace = TimeAmount.seconds(1)
 
-    /// The time that a connection may be idle.
+    /// Returns the time that a connection may be idle.
     ///
     /// - Parameter fullness: that of its fullest scope, 1 when all slots are taken.
     func allowance(fullness: Double) -> TimeAmount {
@@ -34,7 +34,7 @@ struct IdleConnections: Sendable {
         return max(self.grace, .nanoseconds(Int64(Double(self.limit.nanoseconds) * part)))
     }
 
-    /// The connections that give way, longest idle first.
+    /// Returns the connections that give way, longest idle first.
     ///
     /// - Parameters:
     ///   - candidates: all connections that are open and were not asked to give way yet.

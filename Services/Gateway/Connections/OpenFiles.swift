@@ -19,7 +19,7 @@ enum OpenFiles {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// The number of connections that fit, of those requested.
+    /// Returns the number of requested connections that fit.
     static func connections(wished: Int, files: Int?) -> Int {
         guard let files else { return wished }
         return max(1, min(wished, files - Self.reserve))

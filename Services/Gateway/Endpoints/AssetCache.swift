@@ -41,7 +41,7 @@ final class AssetCache: Sendable {
     /// The size in bytes up to which the assets of a list are also kept as a single buffer: one write instead of
     /// several.
     private static let joinedSize = 64 << 10
-    /// The most bytes of all these buffers, in addition to the limit: the limit divided by this.
+    /// The divisor of the limit that gives the most bytes of all these buffers, in addition to the limit.
     private static let joinedShare = 4
 
     /// Loading returned fewer entries than there are digests.
@@ -56,7 +56,7 @@ final class AssetCache: Sendable {
     /// - Parameter limit: most bytes of entries.
     init(limit: Int) { self.limit = limit }
 
-    /// The entries of a list that was kept, in order.
+    /// Returns the entries of a list that was kept, in order.
     ///
     /// - Parameter list: digests separated by spaces.
     func entries(list: String) -> [ByteBuffer]? {
@@ -69,9 +69,9 @@ final class AssetCache: Sendable {
         }
     }
 
-    /// The entries of assets, in order. Missing ones are loaded, or awaited if they are already being loaded.
+    /// Returns the entries of assets, in order. Missing ones are loaded, or awaited if they are already being loaded.
     ///
-    /// - Parameter load: returns one entry per digest, in order. Its failure is that of all that wait.
+    /// - Parameter load: returns one entry per digest, in order. Its failure is passed to all callers that wait.
     func entries(
         _ digests: [String], on eventLoop: any EventLoop, load: ([String]) -> EventLoopFuture<[ByteBuffer]>
     ) -> EventLoopFuture<[ByteBuffer]> {
@@ -127,7 +127,7 @@ final class AssetCache: Sendable {
         }
     }
 
-    /// The entries as a single buffer; nil if they are large, or one already.
+    /// Joins the entries into a single buffer; nil if they are large, or there is only one.
     private static func joined(_ entries: [ByteBuffer]) -> ByteBuffer? {
         let size = entries.reduce(0) { $0 + $1.readableBytes }
         guard size <= Self.joinedSize, entries.count > 1 else { return nil }

@@ -1,5 +1,5 @@
-/// A message of a device, made fit for the log: without text that could forge a line, control a terminal, or identify a
-/// device.
+/// A message from a device, made safe for the log: without text that could forge a line, control a terminal, or
+/// identify a device.
 ///
 /// A device's identifier is all that is needed to request its list of changes, a token all that is needed for its
 /// order. Wallet writes identifiers into its messages, and anyone may send anything.
@@ -11,7 +11,7 @@ enum DeviceMessage {
 
     /// Letters alone count as words up to this length, such as names of classes, unless they are hexadecimal digits.
     private static let wordLimit = 40
-    /// A word after one of these is hidden, also if words of `fillers` are in between.
+    /// A word after one of these is hidden, even if words of `fillers` are in between.
     private static let identifierLabels: Set<String> = [
         "appleorder", "device", "devices", "devicelibraryidentifier", "authorization",
     ]
@@ -69,7 +69,7 @@ enum DeviceMessage {
         return shown[...]
     }
 
-    /// Hexadecimal, base64 in both alphabets, UUID.
+    /// True for the characters of hexadecimal, base64 in both alphabets, and UUIDs.
     private static func isOfIdentifier(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "a"..."z", "A"..."Z", "0"..."9", "+", "/", "-", "_": true
@@ -77,7 +77,7 @@ enum DeviceMessage {
         }
     }
 
-    /// Everything but blanks and the characters between a name and its value, or around a value.
+    /// True for everything but blanks and the characters between a name and its value, or around a value.
     private static func isOfWord(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case " ", "\"", "'", ":", "=", "/", "(", ")", "<", ">", "[", "]", "{", "}", ",", ";": false

@@ -18,7 +18,7 @@ final class Endpoints: Responder {
     let link: LinkEndpoint
     let registrations: RegistrationEndpoints
     let log: LogEndpoint
-    /// Nil unless it is asked for.
+    /// Nil unless it is configured.
     let compatibility: CompatibilityEndpoints?
     let metrics: GatewayMetrics
     let logger: Logger
@@ -135,14 +135,14 @@ final class Endpoints: Responder {
     /// The time steps at which wrong tokens are refused: longer than a lookup of an order takes.
     static let refusalStep = TimeAmount.milliseconds(10)
 
-    /// The time at which a wrong token is refused: a whole step after the request, so that the duration of the lookup
-    /// does not reveal if the order exists.
+    /// Returns the time at which a wrong token is refused: whole steps after the request, so that the duration of the
+    /// lookup does not reveal whether the order exists.
     static func refusalMoment(since started: NIODeadline, now: NIODeadline) -> NIODeadline {
         let step = Self.refusalStep.nanoseconds
         return started + .nanoseconds(((now - started).nanoseconds / step + 1) * step)
     }
 
-    /// The failed upstream is logged, not disclosed: the client gets the time of its next attempt.
+    /// Logs the failed upstream without disclosing it: the client gets the time of its next attempt.
     private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
         let endpoint = route.endpoint.rawValue
         switch self.limits.failed(endpoint, "\(error)") {
@@ -164,7 +164,7 @@ final class Endpoints: Responder {
             : .failure(.internalServerError, "internal error")
     }
 
-    /// The answer to input that is not a routable request: a body that is too large, malformed HTTP.
+    /// Makes the answer to input that is not a routable request: a body that is too large, malformed HTTP.
     func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
         let answer = Answer.failure(status, message)
         self.count(.none, answer, since: .now())

@@ -40,7 +40,7 @@ struct GatewayMetrics: Sendable {
     enum Refusal: String, CaseIterable {
         /// The order has as many devices as it may have.
         case devices
-        /// Too many new ones came.
+        /// The order had too many new devices recently.
         case rate
     }
 

@@ -44,7 +44,7 @@ final class KafkaCircuitBreaker: Sendable {
 
     /// Produces a message unless Kafka is known to be away or too many wait.
     ///
-    /// - Throws: `.transport` at once if it is not tried; the errors of the producer.
+    /// - Throws: `.transport` immediately if it is not tried; otherwise the errors of the producer.
     func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
         guard self.state.withLock({ $0.enter() }) else { throw Self.refusal(message.topic) }
         do throws(KafkaError) {

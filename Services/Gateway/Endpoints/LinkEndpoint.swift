@@ -41,7 +41,7 @@ struct LinkEndpoint: Sendable {
         eventLoop.makeSucceededFuture(.failure(.forbidden, message))
     }
 
-    /// The package in the form for a browser: opened at once, never stored. An identifier needs no quoting.
+    /// Makes the answer for a browser: opened immediately, never stored. An identifier needs no quoting.
     ///
     /// Source: Wallet Orders §6; RFC 6266 §4
     private static func inline(_ answer: Answer, _ key: OrderKey) -> Answer {

@@ -10,10 +10,10 @@ import NIOHTTP1
 /// Source: Wallet Orders §1.2e
 struct LogEndpoint: Sendable {
     let metrics: GatewayMetrics
-    /// The logger for messages; nil only counts them.
+    /// The logger for messages; nil to only count them.
     let logger: Logger?
 
-    /// Wallet accepts only 200 as success, so excess messages are counted and dropped silently.
+    /// Logs messages. Wallet accepts only 200 as success, so excess ones are counted and dropped silently.
     ///
     /// - Parameters:
     ///   - body: `{"logs": ["…"]}` or a bare array of strings.

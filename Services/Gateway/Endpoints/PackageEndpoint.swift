@@ -13,7 +13,7 @@ import Tokens
 final class PackageEndpoint: Sendable {
     /// The limits on requests that wait for a package being made. Source: Design §5
     struct Hold: Sendable {
-        /// Most requests that wait at once.
+        /// The limits on the number of requests that wait.
         var limits = HoldTable<ClientAddress>.Limits()
         /// The longest wait of a request.
         var time = TimeAmount.seconds(5)
@@ -228,7 +228,7 @@ final class PackageEndpoint: Sendable {
                 switch result {
                 case .failure(let error): completion(.failure(error))
                 case .success(.answer(let answer)): completion(.success(answer))
-                // It was removed, or got another token, in between.
+                // The order was removed or got another token in the meantime.
                 case .success(.refused), .success(.unknown): completion(.success(Self.late))
                 }
             }
@@ -245,7 +245,7 @@ final class PackageEndpoint: Sendable {
         }
     }
 
-    /// The answer for an order that was removed.
+    /// Makes the answer for an order that was removed.
     private static func gone(_ fetch: Fetch, isRight: Bool) -> Answer {
         guard fetch.token != nil else { return .failure(.notFound, "this order no longer exists") }
         return isRight ? .unauthorized : .wrongToken

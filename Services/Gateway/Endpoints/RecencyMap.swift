@@ -21,7 +21,7 @@ struct RecencyMap<Key: Hashable, Value> {
 
     var count: Int { self.places.count }
 
-    /// The place of a key, if it has a value.
+    /// Returns the place of a key; nil if it has no value.
     func place(of key: Key) -> Int? { self.places[key] }
 
     /// The place of the least recently used value; nil if there is none.

@@ -21,7 +21,7 @@ struct RegistrationEndpoints: Sendable {
     let metrics: GatewayMetrics
     /// Most devices of one order.
     var deviceLimit = Registrations.deviceLimit
-    /// Refuses at once requests that would wait for a Kafka that is away.
+    /// Refuses requests immediately that would wait for Kafka while it is away.
     let gate = KafkaCircuitBreaker()
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -54,7 +54,7 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    /// `DELETE …/registrations/{type}/{id}`: 200, also if there was none; 429 if too many ends of nonexistent
+    /// `DELETE …/registrations/{type}/{id}`: 200, even if there was none; 429 if too many ends of nonexistent
     /// registrations came recently.
     func unregister(
         _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
@@ -71,7 +71,7 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    /// The reason for refusing a registration; nil if it is accepted.
+    /// Returns the refusal of a registration; nil if it is accepted.
     ///
     /// Wallet knows 200, 201 and 401 and retries later after anything else (Wallet Orders §1.2b, §1.3). 401 would be
     /// false about the token, and 5xx an alarm that no operator can act on. 429 is accurate: there may be room later,

@@ -6,7 +6,7 @@ struct RequestTarget {
 
     init(_ text: String) { self.text = text }
 
-    /// The decoded segments after `/v1`.
+    /// Returns the decoded segments after `/v1`.
     ///
     /// - Returns: nil for any other path.
     /// - Throws: `.badTarget` for broken percent-encoding.
@@ -25,7 +25,7 @@ struct RequestTarget {
         return try Self.segments(bytes.extracting(start + 4..<end), limit: 6)
     }
 
-    /// All decoded segments of the path, 8 at most; one empty segment for `/`, none for anything but a path.
+    /// Returns all decoded segments of the path, at most 8: one empty segment for `/`, none for anything but a path.
     ///
     /// - Throws: `.badTarget` for broken percent-encoding.
     func segments() throws(Route.Failure) -> [String] {
@@ -53,7 +53,7 @@ struct RequestTarget {
         return segments
     }
 
-    /// The decoded value of a query parameter; nil if it is absent or cannot be decoded.
+    /// Returns the decoded value of a query parameter; nil if it is absent or cannot be decoded.
     func parameter(_ name: StaticString) -> String? {
         let bytes = self.text.utf8Span.span
         var start = self.queryStart(bytes) + 1
@@ -77,7 +77,7 @@ struct RequestTarget {
         return index
     }
 
-    /// The index after scheme and authority, which a server must accept as well. Source: RFC 9112 §3.2.2
+    /// Returns the index after scheme and authority, which a server must accept as well. Source: RFC 9112 §3.2.2
     private func pathStart(_ bytes: Span<UInt8>) -> Int {
         guard bytes.isEmpty || bytes[0] != .slash else { return 0 }
         let scheme =
@@ -95,7 +95,7 @@ struct RequestTarget {
         return true
     }
 
-    /// The percent-decoded text; nil if the encoding is broken or the result is not UTF-8. Source: RFC 3986 §2.1
+    /// Percent-decodes a text; nil if the encoding is broken or the result is not UTF-8. Source: RFC 3986 §2.1
     private static func decoded(_ bytes: Span<UInt8>) -> String? {
         var hasEscapes = false
         for index in bytes.indices where bytes[index] == UInt8(ascii: "%") { hasEscapes = true }

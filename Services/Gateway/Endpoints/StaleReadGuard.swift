@@ -7,9 +7,8 @@ import Synchronization
 ///
 /// A server that was restarted or took over may have an older copy: orders are missing in it, others are older than the
 /// devices' versions. The client's generation has grown by the time such a server gives its first answer. So the
-/// gateway reads the generation before querying Redis and after the reply, and answers only if it is both times the
-/// confirmed one: under that generation a check has found that a packager has judged the view as it is on these
-/// servers.
+/// gateway reads the generation before querying Redis and after the reply, and answers only if both are the confirmed
+/// one: under that generation a check has found that a packager has judged the view as it is on these servers.
 /// Threads: any. Bounded: one check at a time and `ViewCheckStateMachine.limit` requests that wait for it, as long as
 /// Redis takes to answer.
 /// Source: Design §4.3

@@ -1,9 +1,10 @@
 import NIOCore
 import Store
 
-/// Decides when a gateway that does not know if it may answer checks the view, and interprets the result.
+/// Decides when a gateway that does not know whether it may answer checks the view, and interprets the result.
 ///
-/// Pure. All requests that come during a check share it; one that did not help is followed by the next after a pause.
+/// Pure. All requests that arrive during a check share it; a check that did not help is followed by another after a
+/// pause.
 struct ViewCheckStateMachine: Hashable {
     /// Time from the end of a check to the beginning of the next.
     static let pause = TimeAmount.milliseconds(10)
@@ -28,7 +29,7 @@ struct ViewCheckStateMachine: Hashable {
 
     private(set) var state = State.idle(notBefore: .uptimeNanoseconds(0))
 
-    /// A request cannot be answered before a check.
+    /// Notes that a request cannot be answered before a check.
     mutating func asked(now: NIODeadline) -> Want {
         switch self.state {
         case .idle(let notBefore):
@@ -41,18 +42,18 @@ struct ViewCheckStateMachine: Hashable {
         }
     }
 
-    /// The check is over, whatever its result.
+    /// Notes that the check is over, whatever its result.
     mutating func looked(now: NIODeadline) { self.state = .idle(notBefore: now + Self.pause) }
 
     /// The result of a check.
     enum Verdict: Hashable {
         /// The view was judged for the present servers, or is restored into empty ones: answer from it. While epochs
-        /// are missing, nothing can be said about orders that are.
+        /// are missing, nothing can be said about missing orders.
         case confirmed
         /// The view is not complete, or belongs to an earlier state of a server, and may be older than the devices'
         /// versions.
         case doubtful
-        /// A server was replaced during the check, which saw one or the other: check again.
+        /// A server was replaced during the check, which saw the old or the new one: check again.
         case overtaken
 
         /// - Parameters:

@@ -1,7 +1,7 @@
 import NIOCore
 import NIOHTTP1
 
-/// Extracts the data of a chunked body, as the bytes come.
+/// Extracts the data of a chunked body as its bytes arrive.
 ///
 /// Chunk extensions and trailers are validated and ignored; no endpoint needs them. Source: RFC 9112 §7.1
 struct ChunkedDecoder {
@@ -63,7 +63,7 @@ struct ChunkedDecoder {
         }
     }
 
-    /// The bytes before the next line end, which is removed as well; nil if that has not come.
+    /// Removes the next line and its end, and returns the line; nil if the end has not arrived.
     private static func line(_ buffer: inout ByteBuffer) throws(RequestFault) -> ByteBuffer? {
         guard let index = buffer.readableBytesView.prefix(Self.lineLimit + 2).firstIndex(of: .lineFeed) else {
             guard buffer.readableBytes <= Self.lineLimit else { throw .malformed("a line of the body is too long") }
@@ -78,7 +78,7 @@ struct ChunkedDecoder {
         return line
     }
 
-    /// The number at the start of a size line.
+    /// Parses the number at the start of a size line.
     private static func size(_ line: ByteBuffer) throws(RequestFault) -> Int {
         let bytes = line.readableBytesView
         let digits = bytes.prefix { $0.hexadecimalValue != nil }
@@ -111,7 +111,7 @@ struct ChunkedDecoder {
         return rest.count < bytes.count
     }
 
-    /// Removes a quoted string from the front, whose first quote is known to be there. Source: RFC 9110 §5.6.4
+    /// Removes a quoted string from the front, where its first quote must be. Source: RFC 9110 §5.6.4
     private static func dropQuoted(_ bytes: inout ByteBufferView) -> Bool {
         bytes.removeFirst()
         while let byte = bytes.popFirst() {

@@ -1,8 +1,8 @@
 import NIOCore
 import NIOHTTP1
 
-/// One HTTP/1 connection from a client: has `RequestDecoder` find the requests, has them answered one after the other,
-/// writes the answers.
+/// One HTTP/1 connection from a client. It finds requests with `RequestDecoder`, has them answered one after the other,
+/// and writes the answers.
 ///
 /// Thin: the decoder interprets bytes. The limits here are on time (a request must arrive within `requestLimit`,
 /// however slowly its bytes come, and an answer must be read within `answerLimit`) and on input from a client that does
@@ -39,13 +39,13 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     /// The deadline of the client's next expected action.
     private var deadline: NIODeadline
     private var timer: Scheduled<Void>?
-    /// A read that was requested while there is enough to do.
+    /// True if a read was requested while there is enough to do.
     private var isReadHeld = false
-    /// True if a request that has come already waits for its turn.
+    /// True if a request that has already arrived waits for its turn.
     private var isWaiting = false
     /// True if a part of the next request was noted in the slot.
     private var hasBegun = false
-    /// True if nothing more will come; requests already received are answered.
+    /// True if no more input will arrive; requests already received are answered.
     private var isInputClosed = false
     /// True if the server accepts no further requests.
     private var isStopping = false
@@ -101,7 +101,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         }
     }
 
-    /// A request that has begun is not idle for as long as the connection was, but it may not drip forever either.
+    /// Restarts the idle time when a request begins, but limits the time in which its bytes may trickle in.
     private func noteStart(_ context: ChannelHandlerContext) {
         guard !self.hasBegun, self.decoder.isInsideRequest else { return }
         self.hasBegun = true
@@ -121,7 +121,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         var request = request
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
-        // The closure captures only objects of this loop, on which the answer comes.
+        // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
             let isLast = !head.keepsAlive || self.isStopping || (self.isInputClosed && self.decoder.bufferedBytes == 0)
             let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
@@ -215,7 +215,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    /// One timer, which is armed again if it fires too early instead of being moved with each request.
+    /// Arms the one timer, which is armed again if it fires too early instead of being moved with each request.
     private func arm(_ context: ChannelHandlerContext) {
         self.timer?.cancel()
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {

@@ -1,16 +1,16 @@
 import NIOCore
 
-/// The connections of one event loop that have a further request while another one was answered. A few of these
-/// requests are decoded at a time, in turn, and between them the loop is there for everybody else.
+/// The connections of one event loop that already have another request when one has been answered. A few of these
+/// requests are decoded at a time, in turn, and between the turns the loop serves all other connections.
 ///
-/// Without it, a client that pipelines thousands of cheap requests has all of them answered before anybody else is
-/// heard: a loop runs all tasks that are ready, also those that a task adds, before it looks at its sockets. Wallet
-/// does not pipeline, so what this costs is paid by others.
-/// Bound: each connection waits here once at most.
+/// Without it, a client that pipelines thousands of cheap requests would have all of them answered before any other
+/// client: a loop runs all ready tasks, including those that a task adds, before it checks its sockets. Wallet does not
+/// pipeline, so other clients bear the cost.
+/// Bounded: each connection waits here at most once.
 final class PipelinedRequests: Sendable {
-    /// Requests that are decoded at a time. They take about a third of `pause`, which bounds their share of the loop.
+    /// Requests decoded in one turn. They take about a third of `pause`, which bounds their share of the loop.
     static let requestsATurn = 8
-    /// The time between two turns: 8,000 pipelined requests a second and loop.
+    /// The time between two turns: 8,000 pipelined requests per second and loop.
     static let pause = TimeAmount.milliseconds(1)
 
     private struct State {
@@ -27,7 +27,7 @@ final class PipelinedRequests: Sendable {
         self.state = .makeBoxSendingValue(State(), eventLoop: eventLoop)
     }
 
-    /// Calls the closure in its turn, never at once. To be called on the loop.
+    /// Calls the closure in its turn, never immediately. Must be called on the loop.
     func wait(_ decode: @escaping () -> Void) {
         self.state.value.waiting.append(decode)
         self.schedule()

@@ -38,7 +38,7 @@ struct RequestDecoder {
     /// Bytes of memory that the buffer occupies, whatever its content.
     var storageBytes: Int { self.buffer.storageCapacity }
 
-    /// True if a part of a request has come.
+    /// True if a part of a request has arrived.
     var isInsideRequest: Bool {
         if case .body = self.state { return true }
         return self.buffer.readableBytes > 0
@@ -48,7 +48,7 @@ struct RequestDecoder {
         if self.buffer.readableBytes == 0 {
             self.buffer = bytes
         } else {
-            // A buffer that grows keeps the bytes already read; so these are discarded first.
+            // A buffer that grows keeps the bytes already read, so these are discarded first.
             if bytes.readableBytes > self.buffer.writableBytes { self.buffer.discardReadBytes() }
             self.buffer.writeImmutableBuffer(bytes)
         }
@@ -136,15 +136,15 @@ struct RequestDecoder {
         return .request(request, head)
     }
 
-    /// Some clients end a body with a line end that does not belong to it. Source: RFC 9112 §2.2
-    /// - Returns: true if no part of a request line has come yet.
+    /// Skips a line end that some clients send after a body, to which it does not belong. Source: RFC 9112 §2.2
+    /// - Returns: true if no part of a request line has arrived yet.
     private mutating func skipEmptyLines() throws(RequestFault) -> Bool {
         while self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt16.self) == 0x0D0A {
             self.buffer.moveReaderIndex(forwardBy: 2)
         }
         guard let first = self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt8.self) else { return true }
         if first == .carriageReturn, self.buffer.readableBytes == 1 { return true }
-        // Reported at once to a client that uses TLS or another protocol, which would wait for an answer.
+        // Reported immediately, since a client that uses TLS or another protocol would wait for an answer.
         guard first.isTokenCharacter else { throw .malformed("this is not HTTP/1.1; is it TLS on the plain port?") }
         return false
     }

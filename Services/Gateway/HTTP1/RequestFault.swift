@@ -1,6 +1,6 @@
 import NIOHTTP1
 
-/// The reason why bytes are not read as a request: the answer, after which the connection ends.
+/// The reason why bytes are not a request, as the answer after which the connection ends.
 struct RequestFault: Error, Hashable {
     let status: HTTPResponseStatus
     /// For a person who reads the answer.

@@ -1,7 +1,7 @@
 import NIOHTTP1
 
-// Parses a head strictly: anything that two readers could interpret differently is refused, because a proxy before us
-// may be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
+// Parses a head strictly: anything that two readers could interpret differently is refused, because a proxy in front of
+// us may be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
 
 extension RequestHead {
     /// - Parameters:
@@ -122,7 +122,7 @@ extension RequestHead {
         return cursor + 2
     }
 
-    /// Keeps the fields that are used. Checks the length of a name first: most fields are not.
+    /// Keeps the fields that are used. Checks the length of a name first, since most fields are not used.
     private mutating func note(
         _ name: Span<UInt8>, _ bytes: Span<UInt8>, _ range: Range<Int>, _ seen: inout FieldsSeen
     ) throws(RequestFault) {

@@ -12,7 +12,7 @@ extension UInt8 {
 
     var isLetter: Bool { self.lowercasedASCII &- 0x61 < 26 }
 
-    /// A character of a host with its port, also of an address in brackets. User information is not accepted.
+    /// A character of a host with its port, including an address in brackets. User information is not accepted.
     var isHostCharacter: Bool { self.isLetter || self.isDigit || "-._:[]".utf8.contains(self) }
 
     /// A character of names and methods. Source: RFC 9110 §5.6.2
@@ -56,7 +56,7 @@ extension Span where Element == UInt8 {
         return false
     }
 
-    /// A number of decimal digits alone; `Int.max` for all that are larger.
+    /// The value of decimal digits, nil if there is anything else; `Int.max` for all larger values.
     var decimal: Int? {
         guard !self.isEmpty else { return nil }
         var number = 0

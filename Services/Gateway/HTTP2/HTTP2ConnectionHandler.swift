@@ -9,13 +9,13 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     private let limits: HTTP2Limits
     private let slot: ConnectionSlot
-    /// The size that a GET counts as until its answer is there.
+    /// The size that a GET counts as until its answer exists.
     private let estimate: Int
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
     /// The time since which there is no stream, or since which the connection must end.
     private var quietSince = NIODeadline.now()
     private var isStopping = false
-    /// True if the connection gives way to others, so that requests which have not arrived yet are given up.
+    /// True if the connection gives way to others, so that requests which have not arrived yet are abandoned.
     private var isGivingWay = false
     private var timer: Scheduled<Void>?
     private var dates = DateLine()
@@ -64,7 +64,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.waiting = []
     }
 
-    /// Frames of the connection itself were handled before this handler.
+    /// Ignores frames of the connection itself, which a preceding handler has processed.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     // MARK: For the streams
@@ -86,7 +86,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         if self.streams.isEmpty, !self.isStopping { self.quietSince = .now() }
     }
 
-    /// A stream's request has arrived. It is processed at once, or when the client has read enough of its answers.
+    /// Notes that a stream's request has arrived. It is processed now, or when the client has read enough answers.
     func arrived(_ stream: HTTP2StreamHandler) {
         self.requests += 1
         if self.requests == 1 { self.slot.began() }
@@ -94,7 +94,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.goOn()
     }
 
-    /// A stream whose request had arrived has ended, possibly without an answer.
+    /// Notes that a stream whose request had arrived has ended, possibly without an answer.
     func ended(_ stream: HTTP2StreamHandler) {
         self.requests -= 1
         if self.requests == 0 { self.slot.ended(at: .now()) }
@@ -111,7 +111,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     // MARK: Time and the end
 
-    /// One timer for all streams. It fires four times per limit, or more often when the end is near.
+    /// Arms the timer for all streams. It fires four times per limit, or more often when the end is near.
     private func arm(_ context: ChannelHandlerContext) {
         let wait = self.isStopping ? self.limits.lingering : min(self.limits.requestLimit, self.limits.arrivalLimit)
         let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))

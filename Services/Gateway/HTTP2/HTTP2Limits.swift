@@ -15,15 +15,15 @@ struct HTTP2Limits: Sendable {
     var bodies = 512 << 10
     /// Bytes of answers not yet read by the client after which no further request is processed.
     var unwritten = 1 << 20
-    /// Bytes that a GET counts as until its answer is there; a package has 20 kB to some hundred.
+    /// Bytes that a GET counts as until its answer exists; a package has 20 kB to a few hundred.
     var estimate = 32 << 10
     /// The longest time for a request to arrive, and for a connection to be without one.
     var requestLimit = RequestLimits.idle
-    /// The time that a request may take to arrive, if it is less than that.
+    /// The time that a request may take to arrive, if it is less than `requestLimit`.
     var arrivalLimit = RequestLimits.idle
     /// The longest time for a client to read an answer.
     var answerLimit = RequestLimits.answer
-    /// The time for which a connection that must end stays for requests in flight.
+    /// The time for which a connection that must end stays open for requests in flight.
     var lingering = TimeAmount.seconds(2)
 
     /// The protections of swift-nio-http2. A connection that exceeds them is ended by GOAWAY.

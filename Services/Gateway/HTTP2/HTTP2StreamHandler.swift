@@ -29,7 +29,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var since = NIODeadline.now()
     /// Bytes of this request's body that the connection counts.
     private var bodyBytes = 0
-    /// Bytes of the answer that the connection counts, though it is not there yet.
+    /// Bytes of the answer that the connection counts before it exists.
     private var reserved = 0
     /// The request, from its arrival until it is processed.
     private var request: Request?
@@ -57,7 +57,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) { self.end() }
 
-    /// The stream was reset, by the client or because of an error of the client.
+    /// Ends the stream after it was reset, by the client or because of an error of the client.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         self.end()
         context.close(promise: nil)
@@ -110,7 +110,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
                 context.writeAndFlush(self.wrapOutboundOut(head), promise: nil)
             case nil: break
             }
-            // Many bodies on one connection that never end, or whose answers are not read.
+            // One connection may have many bodies that never end, or whose answers are not read.
             if self.bodyBytes > 0, self.connection.hasTooManyBodies { self.reset(.enhanceYourCalm, context) }
         } catch {
             self.refuse(error, context)
@@ -126,7 +126,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
 
     /// Has the request answered, after it waited for its turn.
     ///
-    /// - Parameter estimate: counts instead of the answer's bytes until they are there. Only packages are large.
+    /// - Parameter estimate: counts instead of the answer's bytes until these exist. Only packages are large.
     func work(reserving estimate: Int) {
         guard case .answering = self.state, let context = self.context, var request = self.request,
             context.channel.parent?.isActive == true
@@ -137,7 +137,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         self.connection.unwritten += self.reserved
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
-        // The closure captures only objects of this loop, on which the answer comes.
+        // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
             // If the client reset the stream meanwhile it gets nothing.
             guard case .answering(let method) = self.state, let context = self.context else { return }
@@ -197,7 +197,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         context.writeAndFlush(self.wrapOutboundOut(.rstStream(reason)), promise: nil)
     }
 
-    /// Called by the connection periodically.
+    /// Enforces the time limits. The connection calls it periodically.
     func look(_ now: NIODeadline, _ limits: HTTP2Limits) {
         guard let context = self.context else { return }
         switch self.state {

@@ -18,7 +18,7 @@ struct StreamRequestDecoder {
     private let bodyLimit: Int
     private let limits: HeadLimits
     private let reading: ExtendedReading?
-    /// Nil until the fields have come.
+    /// Nil until the fields have arrived.
     private var request: Request?
 
     init(

@@ -6,15 +6,15 @@ import NIOCore
 struct DeviceLogLimit<Client: Hashable & Sendable>: Sendable {
     /// The permitted amounts.
     struct Limits: Sendable {
-        /// Messages of one address at once.
+        /// Messages that one address may send in a burst.
         var burst = 20
         /// The time after which an address may send one more.
         var interval = TimeAmount.seconds(3)
-        /// Messages of all addresses at once.
+        /// Messages that all addresses together may send in a burst.
         var totalBurst = 200
         /// The time after which all together may send one more.
         var totalInterval = TimeAmount.milliseconds(100)
-        /// Addresses remembered at once.
+        /// Most addresses that are remembered.
         var clients = 4096
     }
 

@@ -1,20 +1,20 @@
 import NIOCore
 
-/// Slows down, by address, clients that repeatedly ask for nonexistent things: that guess tokens, or list nothing.
+/// Slows down, by address, clients that repeatedly guess tokens or get empty lists.
 ///
-/// Only failures count: a correct token is answered at once however many wrong ones came from the same address, which
-/// may be that of a whole company. The first failures are plain refusals; after that the client is told to wait, longer
-/// with each attempt.
+/// Only failures count: a correct token is answered immediately, however many wrong ones came from the same address,
+/// which may be that of a whole company. The first failures are plainly refused; after that the client must wait,
+/// longer with each attempt.
 struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
     /// The tolerated amounts.
     struct Limits: Sendable {
         /// Failures that are plainly refused.
         var free = 50
-        /// The time after which one of them is forgotten; each one more adds another such time to the wait.
+        /// The time after which one of them is forgotten. Each further failure adds the same time to the wait.
         var forgiveness = TimeAmount.seconds(2)
-        /// The longest wait that a client is told.
+        /// The longest wait that a client is given.
         var longest = TimeAmount.minutes(10)
-        /// Addresses remembered at once.
+        /// Most addresses that are remembered.
         var clients = 8192
 
         /// Limits for empty lists of changes.

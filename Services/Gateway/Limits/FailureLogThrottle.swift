@@ -3,7 +3,7 @@ import NIOCore
 /// Decides which of many failures get a log line.
 ///
 /// While Redis or Kafka is away every request fails, and a line for each would bury other events. The first failure of
-/// a kind is written at once; those that follow are counted and written as one line when the interval ends.
+/// a kind is written immediately; those that follow are counted and written as one line when the interval ends.
 struct FailureLogThrottle: Sendable {
     /// The action for a failure.
     enum Step: Hashable, Sendable {
@@ -11,14 +11,14 @@ struct FailureLogThrottle: Sendable {
         case write
         /// Nothing yet; request the summary at this time.
         case summarise(at: NIODeadline)
-        /// Nothing, it will be in the summary.
+        /// Nothing; it will be in the summary.
         case count
     }
 
     /// The failures of an interval that were not logged.
     struct Summary: Hashable, Sendable {
         let count: Int
-        /// The last one's reason.
+        /// The reason of the last failure.
         let reason: String
     }
 
@@ -46,7 +46,7 @@ struct FailureLogThrottle: Sendable {
         return interval.count == 1 ? .summarise(at: interval.end) : .count
     }
 
-    /// The failures since the last line. A new interval begins, since this is a line as well.
+    /// Returns the failures since the last line. A new interval begins, since the summary is a line as well.
     ///
     /// - Returns: nil if there are none.
     mutating func summary(of kind: String, at now: NIODeadline) -> Summary? {

@@ -9,7 +9,7 @@ final class GatewayLimits: Sendable {
     private let lists: Mutex<FailureBackoff<ClientAddress>>
     private let allowance: Mutex<DeviceLogLimit<ClientAddress>>
     private let failures: Mutex<FailureLogThrottle>
-    /// The time until which any client owes something for guesses, uptime nanoseconds. 0 at first.
+    /// The time until which any client owes something for guesses, in uptime nanoseconds; 0 at first.
     private let guessing = Atomic<UInt64>(0)
 
     init(
@@ -47,22 +47,22 @@ final class GatewayLimits: Sendable {
         self.lists.withLock { $0.failed(client, at: .now()) }
     }
 
-    /// True if a client got empty lists so often that it is told to wait.
+    /// True if a client got empty lists so often that it must wait.
     func isListingNothing(_ client: ClientAddress) -> Bool {
         self.lists.withLock { $0.isExhausted(client, at: .now()) }
     }
 
-    /// The number of a client's messages that may be logged.
+    /// Returns the number of a client's messages that may be logged.
     func admit(_ count: Int, from client: ClientAddress) -> Int {
         self.allowance.withLock { $0.admit(count, from: client, at: .now()) }
     }
 
-    /// Counts a failure of ours.
+    /// Counts a failure on our side.
     func failed(_ kind: String, _ reason: String) -> FailureLogThrottle.Step {
         self.failures.withLock { $0.failed(kind, reason, at: .now()) }
     }
 
-    /// The failures since the last line about a kind.
+    /// Returns the failures since the last line about a kind.
     func summary(of kind: String) -> FailureLogThrottle.Summary? {
         self.failures.withLock { $0.summary(of: kind, at: .now()) }
     }

@@ -1,10 +1,10 @@
 import Model
 import NIOCore
 
-/// The clients that wait for packages being made, limited so that no client's waiting keeps others from it.
+/// The clients that wait for packages being made, limited so that no client keeps others from waiting.
 ///
-/// A token does not prove that its order exists: a client that has one of a nonexistent order may ask for it again and
-/// again. Bounded: `Limits.requests` entries at most.
+/// A token does not prove that its order exists: a client that has one of a nonexistent order may request it
+/// repeatedly. Bounded: at most `Limits.requests` entries.
 struct HoldTable<Client: Hashable & Sendable>: Sendable {
     /// The number of requests that may wait at once.
     struct Limits: Sendable {

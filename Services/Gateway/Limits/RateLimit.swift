@@ -10,7 +10,7 @@ struct RateLimit: Hashable, Sendable {
     /// No debt.
     init() { self.clear = .uptimeNanoseconds(0) }
 
-    /// The amount owed; zero without a debt.
+    /// Returns the amount owed; zero without a debt.
     func amount(at now: NIODeadline) -> TimeAmount { self.clear > now ? self.clear - now : .zero }
 
     /// - Parameter limit: the maximum to which the debt is cut, so that it ends in a known time.

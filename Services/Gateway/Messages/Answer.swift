@@ -27,7 +27,7 @@ struct Answer: Sendable {
 
     var contentLength: Int { self.body.reduce(0) { $0 + $1.readableBytes } }
 
-    /// An answer with a JSON body.
+    /// Makes an answer with a JSON body.
     static func json(_ status: HTTPResponseStatus, _ bytes: [UInt8], headers: HTTPHeaders = [:]) -> Answer {
         var headers = headers
         headers.replaceOrAdd(name: "content-type", value: "application/json")
@@ -36,7 +36,7 @@ struct Answer: Sendable {
         return Answer(status, headers: headers, body: [ByteBuffer(bytes: bytes)])
     }
 
-    /// An answer that explains the error to a person.
+    /// Makes an answer that explains the error to a person.
     static func failure(_ status: HTTPResponseStatus, _ message: String, headers: HTTPHeaders = [:]) -> Answer {
         let body: JSON = ["error": ["message": .string(message)]]
         return .json(status, body.serialized, headers: headers)
@@ -60,14 +60,14 @@ struct Answer: Sendable {
     /// Data lost by Redis is being restored: at the moment it is unknown what does not exist.
     static let restoring = Answer.unavailable("the stored orders are being restored", retryAfterSeconds: 10)
 
-    /// 429: a client went beyond one of the limits.
+    /// Makes the answer 429 for a client that exceeded one of the limits.
     ///
     /// Source: RFC 6585 §4
     static func tooManyRequests(_ message: String, retryAfterSeconds: Int64) -> Answer {
         .failure(.tooManyRequests, message, headers: ["retry-after": String(retryAfterSeconds)])
     }
 
-    /// Redis or Kafka is away, or the package is being made.
+    /// Makes the answer 503 while Redis or Kafka is away, or the package is being made.
     static func unavailable(_ message: String, retryAfterSeconds: Int) -> Answer {
         .failure(.serviceUnavailable, message, headers: ["retry-after": String(retryAfterSeconds)])
     }

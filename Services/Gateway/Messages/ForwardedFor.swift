@@ -12,7 +12,7 @@ struct ForwardedFor: Hashable, Sendable {
     /// - Parameter values: those of the headers, in their order; several are one list. Source: RFC 9110 §5.3
     init(_ values: [String]) { self.values = values }
 
-    /// The right-most address that is not a trusted proxy, or the left-most one if all are.
+    /// Returns the right-most address that is not a trusted proxy, or the left-most one if all are.
     ///
     /// - Returns: nil if there is no address, one that had to be parsed is malformed, or there are too many proxies.
     func client(trusting proxies: TrustedProxies) -> IPAddress? {
@@ -34,7 +34,7 @@ struct ForwardedFor: Hashable, Sendable {
         return furthest
     }
 
-    /// One entry: an address, to which some proxies append the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
+    /// Parses one entry: an address, to which some proxies append the port (`192.0.2.1:4711`, `[2001:db8::1]:4711`).
     private static func address(_ bytes: ArraySlice<UInt8>) -> IPAddress? {
         let isBlank = { (byte: UInt8) in byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
         var bytes = bytes.drop(while: isBlank)

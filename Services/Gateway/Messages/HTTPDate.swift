@@ -10,7 +10,7 @@ enum HTTPDate {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ]
 
-    /// IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`
+    /// Formats an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`
     ///
     /// - Parameter epochSeconds: 0 or more.
     static func format(epochSeconds: Int64) -> String {
@@ -57,7 +57,7 @@ enum HTTPDate {
         }
     }
 
-    /// IMF-fixdate, which nearly all clients send, without splitting the text; nil for another form.
+    /// Parses an IMF-fixdate, which nearly all clients send, without splitting the text; nil for any other form.
     private static func fixed(_ text: String) -> Int64? {
         let bytes = text.utf8.span
         guard bytes.count == 29, bytes[4] == .space, bytes.extracting(25..<29).isEqual(" GMT"),
@@ -78,7 +78,7 @@ enum HTTPDate {
     /// The system's clock.
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    /// A year that seems to be more than 50 years ahead belongs to the century before. Source: RFC 9110 §5.6.7
+    /// Completes a year: one that seems more than 50 years ahead is a century earlier. Source: RFC 9110 §5.6.7
     private static func year(endingIn digits: Int64, now: Int64) -> Int64 {
         // The mean length of a Gregorian year is exact enough: the rule is about half a century.
         let current = 1970 + max(0, now) / 31_556_952
@@ -86,7 +86,7 @@ enum HTTPDate {
         return year > current + 50 ? year - 100 : year
     }
 
-    /// Digits, optionally with a fraction, which is cut off. Thirteen digits would be milliseconds.
+    /// Parses digits, optionally with a fraction, which is cut off. Thirteen digits would be milliseconds.
     private static func epochSeconds(_ text: Substring) -> Int64? {
         let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 1 || Self.number(parts[1], digits: 18) != nil else { return nil }

@@ -13,7 +13,7 @@ struct IPAddress: Hashable, Sendable {
 
     init(version4 value: UInt32) { self.bits = Self.mappedPrefix | UInt128(value) }
 
-    /// The address of a socket; nil if it has none, such as a Unix domain socket.
+    /// Takes the address of a socket; nil if it has none, such as a Unix domain socket.
     init?(_ address: SocketAddress) {
         guard let text = address.ipAddress else { return nil }
         self.init(text)
@@ -25,7 +25,7 @@ struct IPAddress: Hashable, Sendable {
     /// Source: RFC 4291 §2.2, RFC 6943 §3.1.1
     init?(_ text: some StringProtocol) { self.init(bytes: Array(text.utf8)[...]) }
 
-    /// The same, from the text's bytes.
+    /// Parses the same forms from the bytes of a text.
     init?(bytes: ArraySlice<UInt8>) {
         if bytes.contains(Self.colon) {
             guard let bits = Self.version6(bytes) else { return nil }

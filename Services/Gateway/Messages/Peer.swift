@@ -8,7 +8,7 @@ struct Peer: Sendable {
     /// True if the peer's `X-Forwarded-For` is trusted.
     var isTrusted: Bool { self.proxies != nil }
 
-    /// The client that sent a request which arrived from this peer.
+    /// Returns the client that sent a request which arrived from this peer.
     ///
     /// - Parameter forwardedFor: the values of the request's `X-Forwarded-For` headers, in their order.
     func client(forwardedFor: [String]) -> ClientAddress {

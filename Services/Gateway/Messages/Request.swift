@@ -24,7 +24,7 @@ struct Request: Sendable {
         }
     }
 
-    /// The header fields that matter for the answer. Each is nil or empty if it did not come.
+    /// The header fields that matter for the answer. Each is nil or empty if it is absent.
     struct Fields: Hashable, Sendable {
         var authorization: String?
         /// One element for each field of the name.

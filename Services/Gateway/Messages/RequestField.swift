@@ -28,12 +28,12 @@ struct RequestField: Hashable, Sendable {
 }
 
 extension Request.Fields {
-    /// The value of a field that came once; nil if it did not come, or came more often.
+    /// The value of a field that occurs once; nil if it is absent or repeated.
     subscript(name: RequestField.Name) -> String? {
         let values = self.others.filter { $0.name == name }
         return values.count == 1 ? values[0].value : nil
     }
 
-    /// True if a field came more than once.
+    /// True if a field occurs more than once.
     func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
 }

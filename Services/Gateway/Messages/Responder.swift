@@ -11,7 +11,7 @@ protocol Responder: AnyObject, Sendable {
     /// - Parameter eventLoop: that of the connection.
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer>
 
-    /// The answer to input that is not a routable request: a body that is too large, malformed HTTP.
+    /// Makes the answer to input that is not a routable request: a body that is too large, malformed HTTP.
     func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer
 }
 

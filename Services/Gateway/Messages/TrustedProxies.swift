@@ -21,7 +21,7 @@ struct TrustedProxies: Hashable, Sendable {
 
     func contains(_ address: IPAddress) -> Bool { self.networks.contains { $0.contains(address) } }
 
-    /// The peer of a connection.
+    /// Returns the peer of a connection.
     func peer(_ remote: SocketAddress?) -> Peer {
         let address = remote.flatMap { IPAddress($0) }
         let isTrusted = address.map { self.contains($0) } ?? false

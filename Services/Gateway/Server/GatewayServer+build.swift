@@ -18,7 +18,7 @@ extension GatewayServer {
             ("libcurl", curlVersion()),
         ])
 
-    /// The gateway's requirements on Kafka's topics. A registration takes some hundred bytes.
+    /// Returns the gateway's requirements on Kafka's topics. A registration takes a few hundred bytes.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true, messageBytes: 4096)]
     }
@@ -59,7 +59,7 @@ extension GatewayServer {
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
-        // It continues to serve whatever is wrong with Redis; the packagers become unready instead.
+        // The gateway continues to serve whatever is wrong with Redis; the packagers become unready instead.
         let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }

@@ -35,7 +35,7 @@ struct GatewaySettings {
         self.edge.warnIfClear(self.listen, .listen, secrets: "tokens", settings)
     }
 
-    /// The path of a URL that starts with `https://`.
+    /// Returns the path of a URL that starts with `https://`.
     static func path(of url: String) -> String {
         let rest = url.dropFirst("https://".count)
         guard let slash = rest.firstIndex(of: "/") else { return "" }

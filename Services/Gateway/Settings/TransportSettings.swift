@@ -24,7 +24,7 @@ struct TransportSettings: Sendable {
         self.proxies = trusted
     }
 
-    /// Warns if secrets travel in clear to an address: neither the gateway nor a named proxy speaks TLS.
+    /// Warns if secrets travel in the clear to an address: neither the gateway nor a named proxy speaks TLS.
     ///
     /// - Parameters:
     ///   - key: names the address.

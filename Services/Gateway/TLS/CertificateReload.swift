@@ -23,7 +23,7 @@ final class CertificateReload: Service {
         var stamps: FileStamps
     }
 
-    /// - Parameter certificate: loaded from the files a moment ago. If they changed meanwhile they are read again.
+    /// - Parameter certificate: loaded from the files a moment ago. If they have changed since, they are read again.
     init(
         files: TLSFiles, certificate: ServerCertificate, interval: Duration = CertificateReload.interval,
         metrics: TransportMetrics, logger: Logger

@@ -4,7 +4,7 @@ import UnixSignals
 
 /// Calls `look` at an interval and on SIGHUP, until the graceful shutdown.
 ///
-/// - Parameter look: gets true if a reload was requested.
+/// - Parameter look: receives true if a reload was requested.
 func watchFiles(every interval: Duration, look: @escaping @Sendable (_ isAsked: Bool) async -> Void) async {
     await cancelWhenGracefulShutdown {
         await withTaskGroup { group in
@@ -23,7 +23,7 @@ struct FileStamp: Hashable, Sendable {
     let device: UInt64
     let node: UInt64
     let size: Int64
-    /// The time of the last change of content or rights; a file that becomes readable changes by that.
+    /// The time of the last change of content or rights, so that a file that becomes readable counts as changed.
     let changedSeconds: Int64
     let changedNanoseconds: Int64
 
@@ -41,8 +41,8 @@ struct FileStamp: Hashable, Sendable {
 
 /// Decides when files that are checked periodically are read again.
 ///
-/// A change counts once it was seen twice alike: a program that replaces two files one after the other, or writes one
-/// slowly, has until the next check to finish.
+/// A change counts once two checks have seen it alike: a program that replaces two files one after the other, or writes
+/// one slowly, has until the next check to finish.
 struct FileStamps: Sendable {
     private var taken: [FileStamp?]
     private var seen: [FileStamp?]

@@ -3,14 +3,14 @@ import Logging
 import ServiceLifecycle
 import Store
 
-/// Sweeps assets that no order names any more, as long as the packager runs: one of all packagers at a time, at a
+/// Sweeps assets that no order names any more, as long as the packager runs: only one packager sweeps at a time, at a
 /// bounded rate.
 struct AssetSweeper: Service {
-    /// From the end of a sweep to the next one.
+    /// The time from the end of a sweep to the next one.
     static let period: Duration = .seconds(12 * 3600)
-    /// The time that a sweep is in the hands of a packager that is not heard of.
+    /// The lease of a sweep: the time for which it stays with a packager that does not renew it.
     private static let lease: Duration = .seconds(120)
-    /// The time between two looks of a packager at whether a sweep is due.
+    /// The interval at which a packager checks whether a sweep is due.
     private static let interval: Duration = .seconds(60)
     /// Keys of Redis a second.
     private static let rate = 10_000
@@ -28,14 +28,14 @@ struct AssetSweeper: Service {
                     try await self.sweep(as: owner)
                 } catch {
                     try Task.checkCancellation()
-                    // The lease ends, and then it is tried again, by whichever packager comes first.
+                    // Once the lease has expired, the first packager that checks tries again.
                     self.logger.warning("cannot sweep assets, retrying", metadata: ["error": "\(error)"])
                 }
             }
         }
     }
 
-    /// The sweep is in others' hands by now.
+    /// The failure of a sweep that another packager has taken over.
     private struct Lost: Error {}
 
     private func sweep(as owner: String) async throws {
@@ -66,7 +66,7 @@ struct AssetSweeper: Service {
 struct AssetMetrics: Sendable {
     private let assets: Gauge
     private let bytes: Gauge
-    /// No order named them; they go with the next sweep.
+    /// Assets that no order named; the next sweep removes them.
     private let unused: Gauge
     private let swept: Counter
     private let sweptBytes: Counter

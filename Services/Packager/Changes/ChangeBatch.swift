@@ -19,10 +19,10 @@ struct ChangeBatch {
     /// Work that must wait for a brand, and why.
     private(set) var awaiting: [(place: Int, reason: String)] = []
 
-    /// - Parameter availability: of the brand of an order type, the same during the call.
+    /// - Parameter availability: returns the availability of an order type's brand, the same during the call.
     init(_ works: [KeyedWork], availability: (OrderTypeIdentifier) -> BrandAvailability) {
         for (place, work) in works.enumerated() {
-            // One key names one order: a change is refused whose subject is another than its key.
+            // One key names one order: a change whose subject differs from its key is refused.
             var changes: [BatchOrder.Change] = []
             var reason: String?
             for record in work.records {

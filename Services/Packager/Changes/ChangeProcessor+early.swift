@@ -5,16 +5,17 @@ import Model
 import Operations
 import Store
 
-/// Changes that come before their order is there: they wait for it, and are dead letters when it does not come in time.
-/// When it comes later, they are applied with what makes it.
+/// Changes that arrive before their order exists: they wait for it, and become dead letters if it is not created in
+/// time. If it is created later, they are applied together with the changes that create it.
 ///
-/// A change is kept in Redis before its letter is sent, and both before its offset is committed. When its order comes
-/// into being, a note beside the letter says so before the order is written; after that the change is forgotten. So a
-/// worker that dies in between does it again, and the positions of the order see to it that nothing is applied twice.
+/// A change is kept in Redis before its dead letter is sent, and both precede the commit of its offset. When its order
+/// is created, a marker for the dead letter is published before the order is written; after that the change is
+/// forgotten. If a worker dies in between, the steps are repeated, and the positions of the order ensure that nothing
+/// is applied twice.
 extension ChangeProcessor {
-    /// Puts what is kept of some orders, none of which is there, in front of their changes.
+    /// Puts the kept changes of orders that do not exist in front of their new changes.
     ///
-    /// - Returns: those whose changes could be read.
+    /// - Returns: the orders whose kept changes could be read.
     func withLetters(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
         let all: [[EarlyChanges.Kept]]
         do {
@@ -26,7 +27,7 @@ extension ChangeProcessor {
         var complete: [BatchOrder] = []
         for (order, kept) in zip(orders, all) {
             var letters: [BatchOrder.Change] = []
-            // One that comes again may have no letter yet: a worker died in between.
+            // A redelivered one may have no dead letter yet: a worker died in between.
             let here = Set(order.changes.map { DeadLetter.origin(of: $0.record) })
             for entry in kept where !here.contains(entry.place) {
                 guard let record = EarlyRecord(entry, of: order.key)?.record,
@@ -44,10 +45,11 @@ extension ChangeProcessor {
         return complete
     }
 
-    /// Lets updates of orders that are not there wait, and keeps those that waited long enough beside their letters.
+    /// Makes updates of orders that do not exist wait. Those that waited long enough are kept in Redis, next to their
+    /// dead letters.
     ///
-    /// - Parameter open: loses those that wait.
-    /// - Returns: the places of the orders that came into being meanwhile.
+    /// - Parameter open: drafts that wait are removed from it.
+    /// - Returns: the places of the orders that were created in the meantime.
     func deferEarly(_ open: inout [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
         var late: [(place: Int, key: OrderKey, records: [KafkaRecord])] = []
         let now = ContinuousClock.now
@@ -84,7 +86,7 @@ extension ChangeProcessor {
         return come
     }
 
-    /// Notes beside letters that their changes are applied with the order that is about to be written.
+    /// Publishes markers for dead letters whose changes are applied with the order that is about to be written.
     func note(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         let applied = open.filter { !$0.order.kept.isEmpty && $0.state != nil }
         guard !applied.isEmpty else { return }
@@ -92,7 +94,7 @@ extension ChangeProcessor {
         for draft in applied {
             for ((record, _), outcome) in zip(draft.order.changes, draft.result.outcomes)
             where draft.order.kept.contains(DeadLetter.origin(of: record)) {
-                // Its letter is still one, now for another reason.
+                // It remains a dead letter, now for another reason.
                 if case .refused(let fault) = outcome {
                     self.logger.warning(
                         "cannot apply a dead letter to its order",
@@ -103,7 +105,7 @@ extension ChangeProcessor {
                     record: record, code: ChangeFault.Code.unknownOrder.rawValue, reason: "",
                     origin: DeadLetter.origin(of: record))
                 var message = letter.note(self.topics)
-                // By the key, as the letter's.
+                // Partitioned by the key, like the dead letter.
                 message.partition = nil
                 notes.append((draft.place, message))
             }
@@ -114,7 +116,7 @@ extension ChangeProcessor {
         }
     }
 
-    /// Forgets what was kept of orders that are there now, or that were removed before they were.
+    /// Forgets the kept changes of orders that exist now, or that were removed before they existed.
     func forgetLetters(of open: [OrderDraft]) async {
         let over = open.filter { !$0.order.kept.isEmpty && ($0.state != nil || $0.lastRemoval != nil) }
         guard !over.isEmpty else { return }
@@ -125,7 +127,7 @@ extension ChangeProcessor {
         do {
             try await self.store.earlyChanges.forget(over.map { ($0.key, Array($0.order.kept)) })
         } catch {
-            // They end by themselves, and their positions keep them from being applied again.
+            // They expire by themselves, and their positions keep them from being applied again.
             self.logger.warning(
                 "cannot delete early changes; they expire by themselves", metadata: ["error": "\(error)"])
         }
@@ -133,7 +135,7 @@ extension ChangeProcessor {
 }
 
 extension ChangePosition {
-    /// The order of letters: that of their partition.
+    /// Returns true if this change precedes another one, by partition and offset.
     fileprivate func isBefore(_ other: ChangePosition) -> Bool {
         (self.partition, self.offset) < (other.partition, other.offset)
     }
@@ -146,7 +148,7 @@ extension KeyedWork.Outcome {
 }
 
 extension OrderDraft {
-    /// The changes that cannot be applied and have no letter yet.
+    /// The changes that cannot be applied and have no dead letter yet.
     var refused: [RefusedRecord] {
         zip(self.order.changes, self.result.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
             guard case .refused(let fault) = outcome else { return nil }
@@ -154,12 +156,12 @@ extension OrderDraft {
         }
     }
 
-    /// The place of the last removal among the changes.
+    /// The index of the last removal among the changes.
     var lastRemoval: Int? {
         self.order.changes.lastIndex { if case .removed = $0.change.kind { true } else { false } }
     }
 
-    /// Updates of an order that was never there, but for those that a removal followed.
+    /// Updates of an order that never existed, except those that a removal followed.
     var early: [KafkaRecord] {
         guard self.stored == nil, self.state == nil else { return [] }
         let first = max(self.order.letters, self.lastRemoval ?? 0)

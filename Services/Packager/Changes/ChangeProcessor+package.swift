@@ -10,7 +10,7 @@ extension ChangeProcessor {
         let reason: String
     }
 
-    /// Folds orders and packages them; those with pictures from URLs behind the others, with what there is.
+    /// Folds and packages orders; those with pictures from URLs after the others, with the pictures that are available.
     func package(
         _ orders: [(BatchOrder, OrderStore.StoredOrder?)], _ batchOutcomes: inout BatchOutcomes
     ) async -> [OrderDraft] {
@@ -58,7 +58,7 @@ extension ChangeProcessor {
         }
     }
 
-    /// - Returns: those that there are; the others are postponed.
+    /// - Returns: the drafts that were made; the other orders are postponed.
     private static func drafts(
         _ results: [Result<OrderDraft, Postponement>], _ batchOutcomes: inout BatchOutcomes
     ) -> [OrderDraft] {

@@ -7,12 +7,12 @@ import Operations
 import Packaging
 import Store
 
-/// Does what a batch of changes asks for, up to the acknowledgement of everything that is published, and answers for
-/// each order by itself: what fails for one order keeps no other waiting.
+/// Processes a batch of changes, up to the acknowledgement of everything that is published, and gives each order an
+/// outcome: a failure of one order delays no other.
 ///
 /// Source: Design §4.1, the seven steps; the worker does the last one
 struct ChangeProcessor: Sendable {
-    /// The number of times that an order is read, folded and written while other workers write it in between.
+    /// The most times that an order is read, folded and written while other workers write it in between.
     private static let conflictLimit = 5
 
     let topics: Topics
@@ -25,11 +25,12 @@ struct ChangeProcessor: Sendable {
     let logger: Logger
     /// The source of pictures that orders name by URL; nil leaves them out.
     var pictureIndex: PictureIndex?
-    /// The reason to wait for an order type without a packager; nil if it has no brand: its changes are dead letters.
+    /// The reason to wait for an order type without a packager; nil if it has no brand: its changes become dead
+    /// letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
-    /// True if the orders of a type are still to be restored; no brand can do anything about them before.
+    /// Returns true if the orders of a type are still to be restored; its changes wait until then, whatever its brand.
     var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
-    /// Sees to it that what was done stands in the view that is served; nil believes it.
+    /// Confirms that the work is in the view that is served; nil skips the check.
     var view: ViewEpochCache?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -58,7 +59,7 @@ struct ChangeProcessor: Sendable {
         self.deadLetters = DeadLetterPublisher(topics: topics, producer: producer, metrics: metrics, logger: logger)
     }
 
-    /// Works on orders, each of which is in one process in one batch only.
+    /// Processes orders, each of which is in only one batch of one process.
     ///
     /// - Returns: one outcome for each piece of work, in order.
     func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
@@ -83,7 +84,7 @@ struct ChangeProcessor: Sendable {
     }
 
     /// Takes orders through steps 1 to 6: first all whose documents are small, then the others page by page, so that
-    /// what is in memory does not grow with what stands in Redis.
+    /// memory use does not grow with the documents in Redis.
     ///
     /// - Returns: those that another worker wrote in between.
     private func advance(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
@@ -109,17 +110,17 @@ struct ChangeProcessor: Sendable {
                 large.removeFirst(page.count)
             }
         } catch {
-            // Orders that went through keep their verdict; of the rest nothing was read.
+            // Orders that were processed keep their outcomes; of the rest nothing was read.
             let rest = conflicts.isEmpty && large.isEmpty ? orders : large.map(\.item)
             batchOutcomes.postpone(rest.map(\.place), "\(error)")
         }
         return conflicts
     }
 
-    /// An order with what was read of it.
+    /// An order with the result of reading it.
     private typealias Seen = (order: BatchOrder, result: Result<OrderStore.StoredOrder?, StoreError>)
 
-    /// The facts that hold for orders that are read next.
+    /// The start time and the epochs that hold for orders that are read next.
     private struct Begun {
         let at = PackagingStart.now
         let epochs: MaterializedView.Epochs?
@@ -138,8 +139,8 @@ struct ChangeProcessor: Sendable {
         var open = await self.package(readable, &batchOutcomes)
         CrashPoint.reached(.signed)
         let come = await self.deferEarly(&open, &batchOutcomes)
-        // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
-        // since the next try takes its change for a redelivery.
+        // Before the write, which advances orders past these changes: a dead letter that failed after it would be lost,
+        // since the next attempt takes its change for a redelivery.
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &batchOutcomes)
         CrashPoint.reached(.deadLettersSent)
         open.removeAll { batchOutcomes.isPostponed($0.place) }
@@ -149,7 +150,7 @@ struct ChangeProcessor: Sendable {
         open.removeAll { batchOutcomes.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &batchOutcomes)
         do {
-            // A view that was lost since is restored from what was published before it was lost: this may be missing.
+            // A view that was lost since then is restored from what was published before the loss: this may be missing.
             if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
         } catch {
             batchOutcomes.postpone(open.map(\.place), "\(error)")
@@ -161,7 +162,7 @@ struct ChangeProcessor: Sendable {
         return sights.map(\.order).filter { conflicts.contains($0.place) }
     }
 
-    /// Tells orders that could be read from those that are damaged, about which there are letters.
+    /// Separates readable orders from damaged ones, whose changes become dead letters.
     private func sort(
         _ sights: [Seen], _ batchOutcomes: inout BatchOutcomes
     ) -> (readable: [(BatchOrder, OrderStore.StoredOrder?)], corrupt: [RefusedRecord]) {
@@ -184,7 +185,7 @@ struct ChangeProcessor: Sendable {
         return (readable, corrupt)
     }
 
-    /// Writes what changed.
+    /// Writes the changed orders.
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
     private func write(
@@ -196,7 +197,7 @@ struct ChangeProcessor: Sendable {
         do {
             let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: begun.epochs)
             CrashPoint.reached(.assetsPut)
-            // A Redis that is full refuses new assets and still takes removals.
+            // A full Redis refuses new assets and still accepts removals.
             if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &batchOutcomes) } }
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun.at)) {
                 switch outcome {
@@ -207,7 +208,7 @@ struct ChangeProcessor: Sendable {
                 }
             }
         } catch {
-            // Some may stand there all the same: the next try finds them and publishes them.
+            // Some may be stored nevertheless: the next attempt finds and publishes them.
             batchOutcomes.postpone(writes.map(\.place), "\(error)")
         }
         CrashPoint.reached(.written)
@@ -215,7 +216,7 @@ struct ChangeProcessor: Sendable {
         return conflicts
     }
 
-    /// Postpones an order whose package names an asset that Redis did not take.
+    /// Postpones an order whose package names an asset that Redis refused.
     private static func lacks(
         _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ batchOutcomes: inout BatchOutcomes
     ) -> Bool {
@@ -224,7 +225,7 @@ struct ChangeProcessor: Sendable {
         return true
     }
 
-    /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
+    /// Publishes each new version to `waybill.orders`, and again one whose publication may have been lost.
     private func publish(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         var messages: [(place: Int, message: KafkaMessage)] = []
         let unpublished = open.filter { $0.needsPublishing && !$0.isAlreadyStored }
@@ -244,7 +245,8 @@ struct ChangeProcessor: Sendable {
         let published = unpublished.filter { !batchOutcomes.isPostponed($0.place) }
         await self.republishOvertaken(published, &batchOutcomes)
         await self.announce(open.filter(\.isAlreadyStored), &batchOutcomes)
-        // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
+        // Last, since it may take longest. After a failure in between, the next attempt finds the registrations that
+        // are left.
         let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
         await endings.end(
@@ -252,7 +254,7 @@ struct ChangeProcessor: Sendable {
         CrashPoint.reached(.unregistered)
     }
 
-    /// Takes in which records the topic takes.
+    /// Adjusts the limit on records to the outcome of a publication.
     private func learn(_ draft: OrderDraft, _ outcome: Result<KafkaPosition, KafkaError>) {
         guard let size = draft.record?.count else { return }
         switch outcome {
@@ -262,12 +264,12 @@ struct ChangeProcessor: Sendable {
         }
     }
 
-    /// Makes sure that the last record of each order is of what stands in Redis.
+    /// Makes sure that the last record of each order is of the version in Redis.
     ///
-    /// A worker that stood still between its write and its publication may have lost its partition meanwhile; its
-    /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
-    /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
-    /// did the same, so the last to come leaves the right one.
+    /// A worker that stalled between its write and its publication may have lost its partition in the meantime; its
+    /// record then follows that of a later version, and a compacted topic would keep the wrong one. So the stored
+    /// version is read after each acknowledgement, and published if it is another one by now. Its writer does the same,
+    /// so the last record is the right one.
     private func republishOvertaken(_ published: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         guard !published.isEmpty else { return }
         do {
@@ -283,7 +285,7 @@ struct ChangeProcessor: Sendable {
         }
     }
 
-    /// Publishes what stands of orders whose publication may have been lost with a worker.
+    /// Publishes the stored versions of orders whose publication may have been lost with a worker.
     private func announce(_ standing: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         guard !standing.isEmpty else { return }
         do {
@@ -294,7 +296,7 @@ struct ChangeProcessor: Sendable {
         }
     }
 
-    /// Counts what became of the changes.
+    /// Counts the outcomes of the changes.
     private func account(for drafts: [OrderDraft]) {
         for outcome in drafts.lazy.flatMap(\.result.outcomes) {
             switch outcome {
@@ -325,7 +327,7 @@ struct ChangeProcessor: Sendable {
         self.deadLetters.forget(records)
         self.metrics.changesConsumed.increment(by: records.count)
         let now = self.now()
-        // A record's moment is its producer's word: without one, or before 1970, it says nothing.
+        // A record's timestamp comes from its producer: if it is missing or before 1970, it says nothing.
         for record in records where record.timestampMilliseconds >= 0 {
             self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
         }

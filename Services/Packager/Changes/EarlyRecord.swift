@@ -3,9 +3,9 @@ import Kafka
 import Model
 import Store
 
-/// A record of a change that came before its order was there, as it is kept in Redis.
+/// The record of a change that arrived before its order existed, as it is kept in Redis.
 ///
-/// The record is what its dead letter has as well, so that both are known to be one: see `DeadLetterRecord.identity`.
+/// It has the same content as its dead letter, so that both have one identity: see `DeadLetterRecord.identity`.
 struct EarlyRecord: Sendable {
     let record: KafkaRecord
 
@@ -26,7 +26,7 @@ struct EarlyRecord: Sendable {
 
     init(_ record: KafkaRecord) { self.record = record }
 
-    /// - Returns: nil when it is not what `kept` makes.
+    /// - Returns: nil if it was not made by `kept`.
     init?(_ kept: EarlyChanges.Kept, of key: OrderKey) {
         let parts = kept.place.split(separator: "/")
         guard parts.count == 3, let partition = Int32(parts[1]), let offset = Int64(parts[2]),

@@ -2,19 +2,21 @@ import Kafka
 import Model
 import Store
 
-/// The end of registrations whose order was removed: a tombstone each, then off Redis.
+/// Ends the registrations of removed orders: publishes a tombstone for each, then removes it from Redis.
 ///
-/// Page by page, so that an order may have any number of them; what an attempt leaves, the next one finds in Redis.
+/// Works page by page, so that an order may have any number of them. The next attempt finds the remaining ones in
+/// Redis.
 ///
-/// A worker that stood still may do this when the order has come again and devices are registered anew. So whether the
-/// removal still is the last word is read after who is registered, and only then does anybody's registration end. Who
-/// came after our tombstone has a higher offset and stays by its stamp. Who came between the reading and the tombstone
-/// did so because the order existed again, which is seen after the acknowledgement; then only the registration that was
-/// read is taken off, and one that is there all the same is published again, behind the tombstone that was wrong.
+/// A worker that was suspended may do this when the order exists again and devices have registered again. So it reads
+/// the registrations first, then whether the order is still removed, and only then ends a registration. A device that
+/// registered after our tombstone has a higher offset and stays by its stamp. A device that registered between the read
+/// and the tombstone did so because the order existed again, which is seen after the acknowledgement: then only the
+/// registration that was read is removed, and one that exists nevertheless is published again, after the wrong
+/// tombstone.
 struct RegistrationCleanup: Sendable {
     /// Orders whose pages are in memory together, about 512 devices each.
     static let ordersAtOnce = 64
-    /// Registrations that are taken off in one pipeline.
+    /// Registrations that are removed in one pipeline.
     private static let pipeline = 500
     /// The time that a batch of changes waits for the registrations of its removed orders; the rest follows when the
     /// removal is tried again.
@@ -30,7 +32,7 @@ struct RegistrationCleanup: Sendable {
         let key: RegistrationKey
         /// The record that was read.
         let record: RegistrationRecord
-        /// The tombstone's.
+        /// The stamp of the tombstone.
         var stamp: RegistrationStamp
     }
 
@@ -101,7 +103,7 @@ struct RegistrationCleanup: Sendable {
         return removed.filter { $0.cursor != nil }
     }
 
-    /// Tells the orders whose removal is the last word from those that have come again.
+    /// Separates the orders that are still removed from those that exist again.
     private func split(_ orders: [Removed]) async throws -> (removed: [Removed], overtaken: [Removed]) {
         guard orders.contains(where: { !$0.ended.isEmpty }) else { return (orders, []) }
         let versions = try await self.store.versions(of: orders.map(\.key))

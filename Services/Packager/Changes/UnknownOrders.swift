@@ -1,14 +1,15 @@
 import CoreMetrics
 import Synchronization
 
-/// The orders that are not there yet, and until when updates of them wait.
+/// The orders that do not exist yet, and the deadlines until which their updates wait.
 ///
-/// The time runs from when this worker saw the first of them; another worker that gets the partition begins anew.
-/// Bounded by `keyLimit` and `byteLimit`, a share of what a worker has in hand: what finds no room does not wait.
+/// The time runs from when this worker saw the first update; another worker that gets the partition starts over.
+/// Bounded by `keyLimit` and `byteLimit`, a share of what a worker has in hand: an update that finds no room does not
+/// wait.
 final class UnknownOrders: Sendable {
-    /// Most orders that are waited for.
+    /// The most orders that are waited for.
     static let keyLimit = 2048
-    /// Most bytes of records that wait.
+    /// The most bytes of records that wait.
     static let byteLimit = 4 << 20
 
     fileprivate struct Waiting {
@@ -31,10 +32,10 @@ final class UnknownOrders: Sendable {
         self.gauge = gauge
     }
 
-    /// Decides about the updates of an order that is not there.
+    /// Decides whether the updates of an order that does not exist wait.
     ///
-    /// - Parameter bytes: of all its records that are in hand.
-    /// - Returns: how long they wait still; nil: no longer.
+    /// - Parameter bytes: the bytes of all its records in hand.
+    /// - Returns: the time that they still wait; nil if they wait no longer.
     func wait(_ key: [UInt8], bytes: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.patience > .zero else { return nil }
         return self.change { state in
@@ -50,7 +51,7 @@ final class UnknownOrders: Sendable {
         }
     }
 
-    /// Orders are there, or nothing of them waits any more.
+    /// Forgets orders that exist now, or of which nothing waits any more.
     func forget(_ keys: some Sequence<[UInt8]>) {
         self.change { state in
             if state.waiting.isEmpty { return }
@@ -72,7 +73,7 @@ extension UnknownOrders.State {
         return known
     }
 
-    /// Forgets what should have come back by now: its partition went to another worker.
+    /// Forgets orders that should have returned by now: their partition went to another worker.
     fileprivate mutating func forget(before now: ContinuousClock.Instant) {
         for (key, entry) in self.waiting where entry.deadline + .seconds(10) < now { _ = self.remove(key) }
     }

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// Shows progress on standard error: on a terminal one line that is written over, else a line every ten seconds.
+/// Shows progress on standard error: on a terminal one line that is overwritten, else a line every ten seconds.
 final class ProgressLine: Sendable {
     private struct State {
         var shown: ContinuousClock.Instant?
@@ -19,7 +19,7 @@ final class ProgressLine: Sendable {
         self.isTerminal = isatty(file.fileDescriptor) == 1
     }
 
-    /// - Parameter isLast: shown in any case, with a line end.
+    /// - Parameter isLast: true for a line that is shown in any case and ends with a newline.
     func show(_ text: String, isLast: Bool) {
         let now = ContinuousClock.now
         let line = self.state.withLock { state -> String? in
@@ -33,7 +33,7 @@ final class ProgressLine: Sendable {
             return "\r" + text + rest + (isLast ? "\n" : "")
         }
         guard let line else { return }
-        // Nobody who listens is no reason to stop.
+        // A reader that went away is no reason to stop.
         try? self.file.write(contentsOf: Data(line.utf8))
     }
 }

@@ -1,6 +1,6 @@
-/// Keeps work below a rate: says how long to wait so that what is done does not run ahead of time.
+/// Keeps work below a rate: returns how long to wait so that the work does not exceed it.
 ///
-/// Time that was lost is not made up for, so there are no bursts behind a stall.
+/// Lost time is not made up for, so there are no bursts after a stall.
 struct RateLimiter {
     private let perSecond: Int
     private var next: Duration?
@@ -10,7 +10,7 @@ struct RateLimiter {
 
     /// - Parameters:
     ///   - count: units that were done just now.
-    ///   - now: on a clock that only goes forward.
+    ///   - now: the time on a monotonic clock.
     mutating func wait(after count: Int, now: Duration) -> Duration {
         let due = max(self.next ?? now, now - .seconds(1)) + .seconds(count) / self.perSecond
         self.next = due

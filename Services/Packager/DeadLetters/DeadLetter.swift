@@ -1,7 +1,7 @@
 import Kafka
 import Model
 
-/// A record that cannot be applied, as it goes to `waybill.dead-letters`: as it came, and why.
+/// The message for `waybill.dead-letters` of a record that cannot be applied: the record unchanged, and the reason.
 enum DeadLetter {
     static func message(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
         KafkaMessage(
@@ -9,8 +9,8 @@ enum DeadLetter {
             headers: record.headers + Self.reasons(record, fault, fault.reason))
     }
 
-    /// For a record that is too large to be repeated with three headers more: its key, and why. The rest stands where
-    /// the letter's origin says, as long as the topic keeps it.
+    /// Returns the message for a record that is too large to be repeated with three more headers: its key and the
+    /// reason. The rest remains at the dead letter's origin, as long as the topic retains it.
     static func messageWithoutValue(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
         let reason = "\(fault.reason); value and headers are left out as they are too large for \(topics.deadLetters)"
         return KafkaMessage(

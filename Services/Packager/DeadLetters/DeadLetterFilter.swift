@@ -1,17 +1,17 @@
 import Kafka
 import Model
 
-/// Which letters are meant. What is nil matches all.
+/// Selects dead letters. A member that is nil matches all.
 struct DeadLetterFilter: Hashable, Sendable {
     var code: String?
     /// An order's whole key, `<orderTypeIdentifier>/<orderIdentifier>`.
     var order: String?
     /// An order type identifier.
     var type: String?
-    /// Milliseconds since 1970, of the letter; the first is in, the second is not.
+    /// Bounds on the dead letter's timestamp, in milliseconds since 1970: the first inclusive, the second exclusive.
     var since: Int64?
     var until: Int64?
-    /// One letter, and with it its doubles.
+    /// One dead letter, with its duplicates.
     var position: DeadLetterPosition?
 
     func matches(_ letter: DeadLetterRecord) -> Bool {

@@ -2,12 +2,12 @@ import Foundation
 import Kafka
 import Model
 
-/// The text and JSON in which letters are shown to people and programs.
+/// Formats dead letters as text for people and as JSON for programs.
 ///
-/// Keys, reasons and values come from anybody who may write to Kafka, so control characters, which a terminal would
-/// obey, are shown as escapes.
+/// Keys, reasons and values come from any client that may write to Kafka, so control characters, which a terminal would
+/// interpret, are shown as escapes.
 enum DeadLetterFormatter {
-    /// The parts of a letter that a list shows.
+    /// The parts of a dead letter that a list shows.
     struct Line: Sendable {
         let position: DeadLetterPosition
         let milliseconds: Int64
@@ -34,7 +34,7 @@ enum DeadLetterFormatter {
 
     static let head = Self.columns(["LETTER", "TIME", "CODE", "ORDER", "REASON"])
 
-    /// One line of the table: `2×` stands before the reason of a letter with a double.
+    /// Returns one line of the table: `2×` precedes the reason of a dead letter with one duplicate.
     static func row(_ line: Line, copies: Int, isReplayed: Bool) -> String {
         let marks = (copies > 1 ? "\(copies)× " : "") + (isReplayed ? "(replayed) " : "")
         return self.columns([
@@ -43,7 +43,7 @@ enum DeadLetterFormatter {
         ])
     }
 
-    /// The same for programs.
+    /// Returns the same line as JSON.
     static func json(_ line: Line, copies: Int, isReplayed: Bool) -> JSON {
         [
             "letter": .string(line.position.description), "time": .string(self.time(line.milliseconds)),
@@ -52,7 +52,7 @@ enum DeadLetterFormatter {
         ]
     }
 
-    /// `12 invalid-order, 3 of them replayed`, a line each, and the sum.
+    /// Returns a line per code, such as `12 invalid-order, 3 of them replayed`, and the total.
     static func summary(_ ledger: DeadLetterIndex) -> String {
         var lines = ledger.counts.map { count in
             "\(count.letters) \(self.shortened(count.code, 40))"
@@ -73,7 +73,7 @@ enum DeadLetterFormatter {
         return ["counts": .array(codes), "letters": .integer(Int64(ledger.entries.count))]
     }
 
-    /// Everything about a letter.
+    /// Returns everything about a dead letter.
     static func whole(_ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, topics: Topics) -> String {
         var lines = [
             "letter   \(topics.deadLetters)/\(letter.position)" + (copies > 1 ? ", \(copies)×" : ""),
@@ -125,7 +125,7 @@ enum DeadLetterFormatter {
         return .object(JSONObject(members))
     }
 
-    /// Says what `replay` would do with the letter, as far as that can be known without the order.
+    /// Returns what `replay` would do with the dead letter, as far as that can be known without the order.
     static func verdict(_ letter: DeadLetterRecord, isReplayed: Bool, topics: Topics) -> String {
         if letter.isPush { return "cannot be replayed: it is a notification, not a change; \(self.pushAdvice)" }
         if letter.isOmitted { return "cannot be replayed: its value was too large to keep; see the origin" }
@@ -142,8 +142,8 @@ enum DeadLetterFormatter {
         }
     }
 
-    /// A value that is JSON, nil for others. Of a notification without the device, whose identifier is a secret:
-    /// whoever has it can list the device's orders. It stands in the record.
+    /// Returns a value that is JSON; nil for others. A notification is shown without the device's identifier, which is
+    /// a secret: a client that has it can list the device's orders. It remains in the record.
     private static func shown(_ letter: DeadLetterRecord) -> JSON? {
         if var notification = letter.notification {
             if notification["device"] != nil { notification["device"] = "(device)" }
@@ -152,7 +152,7 @@ enum DeadLetterFormatter {
         return letter.record.value.flatMap { try? JSON(parsing: $0) }
     }
 
-    /// Bytes as text, in base64 when they are not UTF-8.
+    /// Returns bytes as text, or in base64 if they are not UTF-8.
     private static func text(_ bytes: [UInt8]?) -> String {
         guard let bytes else { return "(none)" }
         return String(validating: bytes, as: UTF8.self) ?? "base64:" + Data(bytes).base64EncodedString()
@@ -169,13 +169,13 @@ enum DeadLetterFormatter {
         milliseconds < 0 ? "-" : RFC3339.format(epochSeconds: milliseconds / 1000)
     }
 
-    /// Counted in scalars, as a character has no limit.
+    /// Shortens a text to a number of scalars, since a single character may be of any length.
     static func shortened(_ text: String, _ limit: Int) -> String {
         let scalars = text.unicodeScalars
         return scalars.count <= limit ? text : String(scalars.prefix(limit - 1)) + "…"
     }
 
-    /// Control and formatting characters as escapes.
+    /// Replaces control and formatting characters with escapes.
     static func safe(_ text: String, keepLines: Bool = false) -> String {
         var safe = ""
         for scalar in text.unicodeScalars {
@@ -189,7 +189,7 @@ enum DeadLetterFormatter {
         return safe
     }
 
-    /// With a line for each member. The parser bounds the depth.
+    /// Formats JSON with one line per member. The parser bounds the depth.
     static func pretty(_ json: JSON, indent: String = "") -> String {
         let inner = indent + "  "
         switch json {

@@ -1,22 +1,22 @@
 import Kafka
 
-/// The letters that a walk through the topic selects: doubles are folded, and those that were put back are marked.
+/// The dead letters that a pass over the topic selects: duplicates are merged, and replayed ones are marked.
 ///
-/// A letter takes some 100 bytes, so a million take 100 MB; values are read again where they are needed.
+/// A dead letter takes some 100 bytes, so a million take 100 MB; values are read again where they are needed.
 struct DeadLetterIndex: Sendable {
-    /// More letters that match are refused.
+    /// The most dead letters that may match; a larger selection is refused.
     static let limit = 2_000_000
 
-    /// One letter with its doubles.
+    /// One dead letter with its duplicates.
     struct Entry: Sendable {
         let identity: UInt64
-        /// Of the first of the doubles.
+        /// The position of the first of the duplicates.
         var position: DeadLetterPosition
         var milliseconds: Int64
         let order: UInt64
         /// The position of the change in its topic.
         let source: DeadLetterPosition?
-        /// True if it stood on another topic, of which no removals are known.
+        /// True if the change was on another topic, whose removals are not known.
         var isElsewhere = false
         let code: Int
         let isOmitted: Bool
@@ -26,15 +26,15 @@ struct DeadLetterIndex: Sendable {
 
     private(set) var entries: [Entry] = []
     private(set) var codes: [String] = []
-    /// Records that are neither letter nor note.
+    /// Records that are neither a dead letter nor a marker.
     private(set) var others = 0
     private var byIdentity: [UInt64: Int32] = [:]
     private var notes: Set<UInt64> = []
-    /// More letters matched than are remembered.
+    /// True if more dead letters matched than are remembered.
     private(set) var isOverfull = false
     let filter: DeadLetterFilter
 
-    /// The topic of changes; nil takes all sources for places of it.
+    /// The topic of changes; if nil, all sources count as positions in it.
     private let changes: String?
 
     init(_ filter: DeadLetterFilter, changes: String? = nil) {
@@ -76,7 +76,8 @@ struct DeadLetterIndex: Sendable {
                 isOmitted: letter.isOmitted, isPush: letter.isPush))
     }
 
-    /// The services know some twenty codes; a topic that others write to must not grow the list without end.
+    /// Returns the index of a code. The services know some twenty; other writers of the topic must not grow the list
+    /// without bound.
     private mutating func index(of code: String) -> Int {
         let code = self.codes.count < 100 ? code : "other"
         if let index = self.codes.firstIndex(of: code) { return index }
@@ -84,7 +85,7 @@ struct DeadLetterIndex: Sendable {
         return self.codes.count - 1
     }
 
-    /// Forgets all letters but one and its doubles.
+    /// Forgets all dead letters but one and its duplicates.
     mutating func keepOnly(_ identity: UInt64) {
         self.entries.removeAll { $0.identity != identity }
         self.byIdentity = self.entries.isEmpty ? [:] : [identity: 0]
@@ -92,7 +93,7 @@ struct DeadLetterIndex: Sendable {
 
     func isReplayed(_ entry: Entry) -> Bool { self.notes.contains(entry.identity) }
 
-    /// The number of letters of each code, the most frequent code first.
+    /// The number of dead letters of each code, the most frequent code first.
     var counts: [(code: String, letters: Int, replayed: Int)] {
         var counts = self.codes.map { (code: $0, letters: 0, replayed: 0) }
         for entry in self.entries {
@@ -103,7 +104,7 @@ struct DeadLetterIndex: Sendable {
         return counts.sorted { ($1.letters, $0.code) < ($0.letters, $1.code) }
     }
 
-    /// The newest letters, newest last.
+    /// Returns the newest dead letters, newest last.
     func newest(_ limit: Int) -> [Entry] {
         let sorted = self.entries.sorted {
             ($0.milliseconds, $0.position) < ($1.milliseconds, $1.position)

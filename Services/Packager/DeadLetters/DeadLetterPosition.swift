@@ -1,4 +1,4 @@
-/// A position in a topic, `partition/offset`: that of a letter in `waybill.dead-letters`, or that of its change.
+/// A position in a topic, `partition/offset`: that of a dead letter, or that of its change.
 struct DeadLetterPosition: Hashable, Comparable, Sendable, CustomStringConvertible {
     let partition: Int32
     let offset: Int64

@@ -4,11 +4,12 @@ import Logging
 import Model
 import Synchronization
 
-/// Puts records that cannot be applied aside, each once however often its order's work is tried again.
+/// Publishes dead letters for records that cannot be applied, each once, however often its order's work is retried.
 ///
-/// Bounded: remembers letters of records in hand, and no more than `limit`.
+/// Bounded: remembers the dead letters of records in hand, at most `limit`.
 final class DeadLetterPublisher: Sendable {
-    /// Beyond as many letters of unfinished work as the worker has records in hand, some may go twice.
+    /// The most dead letters of unfinished work that are remembered, enough for all records that a worker has in hand;
+    /// beyond that, some may be sent twice.
     static let limit = 50_000
 
     private struct Origin: Hashable {
@@ -34,20 +35,22 @@ final class DeadLetterPublisher: Sendable {
         self.logger = logger
     }
 
-    /// Records are done: they come again as redeliveries only, of which nobody knows whether their letter went out.
+    /// Forgets records that are done. If one is redelivered, it is not known whether its dead letter was sent.
     func forget(_ records: [KafkaRecord]) {
         self.sent.withLock { sent in
             for record in records {
-                // With nearly every batch there is nothing to forget.
+                // For nearly every batch there is nothing to forget.
                 if sent.isEmpty { break }
                 sent.remove(Origin(record))
             }
         }
     }
 
-    /// Sends what was not sent before and waits for the acknowledgements; work whose letter failed is postponed.
+    /// Sends the dead letters that were not sent before and waits for the acknowledgements; work whose dead letter
+    /// failed is postponed.
     ///
-    /// A letter that is larger than the topic takes goes without its value: it would stand in the way for ever.
+    /// A dead letter that is too large for the topic is sent without its value; otherwise it would block its order
+    /// forever.
     func send(_ refused: [RefusedRecord], _ batchOutcomes: inout BatchOutcomes) async {
         guard !refused.isEmpty else { return }
         let fresh = self.sent.withLock { sent in refused.filter { !sent.contains(Origin($0.record)) } }

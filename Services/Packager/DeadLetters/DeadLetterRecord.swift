@@ -7,14 +7,14 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// The kinds of records in the topic.
     enum Reading: Sendable {
         case letter(DeadLetterRecord)
-        /// The letter of this identity was put back.
+        /// A marker: the dead letter of this identity was replayed.
         case note(UInt64)
         /// Neither of them.
         case other
     }
 
     let record: KafkaRecord
-    /// `ChangeFault.Code` or `PushDeadLetterCode` as the service of that day knew it.
+    /// A `ChangeFault.Code` or `PushDeadLetterCode`, as the service that wrote it knew it.
     let code: String
     let reason: String
     /// `topic/partition/offset`
@@ -29,7 +29,7 @@ struct DeadLetterRecord: Hashable, Sendable {
 
     static func read(_ record: KafkaRecord) -> Reading {
         func text(_ name: String) -> String? {
-            // The packager's own come last; a header of that name that came with the change does not count.
+            // The packager's own headers are last; a header of that name that arrived with the change does not count.
             record.headers.last { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
         }
         if let identity = text(DeadLetterHeader.replayed).flatMap({ UInt64($0, radix: 16) }) { return .note(identity) }
@@ -54,17 +54,17 @@ struct DeadLetterRecord: Hashable, Sendable {
         return parts.count < 3 ? nil : DeadLetterPosition(parts.suffix(2).joined(separator: "/"))
     }
 
-    /// The topic that the change stood on, nil when the header does not say so.
+    /// The topic that the change was on; nil if the header does not give it.
     var sourceTopic: String? {
         let parts = self.origin.split(separator: "/")
         return parts.count < 3 ? nil : parts.dropLast(2).joined(separator: "/")
     }
 
-    /// Tells this letter from all others, but not from its doubles: a worker that is killed between sending a letter
-    /// and committing makes another of the same record.
+    /// Distinguishes this dead letter from all others, but not from its duplicates: a worker that is killed between
+    /// sending a dead letter and committing sends another one for the same record.
     ///
-    /// Key and value are part of it, since a topic that was made anew counts its offsets from 0 again. Of a
-    /// notification the device stands for the value, as the attempts behind a kill are others.
+    /// Key and value are part of it, since a topic that was recreated counts its offsets from 0 again. For a
+    /// notification the device replaces the value, since the attempts after a kill differ.
     var identity: UInt64 {
         var hash = FNV1a()
         hash.combine(field: Array(self.origin.utf8))
@@ -74,11 +74,11 @@ struct DeadLetterRecord: Hashable, Sendable {
         return hash.value
     }
 
-    /// A notification that the pusher gave up, not a change: there is nothing to put back. An old version of an order
-    /// published again would be a rollback.
+    /// True for a notification that the pusher gave up: it is not a change, so it cannot be replayed. Publishing an old
+    /// version of an order again would be a rollback.
     var isPush: Bool { PushDeadLetterCode.isOne(self.code) }
 
-    /// The content of a notification's letter.
+    /// The content of a notification's dead letter.
     ///
     /// Source: `push-letter.schema.json`
     var notification: JSONObject? {
@@ -86,20 +86,20 @@ struct DeadLetterRecord: Hashable, Sendable {
         return (try? JSON(parsing: value))?.object
     }
 
-    /// The same for all letters of an order.
+    /// A hash that is the same for all dead letters of an order.
     var orderHash: UInt64 { Self.orderHash(of: self.record) }
 
-    /// The same for all records of a key.
+    /// Returns a hash that is the same for all records of a key.
     static func orderHash(of record: KafkaRecord) -> UInt64 {
         var hash = FNV1a()
         hash.combine(field: record.key)
         return hash.value
     }
 
-    /// The value did not fit into the topic, so there is nothing to put back.
+    /// True if the value did not fit into the topic, so the change cannot be replayed.
     var isOmitted: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.omitted } }
 
-    /// The change as it came, with a header that tells which letter it was.
+    /// Returns the change as it arrived, with a header that names its dead letter.
     func replay(_ topics: Topics) -> KafkaMessage {
         let letter = "\(topics.deadLetters)/\(self.position)"
         return KafkaMessage(
@@ -108,10 +108,10 @@ struct DeadLetterRecord: Hashable, Sendable {
                 + [KafkaHeader(name: DeadLetterHeader.replay, text: letter)])
     }
 
-    /// The note that is written after the letter once the change is acknowledged, so that it is not put back twice.
+    /// Returns the marker to write once the change is acknowledged, so that the dead letter is not replayed again.
     ///
-    /// It is in the letters' own topic and partition: so it needs no other store, follows its letter and is deleted
-    /// after it.
+    /// It goes to the dead letter's own topic and partition, so it needs no other store, follows its dead letter and is
+    /// deleted after it.
     func note(_ topics: Topics) -> KafkaMessage {
         KafkaMessage(
             topic: topics.deadLetters, partition: self.record.partition, key: self.record.key, value: nil,
@@ -123,7 +123,7 @@ struct DeadLetterRecord: Hashable, Sendable {
 }
 
 extension FNV1a {
-    /// Adds a field that is kept apart from the next: no field and an empty one differ, and the count ends each.
+    /// Adds a field, delimited from the next: a missing field and an empty one differ, and each ends with its length.
     fileprivate mutating func combine(field: [UInt8]?) {
         self.combine(field ?? [])
         self.combine(field == nil ? 1 : 0)

@@ -5,22 +5,22 @@ import Operations
 import ServiceLifecycle
 import Synchronization
 
-/// Puts letters back on `waybill.order-changes`, in order per order, and notes each beside its letter.
+/// Replays dead letters to `waybill.order-changes`, in sequence per order, and publishes a marker for each.
 ///
-/// May be stopped and killed at any time: what was noted is not put back again. A kill between the acknowledgement and
-/// the note puts a change back twice, which `source` and `id` make harmless. A graceful shutdown ends it behind the
-/// letters in hand.
-/// Bounded: some dozen letters are in memory at once.
+/// May be stopped or killed at any time: a dead letter with a marker is not replayed again. A kill between the
+/// acknowledgement and the marker replays a change twice, which `source` and `id` make harmless. A graceful shutdown
+/// ends it after the dead letters in hand.
+/// Bounded: a few dozen dead letters are in memory at a time.
 final class DeadLetterReplay: Service {
-    /// The counts of letters by outcome.
+    /// The counts of dead letters by outcome.
     struct Tally: Hashable, Sendable {
         var total = 0
         var replayed = 0
-        /// Letters that the topic of changes does not take.
+        /// Dead letters that are too large for the topic of changes.
         var refused = 0
-        /// Letters that were deleted since they were counted.
+        /// Dead letters that were deleted since they were counted.
         var gone = 0
-        /// Letters whose orders were removed since they were counted.
+        /// Dead letters whose orders were removed since they were counted.
         var removed = 0
 
         /// One line for a terminal.
@@ -35,16 +35,15 @@ final class DeadLetterReplay: Service {
     /// The result of a replay.
     enum End: Hashable, Sendable {
         case done(Tally)
-        /// Told to stop; the next run goes on.
+        /// Stopped on request; the next run continues.
         case stopped(Tally)
-        /// Kafka stayed away; the next run goes on.
+        /// Kafka stayed unavailable; the next run continues.
         case gaveUp(String, Tally)
     }
 
-    /// Letters that are read and sent at once.
+    /// Dead letters that are read and sent together.
     private static let chunk = 64
-    /// The number of times that something is tried that Kafka does not take: some 20 s in all, besides the waits for
-    /// deliveries.
+    /// The most attempts at an operation that fails in Kafka: some 20 s in all, not counting the waits for deliveries.
     private static let attemptLimit = 10
 
     /// The greatest age of knowledge about removals.
@@ -62,7 +61,7 @@ final class DeadLetterReplay: Service {
     private let tally: Mutex<Tally>
 
     /// - Parameters:
-    ///   - rate: letters a second.
+    ///   - rate: dead letters a second.
     ///   - report: called with each step, for people.
     init(
         _ plan: ReplayPlan, _ removals: RemovalLedger, letters: DeadLetterTopic, producer: KafkaProducer,
@@ -98,7 +97,7 @@ final class DeadLetterReplay: Service {
         self.outcome.withLock { $0 = end }
     }
 
-    /// - Returns: false when it was told to stop.
+    /// - Returns: false if it was stopped.
     private func work(since start: ContinuousClock.Instant) async throws -> Bool {
         var pace = RateLimiter(perSecond: self.rate)
         var removals = (ledger: self.removals, until: start + Self.removalAge)
@@ -120,11 +119,11 @@ final class DeadLetterReplay: Service {
             }
             let letters = chunk.compactMap { found[$0.position] }
             self.tally.withLock { $0.gone += chunk.count - letters.count }
-            // The next of an order goes out when the one before is acknowledged: a retry cannot turn them round.
+            // The next one of an order is sent once the one before is acknowledged, so a retry cannot reorder them.
             for round in ReplayPlan.rounds(letters, order: \.orderHash) { try await self.send(round) }
             self.show(since: start, isLast: false)
             let wait = pace.wait(after: chunk.count, now: ContinuousClock.now - start)
-            // Ends at once when told to stop; the guard above does the rest.
+            // Ends immediately on a graceful shutdown; the guard above does the rest.
             try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
         }
         return true
@@ -149,7 +148,7 @@ final class DeadLetterReplay: Service {
                     failure = error
                 }
             }
-            // At once, also when others failed: what is noted is not sent again.
+            // Immediately, even if others failed: a dead letter with a marker is not sent again.
             try await self.writeNotes(sent)
             guard let failure else { return }
             open = failed
@@ -190,9 +189,9 @@ final class DeadLetterReplay: Service {
         }
     }
 
-    /// - Throws: the error, when waiting does not help or has been done for long enough, or it was told to stop.
+    /// - Throws: the error, if waiting does not help, the attempts are used up, or the run is being stopped.
     private func pause(_ error: KafkaError, _ attempt: Int) async throws {
-        // A producer that failed for good makes itself anew.
+        // A producer that failed fatally recreates itself.
         guard error.isRetriable || error.isFatal, attempt < Self.attemptLimit, !Task.isShuttingDownGracefully,
             !Task.isCancelled
         else { throw error }

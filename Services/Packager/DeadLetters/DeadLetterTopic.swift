@@ -2,21 +2,21 @@ import Kafka
 import Model
 import Synchronization
 
-/// Reads `waybill.dead-letters`: once through for the ledger, and single letters.
+/// Reads `waybill.dead-letters`: all of it for the index, or single dead letters.
 ///
-/// Bounded: the ledger by its limit, and `concurrency` partitions with a batch each are read at once.
+/// Bounded: the index by its limit; at most `concurrency` partitions are read at a time, each with one batch.
 struct DeadLetterTopic: Sendable {
-    /// Partitions that are read at once.
+    /// Partitions that are read concurrently.
     private static let concurrency = 8
-    /// Letters that are this close are read in one go.
+    /// The gap in offsets up to which dead letters are read in one go.
     private static let reach: Int64 = 500
 
     let reader: KafkaReader
     let topic: String
-    /// The topic that changes are put back on.
+    /// The topic of changes, to which dead letters are replayed.
     var changes: String?
 
-    /// Goes through all letters that are there now, or those of one partition.
+    /// Reads all dead letters that exist now, or those of one partition.
     ///
     /// - Throws: `KafkaError`; `.unknownTopic` when there is no such topic or partition.
     func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
@@ -46,9 +46,9 @@ struct DeadLetterTopic: Sendable {
         return whole
     }
 
-    /// Reads letters; those that are gone by now are missing.
+    /// Reads dead letters; those that no longer exist are missing from the result.
     ///
-    /// - Parameter make: what is kept of a letter, so that a long list need not hold all values.
+    /// - Parameter make: returns what to keep of a dead letter, so that a long list need not hold all values.
     func letters<Value: Sendable>(
         at positions: [DeadLetterPosition], _ make: @escaping @Sendable (DeadLetterRecord) -> Value
     ) async throws -> [DeadLetterPosition: Value] {
@@ -70,11 +70,11 @@ struct DeadLetterTopic: Sendable {
         return found.withLock { $0 }
     }
 
-    /// The ranges to read of each partition so that they contain all positions.
+    /// Returns the ranges to read of each partition so that they contain all positions.
     static func runs(_ positions: [DeadLetterPosition]) -> [[OffsetRange]] {
         var runs: [[OffsetRange]] = []
         for position in positions.sorted() {
-            // Positions are below Int64.max, `DeadLetterPosition` sees to it.
+            // Cannot overflow: `DeadLetterPosition` ensures that offsets are below Int64.max.
             let end = position.offset + 1
             if let last = runs.last?.last, last.partition == position.partition {
                 let isNear = position.offset - last.end <= Self.reach
@@ -89,7 +89,7 @@ struct DeadLetterTopic: Sendable {
         return runs
     }
 
-    /// Does something with each item, with `concurrency` of them at once.
+    /// Calls `body` for each item, for at most `concurrency` of them at a time.
     static func spread<Item: Sendable>(
         _ items: [Item], _ body: @escaping @Sendable (Item) async throws -> Void
     ) async throws {

@@ -6,7 +6,7 @@ import Model
 import NIOPosix
 import Operations
 
-/// `waybill-packager dead-letters`: look at changes that could not be applied, and put them back.
+/// `waybill-packager dead-letters`: lists, shows and replays changes that could not be applied.
 struct DeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dead-letters",
@@ -34,7 +34,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
         var topics: Topics { self.environment.common.topics }
 
-        /// Goes through all letters.
+        /// Reads all dead letters and indexes those that match.
         ///
         /// - Throws: `ValidationError` when more match than can be remembered; `KafkaError`.
         func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
@@ -46,13 +46,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
     }
 
-    /// Writes to standard output. Who no longer listens ends the program by SIGPIPE, as is the custom.
+    /// Writes to standard output. If the reader closes the pipe, SIGPIPE ends the program, as is customary.
     static func say(_ text: String) {
         try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
     }
 }
 
-/// Which letters, on the command line.
+/// The options that select dead letters.
 struct DeadLetterChoice: ParsableArguments {
     @Option(help: "Only dead letters with this code, such as invalid-order.")
     var code: String?
@@ -81,12 +81,11 @@ struct DeadLetterChoice: ParsableArguments {
     private static func moment(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
         guard let text else { return nil }
         guard let moment = RFC3339.moment(text, nowMilliseconds: now) else {
-            throw ValidationError(
-                "\(name) \(text): must be a time such as 2025-03-05T16:02:11Z, or an age such as 90s, 30m, 6h, 2d")
+            throw ValidationError("\(name) \(text): \(RFC3339.momentForms)")
         }
         return moment
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the present time in milliseconds since 1970.
 func nowMilliseconds() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }

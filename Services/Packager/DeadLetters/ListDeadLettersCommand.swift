@@ -12,7 +12,7 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
             all that match, whatever --limit says.
             """)
 
-    /// Letters that are read again at once for their lines.
+    /// Dead letters that are read again together for their lines.
     private static let page = 1000
 
     @OptionGroup var choice: DeadLetterChoice

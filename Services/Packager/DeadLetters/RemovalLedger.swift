@@ -2,43 +2,43 @@ import Kafka
 import Model
 import Synchronization
 
-/// Which orders of some letters were removed after the changes that the letters hold.
+/// The orders that were removed after the changes in their dead letters.
 ///
-/// A change that is put back stands behind everything in its topic, so it would bring such an order back. The topic of
-/// changes tells it for certain as long as it still has what followed the change. Of older changes the topic of orders
-/// tells what it can: a tombstone for a while, a value for an order that stands.
-/// Bounded: by the letters.
+/// A replayed change is appended to its topic, so it would bring such an order back. The topic of changes shows the
+/// removal as long as it retains the records after the change. For older changes only the topic of orders can tell: it
+/// has a tombstone for a while, or a value if the order exists.
+/// Bounded: by the number of dead letters.
 struct RemovalLedger: Sendable {
     enum Verdict: Hashable, Sendable {
         /// Not removed since.
         case stands
         case removed
-        /// The topic of changes does not reach back to the change, and the topic of orders does not know the order: it
-        /// was never there, or it was removed long ago.
+        /// The topic of changes does not reach back to the change, and the topic of orders has no record of the order:
+        /// it never existed, or it was removed long ago.
         case unknown
     }
 
-    /// The facts that are known of an order.
+    /// The known facts about an order.
     private struct Order {
         /// The last removal on the topic of changes, by partition.
         var removals: [Int32: Int64] = [:]
         var isThere = false
-        /// The moment of its tombstone on the topic of orders.
+        /// The timestamp of its tombstone on the topic of orders.
         var goneMilliseconds: Int64?
     }
 
-    /// Of the topic of changes when the letters were chosen, by partition.
+    /// The bounds of the topic of changes when the dead letters were chosen, by partition.
     private let bounds: [Int32: OffsetRange]
-    /// The end of the part that was read of each partition; a partition that was not read has none.
+    /// The offset up to which each partition was read; a partition that was not read has none.
     private var ends: [Int32: Int64] = [:]
-    /// The position of each letter's change, by the letter's own position.
+    /// The position of each dead letter's change, by the dead letter's own position.
     private let sources: [DeadLetterPosition: DeadLetterPosition]
     private var orders: [UInt64: Order] = [:]
 
     /// - Parameters:
-    ///   - bounds: of the topic of changes.
-    ///   - entries: the letters in question.
-    ///   - letters: all that are known, also those that were put back before.
+    ///   - bounds: the bounds of the topic of changes.
+    ///   - entries: the dead letters in question.
+    ///   - letters: all known dead letters, including those that were replayed before.
     init(_ bounds: [OffsetRange], _ entries: [DeadLetterIndex.Entry], of letters: [DeadLetterIndex.Entry] = []) {
         let places = letters.compactMap { letter in letter.source.map { (letter.position, $0) } }
         self.sources = Dictionary(places) { first, _ in first }
@@ -50,7 +50,7 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// The parts of the topic of changes that are to be read.
+    /// Returns the ranges of the topic of changes to read.
     func ranges(_ entries: [DeadLetterIndex.Entry]) -> [OffsetRange] {
         var starts: [Int32: Int64] = [:]
         for source in entries.compactMap(\.source) {
@@ -63,9 +63,9 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// The part that has come to the topic of changes since it was read; it counts as read then.
+    /// Returns the ranges that were added to the topic of changes since it was read, and counts them as read.
     ///
-    /// - Parameter bounds: of that topic now.
+    /// - Parameter bounds: the present bounds of that topic.
     mutating func readOn(to bounds: [OffsetRange]) -> [OffsetRange] {
         bounds.compactMap { now in
             guard let end = self.ends[now.partition], now.end > end else { return nil }
@@ -74,7 +74,7 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// True if the topic of changes has all that followed the change of a letter.
+    /// Returns true if the topic of changes retains everything after a dead letter's change.
     func isCertain(_ entry: DeadLetterIndex.Entry) -> Bool {
         guard let source = entry.source, let bounds = self.bounds[source.partition] else { return false }
         return (bounds.first..<bounds.end).contains(source.offset)
@@ -87,7 +87,7 @@ struct RemovalLedger: Sendable {
         let change = try? OrderChange.decode(
             key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
         guard case .removed? = change?.kind else { return }
-        // A removal that was put back counts where it stood first: what followed it there may follow it here.
+        // A replayed removal counts at its original position: changes that followed it there may follow it here.
         let letter = record.headers.last { $0.name == DeadLetterHeader.replay }?.value
         let place = letter.map { String(decoding: $0, as: UTF8.self).split(separator: "/").suffix(2) }
             .flatMap { DeadLetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
@@ -112,7 +112,7 @@ struct RemovalLedger: Sendable {
         if self.isCertain(entry) { return .stands }
         if let gone = order.goneMilliseconds, gone >= entry.milliseconds { return .removed }
         if order.isThere || order.goneMilliseconds != nil { return .stands }
-        // A place that the topic never had is of another topic, of which nothing is known.
+        // The change came from another topic, of whose removals nothing is known.
         if entry.isElsewhere { return .unknown }
         guard let source = entry.source, let bounds = self.bounds[source.partition], source.offset < bounds.first
         else { return .stands }
@@ -121,10 +121,10 @@ struct RemovalLedger: Sendable {
 }
 
 extension DeadLetterTopic {
-    /// Finds out which of some letters' orders were removed since.
+    /// Finds out which dead letters' orders were removed since.
     ///
-    /// Reads the topic of changes from the oldest of their changes on, and the topic of orders only for letters that
-    /// are older than that topic.
+    /// Reads the topic of changes from the oldest of their changes on, and the topic of orders only if the topic of
+    /// changes lacks one of them.
     /// - Throws: `KafkaError`
     func removals(
         since entries: [DeadLetterIndex.Entry], of letters: DeadLetterIndex, topics: Topics
@@ -143,7 +143,7 @@ extension DeadLetterTopic {
         return ledger.withLock { $0 }
     }
 
-    /// Takes in what was removed since `ledger` was made, or since it was done last.
+    /// Adds the removals since `ledger` was made or last updated.
     func readOn(_ ledger: RemovalLedger, topics: Topics) async throws -> RemovalLedger {
         let ledger = Mutex(ledger)
         let bounds = try await self.known(topics.orderChanges)
@@ -154,7 +154,7 @@ extension DeadLetterTopic {
         return ledger.withLock { $0 }
     }
 
-    /// The bounds of a topic's partitions; nothing if there is no such topic.
+    /// Returns the bounds of a topic's partitions; none if the topic does not exist.
     private func known(_ topic: String) async throws -> [OffsetRange] {
         do {
             return try await self.reader.bounds(of: topic)

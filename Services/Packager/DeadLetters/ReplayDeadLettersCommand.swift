@@ -79,7 +79,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         }
     }
 
-    /// Makes a run with its producer, lets it end, and closes both.
+    /// Makes a producer, runs the replay with it, then closes the producer and the reader.
     private func replay(
         _ plan: ReplayPlan, _ removals: RemovalLedger, _ context: DeadLettersCommand.Context
     ) async throws -> DeadLetterReplay.End {
@@ -127,12 +127,12 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         return lines.joined(separator: "\n")
     }
 
-    /// Asks on a terminal; a script is not asked.
+    /// Asks for confirmation on a terminal; a script is not asked.
     private static func isConfirmed(_ plan: ReplayPlan, _ topics: Topics) -> Bool {
         guard isatty(STDIN_FILENO) == 1 else { return true }
         let question = "Republish \(plan.entries.count) changes to \(topics.orderChanges)? [y/N] "
         try? FileHandle.standardError.write(contentsOf: Data(question.utf8))
-        // Nothing else is at work yet, so the wait for a person keeps nobody.
+        // Nothing else runs yet, so waiting for a person blocks nothing.
         return ["y", "yes"].contains(readLine()?.lowercased())
     }
 }

@@ -1,18 +1,19 @@
-/// In which order letters are put back: as they stand in their topic, but those of one order as its changes stood.
+/// The sequence in which dead letters are replayed: that of their topic, but within one order that of its changes.
 ///
-/// A letter may stand behind a later one of its order, when the later one's batch was sent first. They change places.
+/// A dead letter may come after that of a later change of its order, if the later batch was sent first. They are
+/// swapped.
 struct ReplayPlan: Sendable {
-    /// Letters to be put back, in order.
+    /// Dead letters to replay, in sequence.
     private(set) var entries: [DeadLetterIndex.Entry]
-    /// Letters that were put back before.
+    /// Dead letters that were replayed before.
     let replayed: Int
-    /// Letters without their values.
+    /// Dead letters without their values.
     let omitted: Int
-    /// Notifications, which are no changes.
+    /// Notifications, which are not changes.
     let pushes: Int
-    /// Letters whose orders were removed since.
+    /// Dead letters whose orders were removed since.
     private(set) var removed = 0
-    /// Letters of which nobody can tell whether their orders were removed since.
+    /// Dead letters for which it is unknown whether their orders were removed since.
     private(set) var unknown = 0
 
     init(_ ledger: DeadLetterIndex) {
@@ -25,7 +26,7 @@ struct ReplayPlan: Sendable {
         self.entries = Self.ordered(candidates)
     }
 
-    /// Leaves out what would bring back an order that was removed.
+    /// Leaves out dead letters that would, or might, bring back a removed order.
     mutating func leaveOut(_ removals: RemovalLedger) {
         let verdicts = self.entries.map(removals.verdict)
         self.removed = verdicts.count { $0 == .removed }
@@ -33,16 +34,16 @@ struct ReplayPlan: Sendable {
         self.entries = zip(self.entries, verdicts).filter { $0.1 == .stands }.map(\.0)
     }
 
-    /// Letters that are not put back though they were not before.
+    /// The number of dead letters that were not replayed before and will not be now.
     var left: Int { self.omitted + self.pushes + self.removed + self.unknown }
 
-    /// The places of an order's letters stay; who stands there is sorted by origin.
+    /// Keeps the places that an order's dead letters occupy, and sorts the dead letters within them by origin.
     static func ordered(_ entries: [DeadLetterIndex.Entry]) -> [DeadLetterIndex.Entry] {
         let places = entries.indices.sorted { (entries[$0].order, $0) < (entries[$1].order, $1) }
         let letters = entries.indices.sorted { left, right in
             let (one, other) = (entries[left], entries[right])
             if one.order != other.order { return one.order < other.order }
-            // Letters that do not tell where they stood come first, as they stand.
+            // Dead letters without an origin come first, in their present sequence.
             switch (one.source, other.source) {
             case (let one?, let other?) where one != other: return one < other
             case (nil, .some): return true
@@ -56,7 +57,7 @@ struct ReplayPlan: Sendable {
         return ordered
     }
 
-    /// Splits letters into rounds, each with at most one letter of an order, in order.
+    /// Splits items into rounds, in sequence, each with at most one item of an order.
     static func rounds<Item>(_ items: [Item], order: (Item) -> UInt64) -> [[Item]] {
         var rounds: [[Item]] = []
         var next: [UInt64: Int] = [:]

@@ -18,7 +18,7 @@ struct ShowDeadLetterCommand: AsyncParsableCommand {
     func run() async throws {
         let context = try DeadLettersCommand.Context()
         let position = self.letter
-        // The whole partition: doubles and the note of a replay may stand anywhere.
+        // Reads the whole partition: duplicates and the marker of a replay may be anywhere in it.
         let ledger = try await context.survey(DeadLetterFilter(position: position))
         guard let letter = try await context.letters.letters(at: [position], { $0 })[position] else {
             throw ValidationError("\(position): there is no dead letter at this place")
@@ -36,7 +36,7 @@ struct ShowDeadLetterCommand: AsyncParsableCommand {
 }
 
 extension DeadLetterPosition {
-    /// - Throws: `ValidationError` for what is no place.
+    /// - Throws: `ValidationError` if the text is not a position.
     init(argument: String) throws {
         guard let position = DeadLetterPosition(argument) else {
             throw ValidationError("\(argument): must be PARTITION/OFFSET, such as 3/17")

@@ -6,22 +6,22 @@ import Model
 import Packaging
 import Store
 
-/// Gets one picture and packages the orders anew that wait for it.
+/// Fetches one picture and repackages the orders that wait for it.
 struct PictureFetchJob: Sendable {
     /// The time for which a worker owns a picture; renewed while it works on it.
     static let lease: Duration = .seconds(60)
-    /// When to look again whether a version is written that is about to be.
+    /// The delay before checking again for a version that is about to be written.
     private static let soon: Duration = .seconds(1)
     /// The longest time to wait for a version that is about to be written, in seconds. After it, the version's changes
-    /// come again and find the picture.
+    /// are redelivered and find the picture.
     static let patienceSeconds: Int64 = 15 * 60
-    /// Orders that are packaged at once.
+    /// Orders that are packaged together.
     private static let orderCount = 50
 
     let pictures: Pictures
     let store: OrderStore
     let fetcher: Fetcher
-    /// Packages orders anew where that makes a difference, and announces the new versions.
+    /// Repackages orders where that makes a difference, and announces the new versions.
     let repackage: @Sendable ([OrderKey]) async throws -> Void
     /// Returns the hosts that pictures of an order type may come from, with the present brands.
     let hosts: @Sendable (OrderTypeIdentifier) -> PictureHosts
@@ -31,10 +31,10 @@ struct PictureFetchJob: Sendable {
     /// Seconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// Does all of it once.
+    /// Fetches the picture and repackages its orders once.
     ///
     /// Trying again is safe at any point: the picture is due again when the lease ends.
-    /// - Parameter claim: follows the lease.
+    /// - Parameter claim: updated with the lease.
     /// - Throws: `StoreError` and what `repackage` throws.
     func run(_ claim: inout Pictures.Claim) async throws {
         var record = try await self.pictures.records([claim.key]).first.flatMap(\.self) ?? PictureRecord()
@@ -66,7 +66,7 @@ struct PictureFetchJob: Sendable {
         return waiting.max { $0.sinceEpochSeconds < $1.sinceEpochSeconds }?.url ?? key.url
     }
 
-    /// - Returns: what is known now, and the ZIP entry if the picture is a new one.
+    /// - Returns: the new record, and the ZIP entry if the picture is a new one.
     private func fetch(
         _ key: PictureKey, _ record: PictureRecord, from url: String
     ) async -> Result<(PictureRecord, entry: [UInt8]?), Failure> {
@@ -132,16 +132,16 @@ struct PictureFetchJob: Sendable {
             metadata["rests"] = "\(rest) s"
             record.attempts = 0
             record.restsUntilEpochSeconds = self.now() + rest
-            // Before those who wait are sent away, so that nobody comes to wait in between.
+            // Before the waiting orders are dismissed, so that no order starts to wait in between.
             try await self.pictures.save(record, for: claim.key)
             try await self.pictures.finish(claim, dismissing: true, otherwiseAgainAfter: Self.soon)
         }
         self.logger.warning("cannot fetch picture", metadata: metadata)
     }
 
-    /// Packages those anew who wait.
+    /// Repackages the orders that wait.
     ///
-    /// - Returns: false when somebody else has the picture by now.
+    /// - Returns: false if another worker has the picture by now.
     private func serve(_ claim: inout Pictures.Claim) async throws -> Bool {
         var cursor: String? = "0"
         while let from = cursor {
@@ -160,18 +160,18 @@ struct PictureFetchJob: Sendable {
         return true
     }
 
-    /// Those whose version stands, or will not come: what a worker noted before it died is noted again when its changes
-    /// come again.
+    /// Returns the orders whose version is written, or will not be: what a worker noted before it died is noted again
+    /// when its changes are redelivered.
     private func ready(_ waiting: [Pictures.Waiting]) async throws -> [Pictures.Waiting] {
         let stored = try await self.store.orders(waiting.map(\.order))
         return zip(waiting, stored).filter { waiting, stored in
             if self.now() - waiting.sinceEpochSeconds > Self.patienceSeconds { return true }
-            // A damaged order is nothing that waiting would mend.
+            // Waiting would not repair a damaged order.
             guard case .success(let order) = stored else { return true }
             return (order?.state.version ?? 0) >= waiting.version
         }.map(\.0)
     }
 
-    /// Without query and fragment, which may hold a key.
+    /// Returns a URL without query and fragment, which may hold a key.
     static func shown(_ url: String) -> String { String(url.prefix { $0 != "?" && $0 != "#" }) }
 }

@@ -20,7 +20,7 @@ struct PictureRetry: Sendable {
 
     /// - Parameters:
     ///   - attempts: failures in a row, this one included, from 1.
-    ///   - retryAfterSeconds: what the server wishes.
+    ///   - retryAfterSeconds: the delay that the server requests.
     func step(after failure: PictureFailure, attempts: Int64, retryAfterSeconds: Int64? = nil) -> Step {
         guard failure.isTemporary else {
             guard attempts <= Self.slowDelays.count else { return .giveUp(restSeconds: 24 * 3600) }

@@ -7,10 +7,10 @@ import ServiceLifecycle
 import Store
 import Synchronization
 
-/// Gets pictures that orders wait for, as long as the packager runs.
+/// Fetches pictures that orders wait for, as long as the packager runs.
 ///
-/// All packagers share what is due; the lease in Redis sees to it that each picture is in the hands of one. What is in
-/// hand when the service stops is due again at once, or when the lease ends.
+/// All packagers share the pictures that are due; the lease in Redis ensures that only one works on each. A picture in
+/// hand when the service stops is due again immediately, or when the lease expires.
 struct PictureWorker: Service {
     /// Pictures in hand at once.
     static let concurrency = 8
@@ -33,8 +33,8 @@ struct PictureWorker: Service {
 
     /// - Parameters:
     ///   - fetcher: closed when the worker stops.
-    ///   - repackage: packages orders anew where that makes a difference, and announces the new versions.
-    ///   - hosts: where pictures of an order type may come from, as the brands are now.
+    ///   - repackage: repackages orders where that makes a difference, and announces the new versions.
+    ///   - hosts: returns the hosts that pictures of an order type may come from, with the present brands.
     init(
         _ pictureIndex: PictureIndex, store: OrderStore, fetcher: Fetcher,
         repackage: @escaping @Sendable ([OrderKey]) async throws -> Void,
@@ -68,7 +68,7 @@ struct PictureWorker: Service {
         await self.fetcher.close()
     }
 
-    /// Claims pictures that are due; none after a failure of Redis, which is tried again.
+    /// Claims pictures that are due; none after a failure of Redis, which is retried.
     private func claim(_ limit: Int) async -> [Pictures.Claim] {
         guard limit > 0 else { return [] }
         do {
@@ -87,7 +87,7 @@ struct PictureWorker: Service {
         do {
             try await self.job.run(&claim)
         } catch is CancellationError {
-            // Stopping: whoever comes next need not wait for the lease.
+            // The service is stopping: the next worker need not wait for the lease.
             _ = try? await self.pictures.postpone(&claim, by: .milliseconds(1))
         } catch {
             self.logger.warning("cannot add a picture to its orders, retrying", metadata: ["error": "\(error)"])

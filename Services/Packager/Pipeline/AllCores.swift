@@ -1,9 +1,9 @@
 import Foundation
 import Operations
 
-/// Does something with each item, spread over all cores; the results are in order.
+/// Calls `body` for each item, spread over all cores, and returns the results in order.
 ///
-/// Many items are worked off on other threads than the rest of the work, which need not wait for them.
+/// Many items are processed on threads other than those of the remaining work, which need not wait for them.
 /// - Throws: the error of the first item that has one, after all were tried.
 func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     _ items: [Item], _ body: @escaping @Sendable (Item) throws(Failure) -> Value
@@ -25,5 +25,5 @@ func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     return try results.map { (result) throws(Failure) in try result.get() }
 }
 
-/// The number of items that take no more than some milliseconds.
+/// The number of items that take at most a few milliseconds.
 private let few = 32

@@ -1,20 +1,20 @@
 import Kafka
 import Model
 
-/// One order of a batch, with the changes of it that came.
+/// One order of a batch, with the changes that arrived for it.
 ///
 /// Immutable. A class, since an order goes through many arrays.
 final class BatchOrder: Sendable {
     typealias Change = (record: KafkaRecord, change: OrderChange)
 
-    /// Which piece of the batch's work it is.
+    /// Its index in the batch's work.
     let place: Int
     let key: OrderKey
-    /// In the order in which they came; none of an order that is renewed or restored.
+    /// The changes in order of arrival; none for an order that is renewed or restored.
     let changes: [Change]
-    /// The number of changes at the front that came before the order was there: each has its dead letter.
+    /// The number of changes at the front that arrived before the order existed: each has a dead letter.
     let letters: Int
-    /// The places of the changes that Redis keeps for this order: those at the front, and any that come again.
+    /// The origins of the changes that Redis keeps for this order: those at the front, and any that are redelivered.
     let kept: Set<String>
 
     init(place: Int, key: OrderKey, changes: [Change] = [], letters: Int = 0, kept: Set<String> = []) {
@@ -25,7 +25,7 @@ final class BatchOrder: Sendable {
         self.kept = kept
     }
 
-    /// The same as it came from Kafka.
+    /// The order with only the changes from this batch.
     var withoutLetters: BatchOrder {
         guard !self.kept.isEmpty else { return self }
         return BatchOrder(place: self.place, key: self.key, changes: Array(self.changes.dropFirst(self.letters)))

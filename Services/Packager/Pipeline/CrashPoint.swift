@@ -7,41 +7,41 @@ import Kafka
     import Synchronization
 #endif
 
-/// A moment between two steps of a batch at which tests let the worker die or stand still.
+/// A moment between two steps of a batch at which tests kill or stall the worker.
 ///
-/// In a release build nothing of it is there: `reached` is empty, and the names of the variables are not in the
-/// executable. In a debug build the environment says what is to happen, once:
+/// A release build has none of it: `reached` is empty, and the names of the variables are not in the executable. In a
+/// debug build the environment requests an action, which happens once:
 ///
 ///     WAYBILL_CRASH_AT=written:2       the process kills itself when the moment comes for the 2nd time
-///     WAYBILL_STALL_AT=folded          it stops itself (SIGSTOP) until somebody lets it go on (SIGCONT)
-///     WAYBILL_STALL_AT=folded:1:5.5    the thread that came there stands still for 5.5 s, the others go on
+///     WAYBILL_STALL_AT=folded          it stops itself (SIGSTOP) until it is continued (SIGCONT)
+///     WAYBILL_STALL_AT=folded:1:5.5    the thread that arrives there stalls for 5.5 s; the others continue
 ///
 /// Source: Design §4.1
 enum CrashPoint: CaseIterable, Sendable {
-    /// Records are there, nothing was done with them.
+    /// Records have arrived; nothing was done with them.
     case batchTaken
     /// The orders' states were read.
     case statesRead
-    /// One order's changes are folded, and its package is not signed. Comes for each order, on any thread.
+    /// One order's changes are folded, and its package is not signed yet. Reached for each order, on any thread.
     case folded
-    /// All packages of the batch are there.
+    /// All packages of the batch are signed.
     case signed
-    /// The broker has what cannot be applied.
+    /// The broker has the dead letters.
     case deadLettersSent
-    /// The packages' pictures stand in Redis.
+    /// The packages' assets are in Redis.
     case assetsPut
-    /// The orders stand in Redis.
+    /// The orders are in Redis.
     case written
-    /// The broker has the orders' versions and the ends of registrations.
+    /// The broker has the orders' versions, but not yet the ends of registrations.
     case published
     /// Registrations of removed orders are gone from Redis.
     case unregistered
-    /// All results are given, and the offsets are about to be committed. Comes on the committing thread.
+    /// All outcomes are known, and the offsets are about to be committed. Reached on the committing thread.
     case committing
-    /// The broker has acknowledged a commit. Comes on the committing thread.
+    /// The broker has acknowledged a commit. Reached on the committing thread.
     case committed
 
-    /// Says that the moment has come.
+    /// Reports that a moment has come.
     @inline(__always)
     static func reached(_ point: CrashPoint) {
         #if DEBUG
@@ -50,7 +50,7 @@ enum CrashPoint: CaseIterable, Sendable {
         #endif
     }
 
-    /// The two moments of a commit, for the consumer to call; nil in a release build.
+    /// A callback for the two moments of a commit; nil in a release build.
     static var commits: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? {
         #if DEBUG
             return { moment in
@@ -77,7 +77,7 @@ enum CrashPoint: CaseIterable, Sendable {
         /// The number of times that the moment must still come before the action.
         private let count: Mutex<Int>
 
-        /// - Returns: nil when the variable is not there or says nothing that makes sense.
+        /// - Returns: nil if the variable is not set or not valid.
         init?(_ variable: String, signal: Int32) {
             let words = (ProcessInfo.processInfo.environment[variable] ?? "").split(separator: ":")
             guard let name = words.first, let point = CrashPoint.allCases.first(where: { "\($0)" == name }) else {

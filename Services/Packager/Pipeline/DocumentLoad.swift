@@ -17,7 +17,7 @@ final class DocumentLoad: Sendable {
     /// The most that was in memory at once.
     var most: Int { self.bytes.withLock { $0.most } }
 
-    /// - Parameter count: negative for what is done.
+    /// - Parameter count: negative for documents that are released.
     func add(_ count: Int) {
         let now = self.bytes.withLock { bytes in
             bytes.now += count

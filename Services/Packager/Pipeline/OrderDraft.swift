@@ -3,8 +3,8 @@ import Model
 import Packaging
 import Store
 
-/// An order on its way from what was read of it to what is written and published, whatever it is packaged for: changes
-/// are folded, a stored order is renewed, a lost one is restored.
+/// An order on its way from reading to publishing, whether changes are folded into it, a stored order is renewed, or a
+/// lost one is restored.
 ///
 /// Immutable. A class, since an order goes through many arrays and has dozens of parts that each copy would retain.
 final class OrderDraft: Sendable {
@@ -14,9 +14,9 @@ final class OrderDraft: Sendable {
     let stored: OrderStore.StoredOrder?
     /// The seal of the package of a lost order as it was published; nil if that is not known.
     let seal: PackageSeal?
-    /// The state to write and what it needs, with one outcome for each change.
+    /// The state to write and its effect, with one outcome for each change.
     let result: FoldResult
-    /// The pictures from URLs that its package wants; none where nothing is to be packaged.
+    /// The pictures from URLs that its package needs; none if nothing is packaged.
     let pictures: [OrderPicture]
     /// Present once the effect is `.changed` and the order is packaged, and for a new signature.
     let package: OrderPackage?
@@ -28,7 +28,7 @@ final class OrderDraft: Sendable {
     /// The reason why an order cannot be packaged with its brand as it is now; nothing is written.
     let refusal: String?
 
-    /// - Parameter content: of the write; nil if there is nothing to store.
+    /// - Parameter content: the content of the write; nil if there is nothing to store.
     init(
         _ order: BatchOrder, stored: OrderStore.StoredOrder?, seal: PackageSeal? = nil, result: FoldResult,
         pictures: [OrderPicture], package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil,
@@ -59,7 +59,7 @@ final class OrderDraft: Sendable {
         let content: OrderStore.Write.Content? =
             switch result.effect {
             case .none: nil
-            // An order that has never been written cannot move on without its first version.
+            // An order that has never been written cannot advance without its first version.
             case .advanced: stored == nil ? nil : result.isAnnounced ? .positionsToPublish : .positions
             case .removed: .removal
             case .changed: package.map { .version(OrderStore.StoredPackage($0)) }
@@ -83,7 +83,7 @@ final class OrderDraft: Sendable {
             pictures: pictures)
     }
 
-    /// The same with the reason why nothing is done.
+    /// Returns the draft with the reason why nothing is done.
     func refused(_ reason: String) -> OrderDraft {
         OrderDraft(
             self.order, stored: self.stored, seal: self.seal, result: self.result, pictures: self.pictures,
@@ -92,7 +92,7 @@ final class OrderDraft: Sendable {
 
     var place: Int { self.order.place }
     var key: OrderKey { self.order.key }
-    /// The state after what is done; nil if there is none still.
+    /// The resulting state; nil if there is still none.
     var state: OrderState? { self.result.state }
     /// False for a new version that has no package yet.
     var isPackaged: Bool { self.package != nil || self.result.effect != .changed }
@@ -100,17 +100,17 @@ final class OrderDraft: Sendable {
 
 /// Publishing a draft that follows from changes.
 extension OrderDraft {
-    /// A change that was seen before may be one whose publication was lost with its worker: it is published again.
+    /// True if a change was seen before: its publication may have been lost with its worker, so it is published again.
     var wasRedelivered: Bool {
         self.result.outcomes.contains { if case .skipped(.redelivered) = $0 { true } else { false } }
     }
 
-    /// True if the version is to be published: it is new, its publication may have been lost, or a change
-    /// announces it once more.
+    /// True if the version must be published: it is new, its publication may have been lost, or a change announces it
+    /// again.
     ///
-    /// A change that was seen before and whose version is known to be published says nothing new, however many come
-    /// again: a group whose offsets were reset makes nobody publish all orders. A tombstone reaches no device, and the
-    /// registrations of its order may still have to be ended.
+    /// A redelivered change whose version is known to be published needs no publication, so resetting a group's offsets
+    /// does not publish all orders again. A tombstone is published again: it reaches no device, and the registrations
+    /// of its order may still have to be ended.
     var needsPublishing: Bool {
         guard let state = self.state else { return false }
         let effect = self.result.effect
@@ -118,10 +118,10 @@ extension OrderDraft {
         return self.wasRedelivered && (state.isRemoved || !(self.stored?.isPublished ?? false))
     }
 
-    /// True if nothing that devices are to be told of is left once the version is published.
+    /// True if nothing that devices must be notified of is left once the version is published.
     ///
-    /// A silent version says nothing of the one before it: if the record of that one is not known to be published, the
-    /// change that comes again for its sake still has to be.
+    /// A silent version does not announce the one before it: if that one is not known to be published, its redelivered
+    /// change still has to be.
     var completesPublication: Bool { !self.result.isSilent || (self.stored?.isPublished ?? true) }
 
     /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
@@ -134,7 +134,7 @@ extension OrderDraft {
         return [OrderRecord.silence]
     }
 
-    /// The changes that needed no signature of their own, since another one's covers them.
+    /// The number of changes that needed no signature, since that of another one covers them.
     var conflatedCount: Int {
         guard self.package != nil else { return 0 }
         return max(0, self.result.outcomes.count { $0 == .applied } - 1)
@@ -150,7 +150,7 @@ extension OrderRecord {
             seal: package.seal.text)
     }
 
-    /// The header of a version that no device is told of.
+    /// The header of a version that no device is notified of.
     static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
 }
 

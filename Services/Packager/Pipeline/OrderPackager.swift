@@ -17,20 +17,20 @@ struct OrderPackager: Sendable {
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
-    /// Gives orders new tokens when they are renewed; nil changes only what the brand changes.
+    /// The rule by which renewed orders get new tokens; if nil, orders are renewed only for changes of the brand.
     var tokenRenewal: TokenRenewal?
     /// The hosts that pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
 
-    /// Pictures that were fetched, by what identifies them.
+    /// Fetched pictures, by their identities.
     typealias Shown = [String: PictureFile]
-    /// Packages an order.json with some pictures, signed at a moment.
+    /// Packages an order.json with pictures, signed at the given time.
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
-    /// Packages as `Build`, without a signature where the seal of the package as it was still holds.
+    /// Packages like `Build`, but does not sign if the seal of the former package still holds.
     typealias Rebuild = @Sendable (JSON, Shown, PackageSeal, Int64) throws(PackagingError) -> OrderPackage
-    /// The package of an order.json as it was published, if nothing of it changed.
+    /// Returns the package of an order.json as it was published, if nothing in it changed.
     typealias Remake = @Sendable ([UInt8], [AssetDigest], PackageSeal) -> OrderPackage?
-    /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
+    /// Returns the `OrderPackage.contentDigest` that `Build` would give, without signing.
     typealias Digest = @Sendable (JSON, Shown) -> String
 
     init(_ brand: Brand, tokens: TokenAuthority) {
@@ -47,9 +47,9 @@ struct OrderPackager: Sendable {
     }
 
     /// - Parameters:
-    ///   - digest: nil when only building tells.
-    ///   - rebuild: nil when each package is signed.
-    ///   - remake: nil when each package is made from the order's values.
+    ///   - digest: nil if only building yields the digest.
+    ///   - rebuild: nil to sign each package.
+    ///   - remake: nil to make each package from the order's values.
     ///   - build: for tests, which need packages that cannot be built.
     init(
         _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, rebuild: Rebuild? = nil, remake: Remake? = nil,
@@ -66,7 +66,7 @@ struct OrderPackager: Sendable {
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
 
-    /// Folds the changes of one order into one new state, and says which pictures its package wants.
+    /// Folds the changes of one order into one new state, and determines which pictures its package needs.
     func fold(_ order: BatchOrder, stored: OrderStore.StoredOrder?, nowEpochSeconds: Int64) -> OrderDraft {
         var fold = OrderFold.Unfinished(of: stored?.state)
         self.fold(order.changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
@@ -82,7 +82,7 @@ struct OrderPackager: Sendable {
         }
     }
 
-    /// The pictures that an order names by URLs from which the brand allows to fetch, each URL once.
+    /// Returns the pictures that an order names by URLs from which the brand allows fetching, each URL once.
     func pictures(of state: OrderState) -> [OrderPicture] {
         guard !self.pictureHosts.isEmpty else { return [] }
         return self.pictureHosts.urls(in: state.orderJSON(rules: self.rules)).map { url in
@@ -96,11 +96,11 @@ struct OrderPackager: Sendable {
         return self.pictures(of: state)
     }
 
-    /// Packages what was folded.
+    /// Packages a folded order.
     ///
-    /// Conflation: however many changes, one signature. A package or a record that is too large is the fault of some
-    /// change, so the changes are then taken one by one and the guilty ones refused.
-    /// - Parameter recordBytes: most bytes of the order's record.
+    /// Conflation: any number of changes cost one signature. A package or a record that is too large is the fault of
+    /// some change, so the changes are then folded in parts and those at fault are refused.
+    /// - Parameter recordBytes: the most bytes of the order's record.
     /// - Throws: `PackagingError` `.signing`, which is no change's fault.
     func package(
         _ draft: OrderDraft, pictures: Shown = [:], recordBytes: Int = .max, nowEpochSeconds: Int64
@@ -119,7 +119,8 @@ struct OrderPackager: Sendable {
         return try self.packageSingly(draft, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
     }
 
-    /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
+    /// Packages a state, signed now and not at the modification second, which may be in the future: versions are at
+    /// least a second apart.
     private func package(
         _ state: OrderState, _ pictures: Shown, _ recordBytes: Int? = nil, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderPackage {
@@ -133,7 +134,7 @@ struct OrderPackager: Sendable {
                 + "smaller, or raise max.message.bytes of the topic and message.max.bytes of the packagers")
     }
 
-    /// The package of an order that was lost, made from the text of its record.
+    /// Returns the package of a lost order, made from the text of its record.
     ///
     /// - Returns: nil if its bytes would not be those that were published, see `restore`.
     func remade(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
@@ -143,7 +144,7 @@ struct OrderPackager: Sendable {
         return remake(order, assets.map { AssetDigest(rawValue: $0) }, seal)
     }
 
-    /// Packages an order that was lost, as it was published, and refuses one that would be too large now.
+    /// Packages a lost order as it was published, and refuses it if it would be too large now.
     ///
     /// - Throws: `PackagingError` `.signing`.
     func restore(
@@ -166,13 +167,13 @@ struct OrderPackager: Sendable {
         }
     }
 
-    /// Makes a stored order match what the brand would package at present: nothing, a new signature under the same
-    /// version, since to devices nothing changed, or a new version.
+    /// Brings a stored order up to date with its brand: changes nothing, signs it again under the same version if
+    /// nothing changed for devices, or makes a new version.
     ///
     /// - Parameters:
-    ///   - draft: of an order as it was read; a removed one stays as it is.
-    ///   - pictures: those that were fetched.
-    ///   - evenIfCurrent: also sign an order that gains nothing from it.
+    ///   - draft: the draft of an order as it was read; a removed one stays as it is.
+    ///   - pictures: the fetched pictures.
+    ///   - evenIfCurrent: true to sign an up-to-date order too.
     /// - Throws: `PackagingError` `.signing`, which is not the order's fault.
     func renew(
         _ draft: OrderDraft, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
@@ -202,7 +203,7 @@ struct OrderPackager: Sendable {
         }
     }
 
-    /// The next version of a stored order, whose document stays as it is.
+    /// Returns the next version of a stored order, with its document unchanged.
     private func nextVersion(
         _ draft: OrderDraft, _ stored: OrderStore.StoredOrder, _ token: AuthenticationToken, _ pictures: Shown,
         nowEpochSeconds: Int64
@@ -210,7 +211,7 @@ struct OrderPackager: Sendable {
         var next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
         next.token = token
         let renewed = next.orderJSON(rules: self.rules)
-        // The brand gives part of the order, and a brand that was changed may give something wrong.
+        // The brand supplies part of the order, and a changed brand may supply something invalid.
         let violations = OrderValidator.violations(
             in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
         guard violations.isEmpty else {
@@ -225,8 +226,8 @@ struct OrderPackager: Sendable {
 
     /// Finds the changes that make a package too large and packages the others.
     ///
-    /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones
-    /// among many cost a few packages each and many bad ones one package each.
+    /// Folds several changes at a time, doubling their number if they fit and halving it if they do not. So a few bad
+    /// ones among many cost a few packages each, and many bad ones cost one package each.
     private func packageSingly(
         _ draft: OrderDraft, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderDraft {
@@ -237,7 +238,7 @@ struct OrderPackager: Sendable {
         var done = FoldResult(state: stored?.state, effect: .none, outcomes: [])
         var package: OrderPackage?
         var index = 0
-        // All of them at once are known not to fit.
+        // All of them together are known not to fit.
         var step = max(1, changes.count / 2)
         while index < changes.count {
             let next = changes[index..<min(index + step, changes.count)]
@@ -273,12 +274,12 @@ struct OrderPackager: Sendable {
 }
 
 extension [OrderTypeIdentifier: OrderPackager] {
-    /// The assets of the packages of some orders, each once.
+    /// Returns the assets of the orders' packages, each once.
     func assets(of drafts: [OrderDraft]) -> [(digest: String, entry: [UInt8])] {
         self.assets(of: drafts.lazy.compactMap { draft in draft.package.map { (draft.key, $0) } })
     }
 
-    /// The assets of some packages, each once.
+    /// Returns the assets of packages, each once.
     func assets(of packages: some Sequence<(OrderKey, OrderPackage)>) -> [(digest: String, entry: [UInt8])] {
         var entries: [AssetDigest: [UInt8]] = [:]
         for (order, package) in packages {

@@ -23,10 +23,10 @@ final class OrderPackagers: Sendable {
     /// The packagers as they are now.
     var current: [OrderTypeIdentifier: OrderPackager] { self.kept.withLock { $0.mapValues(\.packager) } }
 
-    /// The order types that have one now.
+    /// The order types that have a packager now.
     var orderTypes: Set<OrderTypeIdentifier> { self.kept.withLock { Set($0.keys) } }
 
-    /// Follows the brands; a packager whose brand stayed stays too, with what it remembers.
+    /// Follows the brands; a packager whose brand is unchanged is kept, with what it remembers.
     func update(_ brands: Brands) {
         let old = self.kept.withLock { $0 }
         let new = Self.make(brands, old, self.tokens)

@@ -18,19 +18,19 @@ struct PackagerMetrics: Sendable {
     let deadLetters: Counter
     /// Packages that were built and signed.
     let packagesBuilt: Counter
-    /// Files that an order names and its brand does not have; the package went out without them.
+    /// Files that an order names and its brand does not have; they were left out of the package.
     let filesOmitted: Counter
     /// Writes that found another version than was read.
     let conflicts: Counter
-    /// Versions that were published when a later one stood already: their partition had moved to another worker.
+    /// Versions that were published after a later one was stored: their partition had moved to another worker.
     let overtaken: Counter
-    /// Orders that are not there yet, of which updates wait.
+    /// Orders that do not exist yet and whose updates wait.
     let unknownOrders: Gauge
-    /// Changes that were dead letters, until their order came into being.
+    /// Dead letters that were applied when their order was created.
     let earlyApplied: Counter
     /// Bytes of stored documents that are in memory.
     let documentBytes: Gauge
-    /// From a change's arrival in Kafka to its package in Redis.
+    /// The time from a change's arrival in Kafka to its package in Redis.
     let age: Timer
 
     init(factory: any MetricsFactory) {

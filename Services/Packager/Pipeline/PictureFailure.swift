@@ -15,7 +15,7 @@ enum PictureFailure: String, CaseIterable, Sendable {
     case connection = "connection"
     case tls = "tls"
 
-    /// True if it may help to ask again soon.
+    /// True if a retry may succeed soon.
     var isTemporary: Bool {
         switch self {
         case .serverError, .timeout, .connection, .tls: true
@@ -23,7 +23,7 @@ enum PictureFailure: String, CaseIterable, Sendable {
         }
     }
 
-    /// - Returns: nil when it was not about the picture: we were busy, or stop.
+    /// - Returns: nil if the picture is not the cause: the fetcher was busy, or is stopping.
     init?(_ error: FetchError) {
         switch error.code {
         case .url: self = .url
@@ -31,7 +31,7 @@ enum PictureFailure: String, CaseIterable, Sendable {
         case .addressNotAllowed: self = .addressNotAllowed
         case .tooManyRedirects: self = .redirects
         case .status(404), .status(410): self = .notFound
-        // Too many requests, or one that took too long: about the moment. Source: RFC 9110 §15.5, RFC 6585 §4
+        // Too many requests, or one that took too long: temporary. Source: RFC 9110 §15.5, RFC 6585 §4
         case .status(408), .status(425), .status(429), .status(500...): self = .serverError
         case .status: self = .refused
         case .tooLarge: self = .tooLarge

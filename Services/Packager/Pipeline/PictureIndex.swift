@@ -6,13 +6,13 @@ import Store
 /// A picture that an order names by URL.
 struct OrderPicture: Sendable {
     let url: String
-    /// The identity of a picture: its URLs may differ in what only gives access.
+    /// The identity of the picture: its URLs may differ in parts that only grant access.
     let key: PictureKey
 }
 
-/// Finds the pictures of orders that are being packaged, and sees to it that those that are missing come.
+/// Finds the pictures of orders that are being packaged, and has the missing ones fetched.
 struct PictureIndex: Sendable {
-    /// The time that a picture is used without asking whether it has changed, in seconds.
+    /// The time for which a picture is used without checking whether it has changed, in seconds.
     static let freshSeconds: Int64 = 24 * 3600
 
     let pictures: Pictures
@@ -20,14 +20,14 @@ struct PictureIndex: Sendable {
 
     /// The pictures that were found for some orders.
     struct Found: Sendable {
-        /// By order type and what identifies them.
+        /// The pictures by order type and identity.
         var shown: [OrderTypeIdentifier: OrderPackager.Shown] = [:]
-        /// Of those the ones that have to be asked for again.
+        /// Those of them that must be checked for changes.
         var stale: Set<PictureKey> = []
-        /// Given up for the time being: nobody waits for them.
+        /// Pictures that were given up for the time being: no order waits for them.
         var resting: Set<PictureKey> = []
 
-        /// Judges what is known of a picture.
+        /// Adds a picture, judged by its record.
         mutating func add(_ record: PictureRecord?, for key: PictureKey, nowEpochSeconds now: Int64) {
             let rests = (record?.restsUntilEpochSeconds ?? 0) > now
             if rests { self.resting.insert(key) }
@@ -37,7 +37,7 @@ struct PictureIndex: Sendable {
         }
     }
 
-    /// Looks up the pictures that orders want.
+    /// Looks up the pictures that orders need.
     func find(for drafts: [OrderDraft], nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
         var found = Found()
         let keys = Array(Set(drafts.flatMap { $0.pictures.map(\.key) }))
@@ -47,8 +47,8 @@ struct PictureIndex: Sendable {
         return found
     }
 
-    /// Notes in Redis what the orders that have a new version wait for. Comes before the versions are written, so that
-    /// no crash loses it; whoever has the picture earlier than the version stands there waits for that.
+    /// Notes in Redis which pictures the orders with a new version wait for. Called before the versions are written, so
+    /// that no crash loses it; a worker that gets a picture before the version is written waits for the version.
     func note(_ drafts: [OrderDraft], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
         var waiting: [PictureKey: [Pictures.Waiting]] = [:]
         for draft in drafts where draft.result.effect == .changed {

@@ -5,13 +5,13 @@ import Operations
 struct PictureMetrics: Sendable {
     /// Pictures that were fetched, anew or unchanged.
     let fetched: Counter
-    /// Pictures in packages that went out without them for the time being.
+    /// Pictures that were left out of packages for the time being.
     let omitted: Counter
-    /// Pictures that could not be waited for, because too many are.
+    /// Pictures that could not be waited for because too many already are.
     let unnoted: Counter
     /// Pictures that are waited for, by all workers.
     let waiting: Gauge
-    /// Of a fetch, failed ones too.
+    /// The duration of a fetch, including failed ones.
     let time: Timer
     private let failures: [PictureFailure: Counter]
 

@@ -1,9 +1,9 @@
 import Synchronization
 
-/// The largest record that the topic of orders takes, as far as it is known: the producer's limit, and below that what
-/// brokers refused. A version of a larger one is never written, since it could not be published.
+/// The largest record that the topic of orders accepts, as far as known: the producer's limit, lowered by what brokers
+/// refused. A version with a larger record is never written, since it could not be published.
 final class RecordLimit: Sendable {
-    /// Bytes that Kafka adds to the value of a record at most: key, headers, the batch around it.
+    /// The most bytes that Kafka adds to a record's value: key, headers and the batch around it.
     private static let overhead = 1024
 
     private let producer: Int
@@ -18,13 +18,14 @@ final class RecordLimit: Sendable {
     /// The most bytes of a record's value.
     var value: Int { self.bytes.load(ordering: .relaxed) }
 
-    /// A record was refused for its size.
+    /// Lowers the limit after a record was refused for its size.
     func refused(_ size: Int) {
         let limit = self.value
         if size - Self.overhead < limit { self.bytes.store(max(0, size - Self.overhead), ordering: .relaxed) }
     }
 
-    /// A record was taken. A larger one than is allowed here comes from before, and the topic takes more by now.
+    /// Resets the limit if a record above it was accepted: the record was made earlier, and the topic accepts more by
+    /// now.
     func taken(_ size: Int) {
         if size > self.value { self.bytes.store(self.producer, ordering: .relaxed) }
     }

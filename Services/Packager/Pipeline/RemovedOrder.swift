@@ -5,8 +5,8 @@ import Model
 enum RemovedOrder {
     static let header = "waybill-removed"
 
-    /// The headers of an order's record; none unless it is removed. The trace is the record that the order would have,
-    /// with an empty document.
+    /// Returns the headers of an order's record; none unless it is removed. The trace is the record that the order
+    /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {
         guard state.isRemoved else { return [] }
         let trace = OrderRecord(state, recipe: PackageRecipe(assets: [], entityTag: "removed")).encoded

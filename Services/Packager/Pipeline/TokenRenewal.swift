@@ -1,12 +1,12 @@
 import Model
 import Tokens
 
-/// Decides which stored orders get a new token: those whose token was minted under another secret than the one that
-/// mints, and on demand those that brought one.
+/// Decides which stored orders get a new token: those whose token was minted under a secret other than the one that
+/// mints, and on request those that brought one.
 struct TokenRenewal: Sendable {
     /// The secrets of the brand.
     let secrets: TokenSecrets
-    /// Secrets that are in no file of a service any more.
+    /// Secrets that were removed from all files of the services.
     var withdrawn: TokenSecrets?
     /// True to replace also tokens that were minted under none of these secrets.
     var includesOthers = false
@@ -21,7 +21,7 @@ struct TokenRenewal: Sendable {
         return isMinted || self.includesOthers ? new : nil
     }
 
-    /// Names the run for the next one, which goes on if it is for the same.
+    /// The name of the run, by which the next run continues it if it has the same purpose.
     var purpose: String {
         let withdrawn = self.withdrawn.map { ["without"] + $0.fingerprints } ?? []
         return (["tokens"] + self.secrets.fingerprints + withdrawn + (self.includesOthers ? ["all"] : []))

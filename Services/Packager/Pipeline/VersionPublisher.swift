@@ -3,13 +3,13 @@ import Model
 import Packaging
 import Store
 
-/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by
-/// one that lost it meanwhile.
+/// Publishes versions to `waybill.orders` that were written by a process that does not own the order's partition, or
+/// lost it in the meantime.
 ///
-/// An owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
-/// behind one of a later version, and would then be the one that a compacted topic keeps. So what stands is read again
-/// after each acknowledgement, and published again until it is what was published last: a write that comes behind that
-/// reading is published behind our record by the one who wrote it.
+/// An owner writes and publishes in turn, so its last record is of its last version. Another process's record may
+/// follow one of a later version, and a compacted topic would then keep the wrong one. So the stored version is read
+/// again after each acknowledgement, and published again until it is the one that was published last. A write after
+/// that read is published after our record, by its writer.
 struct VersionPublisher: Sendable {
     /// The number of times that the present version is published before it is left to the next attempt. Each repetition
     /// means that the order changed within the milliseconds of an acknowledgement.
@@ -17,16 +17,16 @@ struct VersionPublisher: Sendable {
 
     let topics: Topics
     let store: OrderStore
-    /// Nil where nothing has to be announced.
+    /// Nil if nothing has to be announced.
     let producer: KafkaProducer?
 
-    /// - Parameter silent: orders of whose version no device is to be told.
+    /// - Parameter silent: orders whose versions are announced to no device.
     /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
     func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
         var open = try await self.read(keys)
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
-            // A version that came meanwhile may be one to be told of.
+            // A version that was written in the meantime may have to be announced.
             try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
             var acknowledged: [(key: OrderKey, mark: String, published: Int64?)] = []
@@ -35,7 +35,7 @@ struct VersionPublisher: Sendable {
                 if version != published.state.version {
                     moved.append(standing)
                 } else {
-                    // A silent record tells nobody of what may have been lost before it.
+                    // A silent record does not announce a version that may have been lost before it.
                     let isAnnounced = round > 0 || !silent.contains(key)
                     acknowledged.append((key, standing.unannounced, isAnnounced ? version : nil))
                 }
@@ -46,8 +46,8 @@ struct VersionPublisher: Sendable {
         throw RetriableFailure(description: "publishing \(open.count) orders: they keep changing")
     }
 
-    /// Reads the present state of some orders. One that is gone altogether ends the attempt; the next one no longer
-    /// sees it.
+    /// Reads the present state of some orders. One that no longer exists ends the attempt; the next attempt does not
+    /// see it.
     private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
         try await self.store.orders(keys).map { result in
             guard let stored = try result.get() else {
@@ -63,7 +63,7 @@ struct VersionPublisher: Sendable {
         }
         let heads = try await self.store.heads(of: orders.map(\.state.key))
         let messages = zip(orders, heads).map { stored, head in
-            // A head that somebody else wrote meanwhile is of another entity tag: then there is no seal.
+            // A head that another process wrote in the meantime has another entity tag; then there is no seal.
             let seal = head.flatMap {
                 PackageSeal(head: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
             }

@@ -1,15 +1,15 @@
 import Kafka
 
-/// The last records of keys in a partition that is not theirs since the topic got more partitions.
+/// The last records of keys in a partition that is no longer theirs, since partitions were added to the topic.
 ///
-/// A key without a value there needs nothing: Kafka forgets its tombstone.
+/// A key without a value there needs nothing: Kafka deletes its tombstone.
 struct Misplaced: Sendable {
-    /// By key; only of keys that have a value there.
+    /// The values by key; only of keys that have a value there.
     private(set) var values: [[UInt8]: [UInt8]] = [:]
 
     /// - Parameters:
     ///   - records: of one partition, in order.
-    ///   - count: partitions of the topic.
+    ///   - count: the number of partitions of the topic.
     mutating func add(_ records: [KafkaRecord], count: Int) {
         for record in records {
             guard let key = record.key, KafkaPartitioner.partition(of: key, count: count) != record.partition else {
@@ -23,15 +23,15 @@ struct Misplaced: Sendable {
     var count: Int { self.values.count }
 }
 
-/// The tally of moving keys.
+/// The counts of a rekeying.
 struct RekeyTally: Hashable, Sendable {
     /// Records that were read.
     var read = 0
-    /// Keys that were published where they belong, and ended where they were.
+    /// Keys that were published to the right partition and ended in the old one.
     var moved = 0
-    /// Keys of what is not there any more, ended where they were.
+    /// Keys whose content no longer exists, which were ended in the old partition.
     var ended = 0
-    /// Keys that stay where they are, since what stands in Redis or Kafka for them cannot be read.
+    /// Keys that were left in the old partition, since their data cannot be read or their version cannot grow.
     var left = 0
 
     static func + (one: RekeyTally, other: RekeyTally) -> RekeyTally {

@@ -2,13 +2,14 @@ import Kafka
 import Model
 import Store
 
-/// Moves orders out of a partition of `waybill.orders` that is not theirs any more.
+/// Moves orders out of a partition of `waybill.orders` that is no longer theirs.
 ///
-/// An order that stands gets a version two higher, under the same package: so the tombstone in the old partition can
-/// carry the version between, which is above all that this partition ever had and below what is published in the new
-/// one. In whatever order a restoring reads the two, the order stands, and one that is removed later stays removed.
+/// An existing order gets a version two higher, with the same package. The tombstone in the old partition carries the
+/// version in between, which is above all that this partition ever had and below the one that is published to the new
+/// partition. Whichever of the two a restore reads first, the order is kept, and one that is removed later stays
+/// removed.
 struct OrderMove: Sendable {
-    /// Rounds in which orders are taken up again that somebody else wrote in between.
+    /// The most rounds of moving orders that another process keeps writing.
     private static let conflictLimit = 10
 
     let run: RekeyRun
@@ -17,7 +18,7 @@ struct OrderMove: Sendable {
 
     func move(_ values: [[UInt8]: [UInt8]], from partition: Int32) async throws -> RekeyTally {
         var tally = RekeyTally()
-        /// The states that the partition has.
+        /// The orders' states in the old partition.
         var old: [OrderKey: OrderState] = [:]
         for (bytes, value) in values {
             if let key = try? OrderKey(String(decoding: bytes, as: UTF8.self)),
@@ -55,7 +56,7 @@ struct OrderMove: Sendable {
                             state: next, expectedRevision: stored.revision,
                             content: .renumbered(isPublished: stored.isPublished)))
                 case .success(let stored):
-                    // Of one whose trace is gone the tombstone ends what the partition has, and no later order.
+                    // If the trace is gone, the tombstone ends what the partition has, but no later order.
                     guard let last = stored?.state ?? old[key] else { continue }
                     tally.ended += 1
                     ends.append(self.end(last, partition, versions: stored == nil ? 1 : 0))
@@ -76,15 +77,15 @@ struct OrderMove: Sendable {
         tally.moved += renumbered.count
         try await VersionPublisher(topics: self.topics, store: self.store, producer: self.run.producer)
             .announce(renumbered, silent: Set(renumbered))
-        // Last: without what was announced they would take away what stands.
+        // Last: without the announced versions, these tombstones would remove orders that exist.
         try await self.run.produce(ends)
         return tally
     }
 
-    /// The tombstone in the old partition.
+    /// Returns the tombstone for the old partition.
     ///
-    /// It carries a version and no moment, so it ends what is older by version, whenever it is written.
-    /// - Parameter versions: to add to the state's.
+    /// It carries a version and no timestamp, so it ends lower versions only, whenever it is written.
+    /// - Parameter versions: the number to add to the state's version.
     private func end(_ state: OrderState, _ partition: Int32, versions: Int64) -> KafkaMessage {
         var past = state
         past.version = state.version.addingReportingOverflow(versions).partialValue

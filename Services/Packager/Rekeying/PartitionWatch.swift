@@ -5,7 +5,7 @@ import Operations
 import ServiceLifecycle
 import Store
 
-/// Notices partitions that were added to the compacted topics, as long as the packager runs, and names what to do.
+/// Watches for partitions added to the compacted topics as long as the packager runs, and logs what to do about them.
 struct PartitionWatch: Service {
     static let interval = Duration.seconds(30)
 
@@ -37,14 +37,14 @@ struct PartitionWatch: Service {
                 }
             } catch {
                 try Task.checkCancellation()
-                // Both tell by themselves when they are away.
+                // Both clients report their own outages.
                 self.environment.logger.debug("cannot count partitions", metadata: ["error": "\(error)"])
             }
             try await Task.sleep(for: self.interval)
         }
     }
 
-    /// The number of partitions that each topic has more than when its keys lay where they belong.
+    /// Returns how many partitions each topic has gained since all of its keys were in the right ones.
     private func look(_ admin: KafkaAdmin) async throws -> [(topic: String, added: Int)] {
         let known = try await self.counts.all()
         var added: [(topic: String, added: Int)] = []

@@ -2,13 +2,13 @@ import Kafka
 import Model
 import Store
 
-/// Moves registrations out of a partition of `waybill.registrations` that is not theirs any more.
+/// Moves registrations out of a partition of `waybill.registrations` that is no longer theirs.
 ///
-/// Offsets of two partitions say nothing about each other, so moments decide: the tombstone in the old partition is a
-/// little later than the registration there, and the registration in the new one later still, by more than
-/// `RegistrationStamp` calls a race. So whoever restores takes the new one, in whatever order the two are read.
+/// Offsets of two partitions cannot be compared, so timestamps decide: the tombstone in the old partition is a little
+/// later than the registration there, and the registration in the new one later still, by more than `RegistrationStamp`
+/// calls a race. So a restore takes the new one, whichever of the two it reads first.
 struct RegistrationMove: Sendable {
-    /// From a registration's moment to that of its tombstone, and to that under which it is published again.
+    /// The times from a registration to its tombstone's timestamp, and to the one under which it is published again.
     static let (endMilliseconds, againMilliseconds): (Int64, Int64) = (30_000, 95_000)
     /// The time after which a gateway that was just ending a registration has done so in Redis.
     static let patience = Duration.seconds(5)
@@ -43,14 +43,14 @@ struct RegistrationMove: Sendable {
         for ((key, record), standing) in zip(old, try await self.standing(old.map(\.key))) {
             guard var standing else { continue }
             let moment = record.registeredEpochMilliseconds + Self.againMilliseconds
-            // One that is much newer was published where it belongs by the gateway that took it.
+            // A much newer one was published to the right partition by the gateway that accepted it.
             guard standing.registeredEpochMilliseconds < moment else { continue }
             standing.registeredEpochMilliseconds = moment
             moved.append((key, standing))
         }
         try await self.publish(moved)
         let keys = moved.map(\.key)
-        // A registration that a gateway was ending meanwhile has its tombstone in front of our record.
+        // If a gateway was ending a registration in the meantime, its tombstone precedes our record.
         if !keys.isEmpty { try await self.bury(keys) }
         tally.moved += keys.count
         tally.ended += old.count - keys.count
@@ -61,7 +61,7 @@ struct RegistrationMove: Sendable {
                     try await Task.sleep(for: self.patience)
                     try await self.bury(keys)
                 }
-                // Last: without what was published they would take away what stands.
+                // Last: without the published records, these tombstones would remove registrations that exist.
                 try await self.run.produce(ends)
             }
         )
@@ -85,18 +85,18 @@ struct RegistrationMove: Sendable {
                 throw RetriableFailure(description: "moving registrations: \(error.message)")
             }
         }
-        // As it is restored: only what ended since then stays ended.
+        // As in a restore: only registrations that ended since then stay ended.
         try await self.registrations.restore(items)
     }
 
-    /// Publishes the end of registrations that do not stand any more.
+    /// Publishes tombstones for registrations that no longer exist.
     private func bury(_ keys: [RegistrationKey]) async throws {
         let gone = zip(keys, try await self.standing(keys)).filter { $0.1 == nil }.map(\.0)
         try await self.run.produce(
             gone.map { KafkaMessage(topic: self.topics.registrations, key: Array($0.text.utf8), value: nil) })
     }
 
-    /// The registrations that stand in a complete view.
+    /// Returns the registrations that are stored in a complete view.
     private func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationRecord?] {
         let epochs = try await self.view.known()
         let standing = try await self.registrations.registrations(keys)

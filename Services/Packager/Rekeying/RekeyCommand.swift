@@ -92,7 +92,7 @@ struct RekeyCommand: AsyncParsableCommand {
         return try result.get()
     }
 
-    /// The ends of registrations are told by records' timestamps, which must be those of the producer.
+    /// Checks that records keep their producers' timestamps, by which the ends of registrations are judged.
     private static func checkTimestamps(_ environment: ServiceEnvironment, _ topic: String) async throws {
         let admin = try KafkaAdmin(environment.kafka)
         let settings = try? await admin.settings(of: [topic])[topic]?.get()

@@ -5,19 +5,19 @@ import Model
 import Operations
 import Store
 
-/// Moves the keys of a compacted topic that got more partitions to where they belong now.
+/// Moves keys to their new partitions after partitions were added to a compacted topic.
 ///
-/// Each key's last record is published again, so it lands in the key's partition; then a tombstone ends the record in
-/// the old one, which Kafka would keep for ever and a restoring would bring back after a removal. Both carry the header
-/// of silence, so that no device is pushed. The run may be repeated at any point.
+/// Each key's last record is published again, so it lands in the key's partition. Then a tombstone ends the record in
+/// the old one, which Kafka would keep forever and a restore would bring back after a removal. An order's new record
+/// carries the silent header, so that no device is notified. The run may be repeated at any point.
 ///
 /// Bounded: `chunk` keys in memory, and those of `endingLimit` chunks that are not ended yet.
 struct RekeyRun: Sendable {
-    /// Keys that are moved at once.
+    /// Keys that are moved together.
     static let chunk = 2000
-    /// Chunks that are published and not ended yet.
+    /// The most chunks that are published but not ended yet.
     static let endingLimit = 16
-    /// Attempts at what an upstream does not take.
+    /// The most attempts at an operation that fails upstream.
     static let attemptLimit = 10
 
     let reader: KafkaReader
@@ -30,13 +30,13 @@ struct RekeyRun: Sendable {
     /// Called with each chunk, for people.
     let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
 
-    /// Publishes the keys of a partition where they belong. Returns with the tally what ends them in the old partition,
-    /// if that has to wait; meanwhile others are moved.
+    /// Publishes the keys of a partition to the right partitions. Returns the tally, and the action that ends the keys
+    /// in the old partition if that has to wait; meanwhile other keys are moved.
     typealias Move =
         @Sendable (_ values: [[UInt8]: [UInt8]], _ partition: Int32) async throws -> (RekeyTally, Ending?)
     typealias Ending = @Sendable () async throws -> Void
 
-    /// - Returns: the tally, and the partitions of the topic.
+    /// - Returns: the tally, and the number of partitions of the topic.
     func run(_ topic: String, _ move: Move) async throws -> (tally: RekeyTally, partitions: Int) {
         let bounds = try await self.reader.bounds(of: topic)
         let tally = try await withThrowingTaskGroup { endings in
@@ -88,12 +88,12 @@ struct RekeyRun: Sendable {
         return tally
     }
 
-    /// Moves the last records of keys as they are: a reader who sees one twice does its work twice, which is harmless.
+    /// Moves the last records of keys unchanged: a reader that sees one twice does its work twice, which is harmless.
     func move(
         _ values: [[UInt8]: [UInt8]], from partition: Int32, of topic: String
     ) async throws -> RekeyTally {
         try await self.produce(values.map { KafkaMessage(topic: topic, key: $0.key, value: $0.value) })
-        // Last: without what was published they would take away what stands.
+        // Last: without the published records, these tombstones would remove the keys.
         try await self.produce(
             values.keys.map { KafkaMessage(topic: topic, partition: partition, key: $0, value: nil) })
         var tally = RekeyTally()
@@ -101,7 +101,7 @@ struct RekeyRun: Sendable {
         return tally
     }
 
-    /// Publishes some messages, all of them.
+    /// Publishes messages, and throws unless all are acknowledged.
     ///
     /// - Throws: `RetriableFailure`
     func produce(_ messages: [KafkaMessage]) async throws {

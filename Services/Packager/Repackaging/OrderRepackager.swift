@@ -3,35 +3,35 @@ import Kafka
 import Model
 import Store
 
-/// Packages stored orders anew with their brands as they are now, without a change from upstream.
+/// Packages stored orders again with their present brands, without a change from upstream.
 ///
-/// May run in any process beside the packagers, who own the orders' partitions: each write is a compare-and-set on the
-/// revision, and a version is announced until the record that was published last is of the version that stands. An
-/// order that was removed is never brought back.
+/// May run in any process alongside the packagers, which own the orders' partitions: each write is a compare-and-set on
+/// the revision, and a version is announced until the record that was published last is of the stored version. A
+/// removed order is never brought back.
 ///
-/// Trying again is safe at any point. A version whose announcement was cut off is marked in Redis, so the next attempt
-/// announces it.
+/// Trying again is safe at any point. A version whose announcement was interrupted is marked in Redis, so the next
+/// attempt announces it.
 struct OrderRepackager: Sendable {
-    /// The number of times that an order is read again because somebody else wrote it in between.
+    /// The most times that an order is read again because another process wrote it in between.
     private static let conflictLimit = 10
 
     /// The outcome for one order.
     enum Outcome: Hashable, Sendable {
-        /// It stands there as it would be packaged now.
+        /// It is stored as it would be packaged now.
         case current
-        /// Signed anew under the same version. Source: Wallet Orders §7: a renewal needs no change on devices
+        /// Signed again under the same version. Source: Wallet Orders §7: a renewal needs no change on devices
         case signed
         /// A new version, announced.
         case renewed
         /// There is no such order, or it is removed, or its brand is not loaded.
         case absent
-        /// It cannot be packaged with the brand as it is now, or what stands in Redis is damaged; nothing was written.
+        /// It cannot be packaged with the present brand, or its data in Redis is damaged; nothing was written.
         case refused(String)
     }
 
     let topics: Topics
     let store: OrderStore
-    /// Nil where nothing is written.
+    /// Nil if nothing is written.
     let producer: KafkaProducer?
     /// The brands' packagers as they are now.
     let packagers: @Sendable () -> [OrderTypeIdentifier: OrderPackager]
@@ -40,14 +40,14 @@ struct OrderRepackager: Sendable {
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
-    /// Packages some orders anew where that makes a difference.
+    /// Packages orders again where that makes a difference.
     ///
     /// - Parameters:
-    ///   - keys: each once; some dozens, since their packages are in memory at once.
-    ///   - evenIfCurrent: sign also those that have nothing to gain from it.
-    ///   - isDryRun: only say what would be done.
+    ///   - keys: each once; a few dozen, since their packages are in memory together.
+    ///   - evenIfCurrent: true to sign up-to-date orders too.
+    ///   - isDryRun: true to only report what would be done.
     /// - Returns: one outcome per key, in order.
-    /// - Throws: `StoreError`, `RetriableFailure` when Redis or Kafka are away, `PackagingError` `.signing`.
+    /// - Throws: `StoreError`, `RetriableFailure` if Redis or Kafka is unavailable, `PackagingError` `.signing`.
     func repackage(
         _ keys: [OrderKey], evenIfCurrent: Bool = false, isDryRun: Bool = false
     ) async throws -> [Outcome] {
@@ -91,7 +91,7 @@ struct OrderRepackager: Sendable {
         return outcomes
     }
 
-    /// - Returns: the places of the orders that somebody else wrote in between.
+    /// - Returns: the places of the orders that another process wrote in between.
     private func write(
         _ drafts: [OrderDraft], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart
     ) async throws -> Set<Int> {
@@ -109,7 +109,7 @@ struct OrderRepackager: Sendable {
         return conflicts
     }
 
-    /// Publishes the versions that were written here and those whose announcement was cut off earlier.
+    /// Publishes the versions that were written here and those whose announcement was interrupted earlier.
     private func announce(_ drafts: [OrderDraft]) async throws {
         let wanted = drafts.filter { $0.result.effect == .changed || $0.stored?.unannounced.isEmpty == false }
         try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)

@@ -12,7 +12,7 @@ import Store
 import Tokens
 import UnixSignals
 
-/// `waybill-packager resign`: packages what is stored anew after a brand's certificate or files changed.
+/// `waybill-packager resign`: packages stored orders again after a brand's certificate or files changed.
 struct ResignCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "resign",
@@ -52,8 +52,8 @@ struct ResignCommand: AsyncParsableCommand {
 
     /// Brings all stored orders of a brand up to date, with the configuration of the service.
     ///
-    /// - Parameter renewal: of tokens; nil leaves them as they are.
-    /// - Throws: `ExitCode` of a run that did not do all.
+    /// - Parameter renewal: returns the renewal of tokens; nil leaves them as they are.
+    /// - Throws: `ExitCode` if the run did not do everything.
     static func run(
         _ brand: OrderTypeIdentifier, _ options: ResignRun.Options,
         renewal: (TokenSecrets) throws -> TokenRenewal?
@@ -78,9 +78,9 @@ struct ResignCommand: AsyncParsableCommand {
         }
     }
 
-    /// Makes a run with its connections, lets it end, and closes them.
+    /// Makes a run with its connections, waits until it ends, and closes them.
     ///
-    /// - Throws: `ValidationError` when the brand is not there; whatever no waiting can heal.
+    /// - Throws: `ValidationError` if the brand does not exist; errors that no retry can resolve.
     static func resign(
         _ type: OrderTypeIdentifier, _ settings: PackagerSettings, _ environment: ServiceEnvironment,
         _ options: ResignRun.Options, renewal: TokenRenewal? = nil,
@@ -101,7 +101,7 @@ struct ResignCommand: AsyncParsableCommand {
             store: OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))),
             producer: producer,
             packagers: { [packager] in [type: packager] })
-        // Without it pictures from URLs would be taken for gone.
+        // Without it, pictures from URLs would count as missing.
         repackager.pictureIndex = PictureIndex(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         let run = ResignRun(

@@ -3,25 +3,25 @@ import Store
 
 /// The progress of a run through all orders of a brand, kept in Redis and shown to people.
 struct ResignProgress: Hashable, Sendable {
-    /// The purpose of the run: the brand in its present state, and the packages that are meant. A run for another
+    /// The purpose of the run: the brand in its present state, and the packages that it covers. A run for another
     /// purpose starts from the beginning.
     let purpose: String
     /// The Redis that the cursor belongs to.
     let server: String
     /// The position to continue from; nil at the beginning.
     var cursor: String?
-    /// Orders that were there when the run began.
+    /// Orders that existed when the run began.
     let total: Int
-    /// Orders that are done, counted again when a page is gone through again.
+    /// Orders that are done; counted again if a page is processed again.
     var done = 0
-    /// Packages that were signed anew under the same version.
+    /// Packages that were signed again under the same version.
     var signed = 0
     /// Orders that got a new version.
     var renewed = 0
     /// Orders that cannot be packaged with the brand as it is.
     var refused = 0
 
-    /// Counts what became of one order.
+    /// Counts the outcome of one order.
     mutating func count(_ outcome: OrderRepackager.Outcome) {
         self.done += 1
         switch outcome {
@@ -32,10 +32,10 @@ struct ResignProgress: Hashable, Sendable {
         }
     }
 
-    /// One line for a terminal.
+    /// Returns one line for a terminal.
     ///
     /// - Parameters:
-    ///   - sinceStart: how many were done by this process, and in how many seconds.
+    ///   - sinceStart: the number of orders that this process has done, and in how many seconds.
     func line(sinceStart: (done: Int, seconds: Double)) -> String {
         let total = max(self.total, self.done)
         let percent = total == 0 ? 100 : self.done * 100 / total
@@ -50,7 +50,7 @@ struct ResignProgress: Hashable, Sendable {
 }
 
 extension ResignProgress {
-    /// For Redis.
+    /// The encoding for Redis.
     var encoded: [UInt8] {
         let json: JSON = [
             "purpose": .string(self.purpose), "server": .string(self.server),
@@ -61,8 +61,8 @@ extension ResignProgress {
         return json.serialized
     }
 
-    /// - Returns: nil for what is no progress, or one that cannot be gone on with; then the run begins anew, which
-    ///   costs no more than time.
+    /// - Returns: nil for bytes that are no progress, or one that cannot be continued; then the run starts over, which
+    ///   only costs time.
     init?(_ bytes: [UInt8], purpose: String, server: String) {
         guard let object = try? JSON(parsing: bytes).object, object["purpose"]?.string == purpose, !server.isEmpty,
             object["server"]?.string == server, let cursor = object["cursor"]?.string, OrderScan.isCursor(cursor)

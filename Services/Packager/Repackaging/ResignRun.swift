@@ -5,28 +5,28 @@ import ServiceLifecycle
 import Store
 import Synchronization
 
-/// Goes through all stored orders of one brand and packages anew what is not as the brand is now.
+/// Goes through all stored orders of one brand and repackages those that do not match the present brand.
 ///
-/// Beside a running fleet, and any number of times: what is done is skipped. A graceful shutdown ends it behind the
-/// orders in hand; how far it came stands in Redis, where the next run goes on, also after a kill.
+/// May run alongside the fleet, any number of times: orders that are done are skipped. A graceful shutdown ends it
+/// after the orders in hand. Its progress is in Redis, where the next run continues, even after a kill.
 final class ResignRun: Service {
     /// The result of a run.
     enum End: Hashable, Sendable {
         case done(ResignProgress)
-        /// Told to stop; the next run goes on.
+        /// Stopped on request; the next run continues.
         case stopped(ResignProgress)
-        /// Redis or Kafka stayed away; the next run goes on.
+        /// Redis or Kafka stayed unavailable; the next run continues.
         case gaveUp(String)
     }
 
-    /// Orders that are packaged at once.
+    /// Orders that are packaged together.
     private static let chunk = 50
-    /// The number of times that something is tried that an upstream does not take: some 20 s in all.
+    /// The most attempts at an operation that fails upstream: some 20 s in all.
     private static let attemptLimit = 10
-    /// Refused orders that are named in the log.
+    /// The most refused orders that are named in the log.
     private static let namedLimit = 100
 
-    /// Which packages, and how fast.
+    /// The choice of packages, and the rate.
     struct Options: Hashable, Sendable {
         /// Packages a second.
         var rate = 200
@@ -59,7 +59,7 @@ final class ResignRun: Service {
         self.report = report
     }
 
-    /// The result of the run; nil while it goes on, and if it failed altogether.
+    /// The result of the run; nil while it continues, and if it failed altogether.
     var end: End? { self.outcome.withLock { $0 } }
 
     func run() async throws {
@@ -84,7 +84,7 @@ final class ResignRun: Service {
         }
         while true {
             let page = try await self.insist { try await self.scan.page(of: self.type, from: progress.cursor) }
-            // Counted apart, so that a page that is gone through again after a stop is not counted twice.
+            // Kept separately, so that a page that is processed again after a stop is not counted twice.
             let committed = progress
             for first in stride(from: 0, to: page.orders.count, by: Self.chunk) {
                 guard !Task.isShuttingDownGracefully, !Task.isCancelled else {
@@ -102,11 +102,11 @@ final class ResignRun: Service {
                     named += 1
                     self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
                 }
-                // The last line of all comes when the run is done.
+                // The very last line is reported when the run is done.
                 if page.next != nil || first + Self.chunk < page.orders.count { self.report(line(), false) }
                 let work = outcomes.count { $0 != .current && $0 != .absent }
                 let wait = pace.wait(after: work, now: self.clock.now - start)
-                // Ends at once when told to stop; the guard above does the rest.
+                // Ends immediately on a graceful shutdown; the guard above does the rest.
                 try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
             }
             progress.cursor = page.next
@@ -124,7 +124,7 @@ final class ResignRun: Service {
         return .done(progress)
     }
 
-    /// Goes on where the last run of the same purpose was, or counts the orders and begins.
+    /// Continues the last run of the same purpose, or counts the orders and begins.
     private func begin() async throws -> ResignProgress {
         let server = try await self.insist { try await self.scan.serverIdentifier() }
         if !self.options.isDryRun,
@@ -144,7 +144,7 @@ final class ResignRun: Service {
         return ResignProgress(purpose: self.purpose, server: server, total: total)
     }
 
-    /// Tries again what an upstream did not take.
+    /// Retries an operation that fails upstream.
     private func insist<Value: Sendable>(_ body: () async throws -> Value) async throws -> Value {
         var attempt = 0
         while true {

@@ -1,9 +1,9 @@
 import Model
 import Synchronization
 
-/// Types of which orders are still to be restored, as the view says; kept by `ViewRecovery`.
+/// The types whose orders are still to be restored, according to the view; updated by `ViewRecovery`.
 ///
-/// For whoever can put work off early. What it says may be a second old: `OrderStore` reads no order of such a type.
+/// Lets callers postpone work early. It may be a second old: `OrderStore` itself reads no order of such a type.
 final class AwaitedTypes: Sendable {
     private let types = Mutex<Set<OrderTypeIdentifier>>([])
 

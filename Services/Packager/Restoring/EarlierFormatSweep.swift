@@ -3,16 +3,16 @@ import Operations
 import ServiceLifecycle
 import Store
 
-/// Removes what the format before this one left in Redis, once the view is complete and nobody can be working with the
-/// earlier one any more.
+/// Removes the keys of the earlier format from Redis, once the view is complete and no service can be using them any
+/// more.
 ///
 /// A sweep that found something is followed by another, an hour later: a service of the earlier version that is still
-/// running writes its keys anew. Several packagers may do this at the same time. Where there never was such a format it
-/// costs one look at the start.
+/// running writes its keys again. Several packagers may sweep at the same time. Without such keys it costs one look at
+/// the start.
 struct EarlierFormatSweep: Service {
-    /// Before each sweep: services of both versions may run together for so long.
+    /// The delay before each sweep: services of both versions may run together for this long.
     static let delay = Duration.seconds(3600)
-    /// Between two pages, so that Redis has time for others.
+    /// The pause between two pages, so that Redis can serve others.
     private static let pause = Duration.milliseconds(5)
 
     private let view: MaterializedView
@@ -49,7 +49,7 @@ struct EarlierFormatSweep: Service {
 
     /// Waits, then goes through all keys once.
     ///
-    /// - Returns: whether nothing is left.
+    /// - Returns: true if nothing is left.
     func sweep() async throws -> Bool {
         guard try await self.format.isThere() else { return true }
         try await Task.sleep(for: self.delay)

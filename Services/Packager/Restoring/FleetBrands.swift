@@ -2,11 +2,11 @@ import Model
 import Store
 import Synchronization
 
-/// The brands that the packagers of the fleet have, so that a packager with a stale mount does not take the orders of a
-/// brand for nobody's.
+/// The brands that the packagers of the fleet have, so that a packager with a stale mount does not conclude that a
+/// brand no longer exists.
 ///
-/// Each packager announces its own every second. What was heard is remembered here too, since a Redis that was emptied
-/// knows of nobody for that second.
+/// Each packager announces its brands every second. Announcements are remembered here too, since a Redis that was
+/// emptied has none for that second.
 /// Threads: any. Bounded: by the number of packagers.
 final class FleetBrands: Sendable {
     private struct Heard {
@@ -29,13 +29,13 @@ final class FleetBrands: Sendable {
         self.own = own
     }
 
-    /// Tells and asks.
+    /// Announces this packager's brands, and records those of all packagers.
     func announce() async throws(StoreError) {
         let found = try await self.view.announce(self.own(), as: self.name)
         self.record(found, at: .now)
     }
 
-    /// Takes in what packagers announced.
+    /// Records what packagers announced.
     func record(_ found: [String: Set<OrderTypeIdentifier>], at now: ContinuousClock.Instant) {
         self.heard.withLock { heard in
             for (name, types) in found { heard[name] = Heard(types: types, at: now) }
@@ -43,7 +43,7 @@ final class FleetBrands: Sendable {
         }
     }
 
-    /// True if any packager of the last minute has a brand for a type.
+    /// Returns true if any packager of the last minute has a brand for a type.
     func knows(_ type: OrderTypeIdentifier, at now: ContinuousClock.Instant = .now) -> Bool {
         self.heard.withLock { heard in
             heard.values.contains { now - $0.at <= .seconds(MaterializedView.brandsLife) && $0.types.contains(type) }

@@ -4,15 +4,15 @@ import Logging
 import Model
 import Store
 
-/// Restores the orders of a brand that could not be loaded when the view was restored, once it can be: of it alone,
-/// beside the work on all others.
+/// Restores the orders of a brand that could not be loaded when the view was restored, once it can be: of this brand
+/// alone, while all others are served.
 ///
-/// The view's epoch names the types that are awaited; the tails stay before the first order of them. So it reads from
-/// the tails, under a plan that is named for the epochs: whatever happens to a place of the view changes its epoch, and
-/// then all that was done counts as not done. Packagers share the jobs, and one that is killed loses its lease. Whoever
-/// sees all jobs done takes the type out of the epochs.
+/// The view's epoch names the awaited types; the tails stay before the first order of them. So it reads from the tails,
+/// under a plan named after the epochs: any event at a place of the view changes its epoch, and then all work done so
+/// far no longer counts. Packagers share the jobs, and one that is killed loses its lease. The packager that sees all
+/// jobs done removes the type from the epochs.
 struct LateRestoring: Sendable {
-    /// Jobs in hand at once: few, as others are being served meanwhile.
+    /// Jobs in hand at a time: few, since other brands are served meanwhile.
     private static let concurrency = 2
 
     let view: MaterializedView
@@ -23,13 +23,13 @@ struct LateRestoring: Sendable {
     let metrics: RestoreMetrics
     let logger: Logger
 
-    /// The same for all packagers that see the same epochs.
+    /// Returns the name of the plan, the same for all packagers that see the same epochs.
     static func plan(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) -> String {
         let text = type.rawValue + places.map { $0.epoch ?? "" }.joined()
         return text.filter { $0.isASCII && ($0.isLetter || $0.isNumber) }
     }
 
-    /// Restores what can be of the types that the view awaits.
+    /// Restores those of the awaited types that can be restored.
     func restore(_ types: Set<OrderTypeIdentifier>) async throws {
         for type in types.sorted(by: { $0.rawValue < $1.rawValue }) where self.orders.canRestore(type) {
             let places = try await self.view.look()

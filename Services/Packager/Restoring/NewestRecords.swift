@@ -2,19 +2,19 @@ import Kafka
 import Store
 import Synchronization
 
-/// The newest records of a range that is read forwards: the oldest ones are given up when there are too many.
+/// The newest records of a range that is read forwards: the oldest ones are dropped when there are too many.
 struct NewestRecords {
-    /// Most bytes; a single record may have more.
+    /// The most bytes; a single record may have more.
     static let limit = 2 << 20
 
     private(set) var records: [KafkaRecord] = []
-    /// All records from this offset on are there.
+    /// The offset from which on all records are present.
     private(set) var from: Int64
     private(set) var bytes = 0
 
     init(from: Int64) { self.from = from }
 
-    /// Takes records in that follow those that are there.
+    /// Appends records that follow the present ones.
     mutating func append(_ more: [KafkaRecord]) {
         self.records += more
         self.bytes += more.reduce(0) { $0 + $1.size }
@@ -28,26 +28,27 @@ struct NewestRecords {
     }
 }
 
-/// The number of offsets to read at once of each partition, learnt from those that were read.
+/// The number of offsets to read at a time from each partition, learned from earlier ranges.
 ///
-/// Compaction leaves gaps, and orders differ in size: so ranges grow and shrink to a few hundred records each.
+/// Compaction leaves gaps, and orders differ in size: so ranges grow and shrink to about `records` each.
 /// Threads: any. Bounded: one number for each partition.
 final class RangeSizes: Sendable {
-    /// Offsets of all partitions together before anything else is read: the newest of all are there within seconds.
+    /// The number of offsets, of all partitions together, that are read first: the newest orders are back within
+    /// seconds.
     static let newest: Int64 = 1 << 14
     /// Records that a range should have.
     static let records = 1000
     private static let bounds: ClosedRange<Int64> = 8...(1 << 20)
-    /// A range is at most so many times the size of the one before it.
+    /// The largest ratio of a range's size to that of the one before it.
     private static let growth = 8.0
 
     private let first: Int64
     private let sizes = Mutex<[String: Int64]>([:])
 
-    /// - Parameter partitions: that are read.
+    /// - Parameter partitions: the number of partitions that are read.
     init(partitions: Int) { self.first = Self.first(partitions: partitions) }
 
-    /// The size of the first range of each of so many partitions.
+    /// Returns the size of the first range of each partition, for a number of partitions.
     static func first(partitions: Int) -> Int64 {
         min(max(Self.newest / Int64(max(1, partitions)), 32), Int64(Self.records))
     }
@@ -64,7 +65,7 @@ final class RangeSizes: Sendable {
         self.sizes.withLock { $0[name] = size }
     }
 
-    /// The size of the range that follows one of so many offsets, with so many records and bytes in it.
+    /// Returns the size of the range after one with the given numbers of offsets, records and bytes.
     static func size(offsets: Int64, records: Int, bytes: Int) -> Int64 {
         let factor = min(
             Double(Self.records) / Double(max(1, records)), Double(NewestRecords.limit) / Double(max(1, bytes)),

@@ -1,13 +1,13 @@
 import Kafka
 import Model
 
-/// The records of `waybill.orders` as orders to put back: of each order the last one.
+/// The orders to restore from records of `waybill.orders`: of each order the last record.
 struct OrderReplay {
     /// An order as Kafka knows it.
     enum Item: Sendable {
         case version(OrderKey, OrderRecordText)
         case removed(OrderState)
-        /// Removed, and nothing but the moment is known.
+        /// Removed; only the time is known.
         case forgotten(OrderKey, epochMilliseconds: Int64)
 
         var key: OrderKey {
@@ -19,7 +19,7 @@ struct OrderReplay {
     }
 
     private(set) var items: [(item: Item, offset: Int64)] = []
-    /// The places of records that cannot be read, with the reasons.
+    /// The origins of records that cannot be read, with the reasons.
     private(set) var unreadable: [(origin: String, reason: String)] = []
 
     init(_ records: [KafkaRecord]) {
@@ -32,7 +32,7 @@ struct OrderReplay {
         }
     }
 
-    /// The last record of each key, in the order of their offsets.
+    /// Returns the last record of each key, in the order of their offsets.
     static func last(of records: [KafkaRecord]) -> [KafkaRecord] {
         var seen: Set<[UInt8]> = []
         return records.reversed().filter { seen.insert($0.key ?? []).inserted }.reversed()

@@ -6,12 +6,12 @@ import Model
 import Packaging
 import Store
 
-/// Puts orders back from records of `waybill.orders`, under the version that they had: packaged anew, and signed only
-/// if their signature is not known or does not hold any more.
+/// Restores orders from records of `waybill.orders`, under the version that they had: packages them again, and signs
+/// them only if their signature is unknown or no longer valid.
 ///
-/// Nothing is published, and to devices nothing changed. Doing it again is safe: what stands is skipped.
+/// Nothing is published, since nothing changed for devices. Repeating it is safe: orders that exist are skipped.
 struct OrderRestorer: Sendable {
-    /// Orders that are read into trees and packaged at once.
+    /// Orders that are decoded and packaged together.
     private static let sliceRecords = 256
     /// Orders of a slice that are looked up before the others.
     private static let firstLooks = 16
@@ -24,12 +24,12 @@ struct OrderRestorer: Sendable {
     let pictureIndex: PictureIndex?
     let metrics: RestoreMetrics
     let logger: Logger
-    /// Called with how many orders were written.
+    /// Called with the number of orders that were written.
     var onWritten: @Sendable (Int) -> Void = { _ in }
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// A record of an order that is to be made anew.
+    /// The record of an order that must be made again.
     private struct LostRecord: Sendable {
         let key: OrderKey
         let record: OrderRecordText
@@ -42,15 +42,15 @@ struct OrderRestorer: Sendable {
         let package: OrderPackage
     }
 
-    /// Returns true if Redis has everything of the records, or something newer.
+    /// Returns true if Redis has what the records say, or something newer.
     ///
-    /// - Parameter awaited: types of which orders may be missing.
+    /// - Parameter awaited: types whose orders may be missing.
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord], but awaited: Set<OrderTypeIdentifier> = []) async throws -> Bool {
         let items = OrderReplay(records).items.map(\.item).filter { !awaited.contains($0.key.orderType) }
         let packagers = self.packagers()
         for (item, standing) in zip(items, try await self.store.storedVersions(items.map(\.key))) {
-            // An order that would not be put back may be missing.
+            // An order that would not be restored may be missing.
             guard packagers[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
             if !Self.stands(item, standing) { return false }
         }
@@ -61,7 +61,7 @@ struct OrderRestorer: Sendable {
         switch item {
         case .version(_, let record):
             standing?.isAsNew(asVersion: record.version, modifiedEpochSeconds: record.modifiedEpochSeconds) ?? false
-        // The trace of a removed order ends by itself.
+        // The trace of a removed order expires by itself.
         case .removed(let state):
             standing?.isAsNew(asVersion: state.version, modifiedEpochSeconds: state.modifiedEpochSeconds) ?? true
         case .forgotten(_, let milliseconds):
@@ -69,22 +69,22 @@ struct OrderRestorer: Sendable {
         }
     }
 
-    /// True if some packager has the brand of an order type, or tries to load it.
+    /// Returns true if some packager has the brand of an order type, or tries to load it.
     func isKnown(_ type: OrderTypeIdentifier) -> Bool { self.packagers()[type] != nil || self.isAwaited(type) }
 
-    /// True if the orders of a type can be put back, or passed over since no brand is there for it.
+    /// Returns true if the orders of a type can be restored, or skipped because no brand exists for it.
     func canRestore(_ type: OrderTypeIdentifier) -> Bool {
         self.packagers()[type] != nil || !self.isAwaited(type)
     }
 
-    /// Puts orders back, the newest first.
+    /// Restores orders, the newest first.
     ///
-    /// - Returns: what has to wait for its brand, nil if nothing has.
+    /// - Returns: the orders that must wait for their brand; nil if there are none.
     /// - Throws: `StoreError`, `PackagingError` `.signing`.
     func restore(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         var awaited: AwaitedOrders?
         var rest = OrderReplay.last(of: records)[...]
-        // Some at a time: read and packaged they take many times the memory of their records.
+        // A slice at a time: decoded and packaged, orders take many times the memory of their records.
         while !rest.isEmpty {
             let slice = Array(rest.suffix(Self.sliceRecords))
             rest = rest.dropLast(slice.count)
@@ -94,7 +94,7 @@ struct OrderRestorer: Sendable {
         return awaited
     }
 
-    /// - Parameter records: of each order one.
+    /// - Parameter records: one for each order.
     private func restoreEach(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         let replay = OrderReplay(records)
         for (origin, reason) in replay.unreadable { self.refuse("cannot read a record", origin, reason) }
@@ -111,7 +111,7 @@ struct OrderRestorer: Sendable {
                 {
                     restored.append(.removed(state))
                 }
-            // Also where nothing stands: an earlier record of it may be read yet.
+            // Even if nothing is stored: an earlier record of the order may still be read.
             case .forgotten(let key, let milliseconds):
                 restored.append(.forgotten(key, epochMilliseconds: milliseconds))
             case .version(let key, let record):
@@ -119,7 +119,7 @@ struct OrderRestorer: Sendable {
                 if packagers[key.orderType] != nil {
                     lost.append(LostRecord(key: key, record: record, offset: offset))
                 } else {
-                    // Another packager may have the brand. Whoever completes the view knows.
+                    // Another packager may have the brand; the one that completes the view finds out.
                     awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
                     if !self.isAwaited(key.orderType) { self.metrics.unknownTypes.increment() }
                 }
@@ -136,10 +136,10 @@ struct OrderRestorer: Sendable {
         return awaited
     }
 
-    /// The orders that need not be made again, as they stand.
+    /// Returns the stored versions of orders; nil for those that are missing or were not looked up.
     ///
-    /// If none of the first ones stands, Redis was emptied, and the others are not looked up: any that stands is
-    /// packaged in vain, since writing compares the versions.
+    /// If none of the first ones is stored, Redis was emptied, and the others are not looked up: one that is stored is
+    /// packaged in vain, since the write compares the versions.
     private func standing(_ keys: [OrderKey]) async throws -> [OrderStore.StoredVersion?] {
         let first = try await self.store.storedVersions(Array(keys.prefix(Self.firstLooks)))
         let others = keys.dropFirst(Self.firstLooks)
@@ -147,9 +147,9 @@ struct OrderRestorer: Sendable {
         return first + (try await self.store.storedVersions(Array(others)))
     }
 
-    /// Makes packages from the texts of records, where that gives what was published.
+    /// Makes packages from the texts of records, if that yields what was published.
     ///
-    /// - Returns: those, and what has to be read and packaged.
+    /// - Returns: the remade orders, and those that must be decoded and packaged.
     private func remake(
         _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
     ) async -> (remade: [Remade], others: [LostRecord]) {
@@ -162,7 +162,7 @@ struct OrderRestorer: Sendable {
         return (made.compactMap { $0 }, zip(lost, made).filter { $0.1 == nil }.map(\.0))
     }
 
-    /// Packages orders anew, with the pictures that there are.
+    /// Packages orders again, with the available pictures.
     private func package(
         _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
     ) async throws -> [OrderStore.Restored] {

@@ -4,7 +4,7 @@ import Logging
 import Model
 import Store
 
-/// Puts registrations back from records of `waybill.registrations`.
+/// Restores registrations from records of `waybill.registrations`.
 struct RegistrationRestorer: Sendable {
     /// The number of passed-over records that the log names.
     private static let namedOrigins = 10
@@ -13,7 +13,7 @@ struct RegistrationRestorer: Sendable {
     let metrics: RestoreMetrics
     let logger: Logger
 
-    /// Returns true if Redis has everything of the records, or something newer.
+    /// Returns true if Redis has what the records say, or something newer.
     ///
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord]) async throws -> Bool {
@@ -32,7 +32,7 @@ struct RegistrationRestorer: Sendable {
         self.metrics.records.increment(by: records.count)
     }
 
-    /// Passes over what cannot be restored: it keeps nothing else waiting. One line for a chunk, since there may be
+    /// Skips what cannot be restored, so that it delays nothing else. Logs one line for a chunk, since there may be
     /// very many.
     private func refuse(_ refused: [(origin: String, reason: String)], _ what: Logger.Message) {
         guard let first = refused.first else { return }
@@ -51,7 +51,7 @@ struct RegistrationRestorer: Sendable {
             do {
                 let key = try RegistrationKey(String(decoding: record.key ?? [], as: UTF8.self))
                 let registration = try record.value.map { try RegistrationRecord.decode($0) }
-                // As the gateway stamped it: by the moment that it wrote down, else by that of the record.
+                // As the gateway stamped it: with the time in the registration, else with the record's timestamp.
                 let stamp = RegistrationStamp(
                     offset: record.offset,
                     epochMilliseconds: registration?.registeredEpochMilliseconds ?? record.timestampMilliseconds,

@@ -11,7 +11,7 @@ import Store
 import Synchronization
 import Tokens
 
-/// `waybill-packager restore`: puts orders back that Kafka has and Redis lacks.
+/// `waybill-packager restore`: restores orders that Kafka has and Redis lacks.
 struct RestoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "restore",
@@ -49,7 +49,7 @@ struct RestoreCommand: AsyncParsableCommand {
         line.show("\(end) orders restored", isLast: true)
     }
 
-    /// - Returns: how many orders were written; nil when something else restores at the same time.
+    /// - Returns: the number of orders that were written; nil if another restore runs at the same time.
     static func restore(
         _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ settings: PackagerSettings,
         _ environment: ServiceEnvironment, report: @escaping @Sendable (RestoreProgress) -> Void
@@ -109,7 +109,7 @@ struct RestoreCommand: AsyncParsableCommand {
         return written.count
     }
 
-    /// Counts what is written on several threads.
+    /// A counter of orders written on several threads.
     private final class WrittenOrders: Sendable {
         private let number = Mutex(0)
         var count: Int { self.number.withLock { $0 } }

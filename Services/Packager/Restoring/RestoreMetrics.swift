@@ -8,15 +8,15 @@ struct RestoreMetrics: Sendable {
     let remaining: Gauge
     /// Records that were read to restore the view.
     let records: Counter
-    /// Orders that were packaged anew and written.
+    /// Orders that were packaged again and written.
     let orders: Counter
-    /// Of these the ones that had to be signed anew.
+    /// Restored orders that had to be signed again.
     let signatures: Counter
     /// Registrations, and ends of them, that were written.
     let registrations: Counter
-    /// Orders of which no brand is there.
+    /// Orders whose type has no brand.
     let unknownTypes: Counter
-    /// Records that cannot be understood and orders that cannot be packaged.
+    /// Records that cannot be read and orders that cannot be packaged.
     let refused: Counter
     /// Orders that wait for their brand to load.
     let waiting: Gauge

@@ -2,29 +2,29 @@ import Kafka
 import Model
 import Store
 
-/// The records to read: both compacted topics, from the offsets up to which Redis certainly has everything to their
-/// ends.
+/// The records to read in a restore: both compacted topics, from the offsets up to which Redis certainly has
+/// everything, to their ends.
 enum RestorePlan {
-    /// The name of a partition in jobs.
+    /// Returns the name of a partition in jobs.
     static func name(_ topic: String, _ partition: Int32) -> String { "\(topic)/\(partition)" }
 
-    /// The name of a topic or a partition in tails: offsets of one cluster say nothing about another one.
+    /// Returns the name of a topic or a partition in tails: offsets of one cluster say nothing about another one.
     static func tail(_ name: String, in cluster: String) -> String { "\(cluster)/\(name)" }
 
-    /// The partition of a name.
+    /// Returns the partition that a name denotes.
     static func partition(_ name: String) -> (topic: String, partition: Int32)? {
         guard let slash = name.lastIndex(of: "/"), let partition = Int32(name[name.index(after: slash)...])
         else { return nil }
         return (String(name[..<slash]), partition)
     }
 
-    /// One job for each partition.
+    /// Returns one job for each partition.
     ///
     /// - Parameters:
-    ///   - bounds: what the partitions of each topic hold.
-    ///   - cluster: the one that they belong to.
-    ///   - tails: of each place. What one place has and another lacks must be read; a tail that lies outside of its
-    ///     partition is of a topic that was made anew.
+    ///   - bounds: the bounds of each topic's partitions.
+    ///   - cluster: the cluster of the topics.
+    ///   - tails: the tails of each place. Records that one place has and another lacks must be read; a tail outside
+    ///     its partition belongs to a topic that was recreated.
     static func jobs(
         _ bounds: [String: [OffsetRange]], in cluster: String, tails: [[String: Int64]]
     ) -> [RestoreJobQueue.Job] {
@@ -40,9 +40,10 @@ enum RestorePlan {
         }
     }
 
-    /// Below which offsets everything stands when all jobs are done: an order that is awaited holds its partition's.
+    /// Returns the offsets below which Redis has everything once all jobs are done; an awaited order holds its
+    /// partition back.
     ///
-    /// - Parameter types: that are awaited.
+    /// - Parameter types: the awaited types.
     static func tails(
         _ jobs: [RestoreJobQueue.Job], in cluster: String, awaiting types: Set<OrderTypeIdentifier>
     ) -> [String: Int64] {
@@ -54,12 +55,12 @@ enum RestorePlan {
             }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// The tails that may be moved on as long as orders of some types are awaited: the others stay as they are.
+    /// Returns the tails that may advance while orders of some types are awaited; the others stay as they are.
     ///
     /// - Parameters:
     ///   - certain: offsets that have become certain.
-    ///   - ordersTopic: where the awaited orders stand, by its name in tails.
-    ///   - places: the tails of each place; what one lacks stays away from all.
+    ///   - ordersTopic: the topic of the awaited orders, by its name in tails.
+    ///   - places: the tails of each place; a tail that one place lacks is left out of all.
     static func tails(
         _ certain: [String: Int64], holding ordersTopic: String, as places: [[String: Int64]]
     ) -> [String: Int64] {

@@ -5,22 +5,22 @@ import Model
 import Operations
 import Store
 
-/// One packager's part in a restoring: takes jobs that nobody has until none is left.
+/// One packager's part in a restore: takes jobs that no other worker has until none is left.
 ///
-/// Orders are read in ranges from the ends of their partitions backwards, the newest of all partitions first: so each
+/// Orders are read in ranges backwards from the ends of their partitions, the newest of all partitions first. So each
 /// order is packaged once, and never in a version that is older than one that a device has. Registrations are read from
 /// the beginning.
 /// Bounded: twelve jobs at once, each with one range of at most 2 MiB in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
-    /// The time for which a job stays with a worker that gives no sign of life.
+    /// The lease of a job: the time for which it stays with a worker that does not renew it.
     static let lease: Duration = .seconds(15)
     /// Jobs in hand at once: while some package, others wait for Kafka and Redis.
     static let concurrency = 12
-    /// So many offsets of each partition of orders come before anything else.
+    /// The number of offsets of each partition of orders that are read before anything else.
     private static let firstOffsets: Int64 = 4096
-    /// Most offsets of a partition of registrations that are read at once.
+    /// The most offsets of a partition of registrations that are read at a time.
     private static let registrationOffsets: Int64 = 1 << 16
-    /// Most records of a chunk, and most bytes.
+    /// The most records of a chunk, and the most bytes.
     static let chunkRecords = 500
     static let chunkBytes = 2 << 20
     /// The most times that the end of a partition is checked again before the job counts as done.
@@ -40,15 +40,15 @@ struct RestoreRun: Sendable {
     var order: OrderKey?
     /// Jobs in hand at once.
     var concurrency = RestoreRun.concurrency
-    /// Learned from the ranges of orders that were read.
+    /// The sizes of ranges, learned from the ranges of orders that were read.
     let sizes: RangeSizes
-    /// Called every second with how far it is.
+    /// Called every second with the progress.
     let report: @Sendable (RestoreProgress) -> Void
 
-    /// The job is in others' hands, or the plan is over.
+    /// The failure of a worker that lost its job to another one, or whose plan is over.
     private struct Lost: Error {}
 
-    /// The brand that is restored alone cannot be loaded any more.
+    /// The failure to restore a single brand that can no longer be loaded.
     private struct BrandIsGone: Error {}
 
     /// - Returns: the jobs when all are done; nil when the plan is over.
@@ -57,7 +57,7 @@ struct RestoreRun: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.watch() }
             try await withThrowingTaskGroup(of: Void.self) { group in
-                // Letters and digits, as the queue wants them; who begins alike is one packager.
+                // Letters and digits, as the queue requires; names with the same beginning belong to one packager.
                 let name = ViewRecovery.randomName()
                 for number in 0..<self.concurrency { group.addTask { try await self.work(as: "\(name)x\(number)") } }
                 try await group.waitForAll()
@@ -112,7 +112,7 @@ struct RestoreRun: Sendable {
         do {
             try await self.read(&job, owner)
         } catch let error as KafkaError where error.code == .outOfRange {
-            // The topic was made anew or cut behind our back.
+            // The topic was recreated or truncated in the meantime.
             guard let bounds = try await self.bounds(of: job) else { throw error }
             (job.from, job.to, job.done, job.awaited) = (bounds.first, bounds.end, 0, nil)
             try await self.queue.giveBack(job, of: self.plan, by: owner, pause: .zero)
@@ -120,13 +120,13 @@ struct RestoreRun: Sendable {
         } catch is Lost {
             throw Lost()
         } catch {
-            // Whoever comes next need not wait for the lease. If that fails too, the lease ends by itself.
+            // So that the next packager need not wait for the lease. If that fails too, the lease ends by itself.
             try? await self.queue.giveBack(job, of: self.plan, by: owner, pause: .milliseconds(200))
             throw error
         }
     }
 
-    /// Reads a range of a job. When none is left, the job goes to the end of its partition as it is then, and is done.
+    /// Reads a range of a job. When none is left, reads on to the present end of the partition and completes the job.
     private func read(_ job: inout RestoreJobQueue.Job, _ owner: String) async throws {
         guard let (topic, partition) = RestorePlan.partition(job.name) else {
             job.isDone = true

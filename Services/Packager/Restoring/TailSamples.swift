@@ -1,9 +1,9 @@
 import Store
 
-/// Turns the ends of partitions as they were seen into offsets below which everything certainly stands in Redis.
+/// Turns observed ends of partitions into offsets below which Redis certainly has everything.
 ///
-/// An order stands in Redis before it is published; a registration is published first, and stands there within seconds.
-/// So what was the end half a minute ago is certain now, if the view has been the same all the time.
+/// An order is in Redis before it is published; a registration is published first, and is there within seconds. So an
+/// end from half a minute ago is certain now, if the view has been the same all the time.
 struct TailSamples {
     /// The least age of an end that counts: longer than any request takes.
     static let lag: Duration = .seconds(30)
@@ -18,14 +18,14 @@ struct TailSamples {
     private var epochs: [String?] = []
     private var samples: [Sample] = []
 
-    /// True if it is time for the next sample.
+    /// Returns true if it is time for the next sample.
     func isDue(at now: ContinuousClock.Instant) -> Bool {
         self.samples.last.map { now - $0.at >= Self.interval } ?? true
     }
 
-    /// Takes in how the partitions end now.
+    /// Adds a sample of the present ends of the partitions.
     ///
-    /// - Parameter places: of the view, complete.
+    /// - Parameter places: the places of a complete view.
     /// - Returns: offsets that have become certain, if there are new ones.
     mutating func add(
         _ ends: [String: Int64], in places: [MaterializedView.Place], at now: ContinuousClock.Instant

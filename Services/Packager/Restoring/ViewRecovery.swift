@@ -9,16 +9,16 @@ import ServiceLifecycle
 import Store
 import Synchronization
 
-/// Looks after the view in Redis as long as a packager runs: judges it when something happened to Redis, restores it
-/// from Kafka together with the other packagers, and keeps the tails from which that would begin.
+/// Maintains the view in Redis as long as a packager runs: checks it when something happened to Redis, restores it from
+/// Kafka together with the other packagers, and keeps the tails from which a restore would begin.
 ///
 /// Source: Design §4.3
 final class ViewRecovery: Service {
     /// The name of the condition that readiness waits for.
     static let condition = "view"
-    /// The time between two looks that nobody asked for.
+    /// The time between two looks that were not requested.
     private static let interval: Duration = .seconds(1)
-    /// Between two looks while the view is not complete.
+    /// The time between two looks while the view is not complete.
     private static let pause: Duration = .milliseconds(10)
     /// The time that servers and client have to agree on the slots of a cluster.
     private static let settlingTime: Duration = .seconds(5)
@@ -39,12 +39,12 @@ final class ViewRecovery: Service {
     private let awaited: AwaitedTypes
     private let fleet: FleetBrands
     private let isHistoryTold = Atomic<Bool>(false)
-    /// The time since which slots of a cluster are being moved, so that no place can be judged.
+    /// The time since which cluster slots have been moving, so that no place can be judged.
     private let unsettledSince = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
-    ///   - awaited: is told which types' orders are still to be restored.
-    ///   - fleet: which brands there are.
+    ///   - awaited: receives the types whose orders are still to be restored.
+    ///   - fleet: the brands that the packagers have.
     init(
         view: MaterializedView, ordersTopic: String, registrationsTopic: String, reader: KafkaReader,
         orders: OrderRestorer,
@@ -64,8 +64,8 @@ final class ViewRecovery: Service {
         (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
     }
 
-    /// The means by which others ask for a look, made before the recovery. It holds one request: a request during a
-    /// look leads to one more look.
+    /// A channel for requesting a look, made before the recovery. It holds one request: a request during a look leads
+    /// to another look.
     struct Wakes: Sendable {
         fileprivate let stream: AsyncStream<Void>
         fileprivate let continuation: AsyncStream<Void>.Continuation
@@ -78,7 +78,7 @@ final class ViewRecovery: Service {
         func wake() { self.continuation.yield() }
     }
 
-    /// Letters and digits that nobody else has.
+    /// Returns a unique name of letters and digits.
     static func randomName() -> String { UUID().uuidString.filter { $0 != "-" }.lowercased() }
 
     func run() async throws {
@@ -86,7 +86,7 @@ final class ViewRecovery: Service {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while true {
-                        // A Redis that is away is somebody else's to complain about.
+                        // Other services report an unavailable Redis.
                         try? await self.fleet.announce()
                         try await Task.sleep(for: Self.interval)
                         self.waker.yield()
@@ -94,14 +94,14 @@ final class ViewRecovery: Service {
                 }
                 group.addTask { try await self.look() }
                 group.addTask { try await self.restoreLate() }
-                // Neither ends but by cancellation.
+                // None of them ends except by cancellation.
                 try await group.waitForAll()
             }
         }
         await self.reader.close()
     }
 
-    /// Restores the orders of brands that can be loaded at last.
+    /// Restores the orders of brands that can be loaded now.
     private func restoreLate() async throws {
         let late = LateRestoring(
             view: self.view, ordersTopic: self.topics[0], reader: self.reader, orders: self.orders,
@@ -143,7 +143,7 @@ final class ViewRecovery: Service {
         }
     }
 
-    /// Waits before the next attempt, but not once another server answers: it is what was waited for.
+    /// Waits before the next attempt, or until another server answers, which ends the wait early.
     private func rest(_ duration: Duration, under generation: UInt64) async throws {
         let end = ContinuousClock.now + duration
         while ContinuousClock.now < end, self.view.redis.generation == generation {
@@ -151,7 +151,7 @@ final class ViewRecovery: Service {
         }
     }
 
-    /// - Returns: whether the view is complete; if not, it is to be looked at again.
+    /// - Returns: true if the view is complete; if not, it must be looked at again.
     private func step(_ samples: inout TailSamples) async throws -> Bool {
         let places = try await self.view.look()
         self.warnOfHiddenHistory(places)
@@ -186,7 +186,7 @@ final class ViewRecovery: Service {
         }
     }
 
-    /// Declares places complete whose slots were moved with all keys.
+    /// Declares places complete if their slots were moved with all keys.
     ///
     /// - Returns: true if the view is to be looked at again.
     private func adopt(_ places: [MaterializedView.Place], _ status: ViewStatus) async throws -> Bool {
@@ -200,7 +200,7 @@ final class ViewRecovery: Service {
             return true
         case .refused: return false
         case .unsettled:
-            // A view in doubt is judged by what was published last, which takes less time than the slots may.
+            // A doubtful view is checked against what was published last, which takes less time than the slots may.
             guard status == .missing else { return false }
             let now = ContinuousClock.now
             let since = self.unsettledSince.withLock { since in
@@ -211,7 +211,7 @@ final class ViewRecovery: Service {
         }
     }
 
-    /// Warns once of a server on which a fall-back cannot be noticed.
+    /// Warns once about a server on which data loss cannot be detected.
     private func warnOfHiddenHistory(_ places: [MaterializedView.Place]) {
         guard places.contains(where: \.hidesHistory), !self.isHistoryTold.exchange(true, ordering: .relaxed) else {
             return
@@ -249,7 +249,7 @@ final class ViewRecovery: Service {
     /// Returns true if Redis has everything that was published after the last moment at which it certainly had
     /// everything.
     ///
-    /// Under load this concerns every partition, so as many are read at once as in a restore.
+    /// Under load this concerns every partition, so as many are read concurrently as in a restore.
     private func verify(_ places: [MaterializedView.Place]) async throws -> Bool {
         let awaited = Self.awaited(places)
         let bounds = try await self.bounds()
@@ -296,7 +296,7 @@ final class ViewRecovery: Service {
         let cluster = self.reader.cluster
         let queue = RestoreJobQueue(self.view, in: cluster)
         if try await queue.jobs(of: plan) == nil {
-            // The tails as they are under the plan: if they go, the plan goes with them.
+            // The tails as they are under the plan: if Redis loses them, it loses the plan too.
             let seen = try await self.view.look()
             guard seen.allSatisfy({ $0.plan == plan }) else { return }
             let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1], on: cluster) }
@@ -344,7 +344,7 @@ final class ViewRecovery: Service {
     private func keepTails(_ samples: inout TailSamples, _ places: [MaterializedView.Place]) async throws {
         let now = ContinuousClock.now
         guard samples.isDue(at: now) else { return }
-        // A broker that is away says nothing about the view.
+        // An unavailable broker says nothing about the view.
         guard let bounds = try? await self.bounds() else { return }
         let cluster = self.reader.cluster
         let ends = bounds.flatMap { topic, bounds in

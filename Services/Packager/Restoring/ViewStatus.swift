@@ -2,11 +2,11 @@ import Store
 
 /// A judgement of the view, made from its marks in Redis.
 enum ViewStatus: Hashable, Sendable {
-    /// Nothing happened since somebody judged it.
+    /// Nothing happened since a packager judged it.
     case complete
-    /// It was complete, but Redis was started again or another server took over: it may have fallen back.
+    /// It was complete, but Redis was restarted or another server took over: it may have fallen back.
     case doubtful
-    /// It is not complete, and nobody restores it.
+    /// It is not complete, and no packager is restoring it.
     case missing
     /// It is being restored.
     case restoring

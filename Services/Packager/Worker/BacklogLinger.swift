@@ -1,7 +1,7 @@
 /// Lets a backlog be read before it is processed, so that many changes of one key become one piece of work.
 ///
-/// Only with more records in hand than ever come at once otherwise, only as long as more of them come, and once for
-/// each backlog: meanwhile two batches are in work, beside the reading.
+/// It waits only with more records in hand than ever arrive together otherwise, only as long as more of them arrive,
+/// and once for each backlog; two batches are in work during the reading.
 struct BacklogLinger {
     /// The number of records in hand that is a backlog. More than a second's changes of a busy shop.
     static let backlog = 1024
@@ -13,11 +13,11 @@ struct BacklogLinger {
     /// The time when the backlog began.
     private var began: ContinuousClock.Instant?
 
-    /// True if the work must wait.
+    /// Returns true if the work must wait.
     ///
     /// - Parameters:
-    ///   - inHand: the number of records that are not done, including those that just came.
-    ///   - came: the number of records that just came.
+    ///   - inHand: the number of records that are not done, including those that just arrived.
+    ///   - came: the number of records that just arrived.
     mutating func isDue(inHand: Int, came: Int, now: ContinuousClock.Instant) -> Bool {
         guard inHand >= Self.backlog else {
             self.began = nil

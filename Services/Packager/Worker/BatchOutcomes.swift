@@ -7,12 +7,12 @@ struct BatchOutcomes: Sendable {
 
     init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
 
-    /// Work that must wait keeps its first reason.
+    /// Postpones a piece of work; one that must wait already keeps its first reason.
     mutating func postpone(_ place: Int, _ reason: String) {
         if self.outcomes[place] == .done { self.outcomes[place] = .later(reason: reason) }
     }
 
-    /// Work that waits for what may still come.
+    /// Makes a piece of work wait for records that may still arrive.
     mutating func wait(_ place: Int, _ time: Duration) {
         if self.outcomes[place] == .done { self.outcomes[place] = .awaits(time) }
     }

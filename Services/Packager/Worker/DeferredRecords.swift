@@ -1,7 +1,7 @@
 import Kafka
 
-/// Records that were deferred, to be read again: of each group, or single key, and partition the span of offsets from
-/// the first to the last, without keys and values.
+/// Deferred records, to be read again: for each group, or single key, and each partition, the span of offsets from the
+/// first to the last, without keys and values.
 ///
 /// While a group or key has a span in a partition, all of its further records there are added to the span, so its order
 /// is kept. A span of a group holds records that came after all of those in the spans of its keys.
@@ -62,13 +62,13 @@ struct DeferredRecords: Sendable {
 
     var isEmpty: Bool { self.places.isEmpty }
 
-    /// The first deferred offset of a partition.
+    /// Returns the first deferred offset of a partition.
     func first(of partition: KafkaPartition) -> Int64? { self.places[partition]?.spans.values.map(\.next).min() }
 
-    /// One of the deferred records of a partition.
+    /// Returns the receipt of one of the deferred records of a partition.
     func receipt(of partition: KafkaPartition) -> KafkaReceipt? { self.places[partition]?.receipt }
 
-    /// The unit that a new record is added to, if its group or key waits in its partition.
+    /// Returns the unit that a new record is added to, if its group or key waits in its partition.
     func unit(of key: [UInt8]?, group: Int, in partition: KafkaPartition) -> Unit? {
         guard let spans = self.places[partition]?.spans else { return nil }
         if spans[.group(group)] != nil { return .group(group) }
@@ -76,7 +76,7 @@ struct DeferredRecords: Sendable {
         return .key(key)
     }
 
-    /// True if a new record lies before one that came earlier: its topic was recreated.
+    /// Returns true if a new record lies before one that came earlier: its topic was recreated.
     func isPast(_ offset: Int64, in partition: KafkaPartition) -> Bool {
         self.places[partition].map { offset <= $0.last } ?? false
     }
@@ -107,7 +107,7 @@ struct DeferredRecords: Sendable {
 
     // MARK: reading again
 
-    /// The next partition to read, the one not read for the longest time; nil: no unit has room.
+    /// Returns the next partition to read, the one not read for the longest time; nil: no unit has room.
     ///
     /// - Parameter isReady: returns true if there is room for records of a unit, whose group is the other value.
     mutating func nextPass(isReady: (Unit, Int) -> Bool) -> Pass? {
@@ -167,13 +167,13 @@ struct DeferredRecords: Sendable {
         return taken
     }
 
-    /// The pass has reached its end: records that it did not show no longer exist.
+    /// Completes a pass that has reached its end: records that it did not show no longer exist.
     mutating func readToTheEnd(_ pass: inout Pass) {
         guard let place = self.takePlace(of: &pass) else { return }
         self.finish(place, &pass, at: pass.to)
     }
 
-    /// The pass is over.
+    /// Ends a pass.
     mutating func end(_ pass: Pass) {
         if self.places[pass.partition]?.pass == pass.number { self.places[pass.partition]?.pass = nil }
     }
@@ -209,7 +209,7 @@ struct DeferredRecords: Sendable {
         if case .key = unit { self.keyCount += 1 }
     }
 
-    /// A record of a unit was removed from its span.
+    /// Removes a record of a unit from its span.
     private mutating func move(_ place: inout Place, _ unit: Unit, after offset: Int64) {
         guard let span = place.spans[unit] else { return }
         place.spans[unit]?.next = offset + 1
@@ -222,7 +222,7 @@ struct DeferredRecords: Sendable {
         pass.units.remove(unit)
     }
 
-    /// All records before an offset were processed for all units that are still in the pass.
+    /// Advances all units that are still in the pass: their records before an offset were processed.
     private mutating func finish(_ changed: Place, _ pass: inout Pass, at end: Int64) {
         var place = changed
         for unit in pass.units {

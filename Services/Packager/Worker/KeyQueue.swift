@@ -4,7 +4,7 @@ import Kafka
 /// Records in hand, sorted by key: decides what is processed next. No Kafka, no clock, no task.
 ///
 /// A key is in one place at a time: ready, in work, or parked until its time has come. All records that wait for a key
-/// make its next piece of work, in the order in which they came. A parked key delays no other.
+/// make its next piece of work, in order of arrival. A parked key delays no other.
 ///
 /// Groups of keys take turns, and none takes more than its share of the records in hand: as much as is left for all
 /// others. So one group gets half, two get a third each, and there is always room for one more. Source: Choudhury,
@@ -34,7 +34,7 @@ struct KeyQueue: Sendable {
         /// The number of times that it had to wait since it was last done.
         var attempts = 0
         var place = Place.nowhere
-        /// Parked until something comes for it.
+        /// True if it is parked until a record arrives for it.
         var awaits = false
     }
 
@@ -72,7 +72,7 @@ struct KeyQueue: Sendable {
     private var nextDue: ContinuousClock.Instant?
     /// Keys that had to wait and are not done since, and the time when that began.
     private var delayed: [Key: ContinuousClock.Instant] = [:]
-    /// Records that left while they were in work, which came back undone.
+    /// Records that went to another member while they were in work, and came back undone.
     private var undone: [KafkaRecord] = []
     /// The records in hand.
     private(set) var records = 0
@@ -87,12 +87,12 @@ struct KeyQueue: Sendable {
     /// The time since which the first of them waits.
     var delayedSince: ContinuousClock.Instant? { self.delayed.values.min() }
 
-    /// True if `next` has a batch to return.
+    /// Returns true if `next` has a batch to return.
     func hasReady(allowsBulk: Bool = true) -> Bool {
         self.turns.contains { allowsBulk || self.groups[$0].ready.count <= Self.bulk }
     }
 
-    /// True if a group has its whole share.
+    /// Returns true if a group has its whole share.
     ///
     /// - Parameter isShared: true if capacity is shared with other groups.
     func isFull(_ group: Int, isShared: Bool) -> Bool {
@@ -101,14 +101,14 @@ struct KeyQueue: Sendable {
         return has.records >= room.records || has.bytes >= room.bytes
     }
 
-    /// True if enough of a group's share is free to make reading more for it worthwhile.
+    /// Returns true if enough of a group's share is free to make reading more for it worthwhile.
     func isHalfEmpty(_ group: Int, isShared: Bool) -> Bool {
         let room: Amount = isShared ? self.room : (self.limits.records, self.limits.bytes)
         let has: Amount = isShared ? self.inHand(of: group) : (self.records, self.bytes)
         return has.records * 2 <= room.records && has.bytes * 2 <= room.bytes
     }
 
-    /// The same for a key.
+    /// Returns the same for a key.
     func isHalfEmpty(_ key: Key) -> Bool { (self.entries[key]?.bytes ?? 0) * 2 <= self.limits.batchBytes }
 
     private func inHand(of group: Int) -> Amount {
@@ -195,7 +195,7 @@ struct KeyQueue: Sendable {
     /// - Returns: false if there is a key for which the batch has no room.
     private mutating func fill(_ works: inout [KeyedWork], _ bytes: inout Int, from group: Int) -> Bool {
         while let key = self.groups[group].ready.first {
-            // A key that was dropped has no entry any more; one that came again meanwhile is here twice.
+            // A dropped key has no entry any more; one that returned in the meantime is here twice.
             guard var entry = self.entries[key], entry.place == .ready, entry.group == group else {
                 self.groups[group].ready.removeFirst()
                 continue
@@ -213,7 +213,7 @@ struct KeyQueue: Sendable {
         return true
     }
 
-    /// A key's work has returned and is done.
+    /// Completes a key whose work has returned and is done.
     mutating func done(_ key: Key) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
         self.forget(entry.inWork, of: &entry)
@@ -223,7 +223,7 @@ struct KeyQueue: Sendable {
         self.release(key, entry)
     }
 
-    /// A key's work has returned and must be done again.
+    /// Parks a key whose work has returned and must be done again.
     ///
     /// - Parameter delay: the length of the wait, from the number of times the key had to wait.
     mutating func later(_ key: Key, now: ContinuousClock.Instant, delay: (_ attempts: Int) -> Duration) {
@@ -233,12 +233,12 @@ struct KeyQueue: Sendable {
         if self.delayed[key] == nil { self.delayed[key] = now }
     }
 
-    /// A key's work came back and waits for what may still come for the key.
+    /// Parks a key whose work has returned and waits for records that may still arrive, unless one has arrived.
     ///
-    /// - Parameter due: when it is given out again in any case.
+    /// - Parameter due: the time at which it is handed out again in any case.
     mutating func awaits(_ key: Key, until due: ContinuousClock.Instant) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
-        // Something came meanwhile.
+        // A record arrived in the meantime.
         let isDue = !entry.waiting.isEmpty
         guard let back = self.takeBack(key) else { return }
         entry = back
@@ -254,7 +254,7 @@ struct KeyQueue: Sendable {
         self.park(key, entry, until: due)
     }
 
-    /// Puts what was in work in front of what waits.
+    /// Puts the records in work in front of those that wait.
     ///
     /// - Returns: nil if nothing of it is here any more.
     private mutating func takeBack(_ key: Key) -> Entry? {
@@ -318,7 +318,7 @@ struct KeyQueue: Sendable {
         self.turns.append(group)
     }
 
-    /// A key left work: it is ready if records came meanwhile, else forgotten.
+    /// Releases a key that left work: it is ready if records arrived in the meantime, else forgotten.
     private mutating func release(_ key: Key, _ entry: Entry) {
         guard !entry.waiting.isEmpty else {
             self.entries[key] = nil

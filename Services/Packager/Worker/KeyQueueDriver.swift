@@ -19,10 +19,11 @@ final class KeyQueueDriver: Sendable {
         /// The number of batches in work.
         var batches = 0
         var isStopping = false
-        /// A backlog is being read: of such groups, and of the only group, two batches are in work.
+        /// True while a backlog is being read: groups with a backlog, and a group that is the only one, have two
+        /// batches in work.
         var isHeld = false
         let concurrency: Int
-        /// The last of them is reserved for groups without a backlog.
+        /// True if a group with a backlog may get a batch: the last batch is reserved for groups without one.
         var allowsBulk: Bool { self.batches < (self.isHeld ? 2 : self.concurrency - 1) }
         var allowsAny: Bool {
             !self.isStopping && (!self.isHeld || self.allowsBulk || self.intake.groups.isShared)
@@ -61,7 +62,7 @@ final class KeyQueueDriver: Sendable {
     /// Adds records, and makes parked keys ready whose time has come.
     ///
     /// - Parameters:
-    ///   - isHeld: true if of a backlog only two batches are in work until the next call.
+    ///   - isHeld: true to have only two batches of a backlog in work until the next call.
     ///   - ledger: receives the deferrals; nil: nothing can be deferred.
     func add(
         _ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false,
@@ -114,7 +115,7 @@ final class KeyQueueDriver: Sendable {
         }
     }
 
-    /// Returns a batch with its outcomes.
+    /// Takes back a batch with its outcomes.
     func complete(
         _ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome], now: ContinuousClock.Instant,
         delay: (_ attempts: Int) -> Duration
@@ -132,7 +133,7 @@ final class KeyQueueDriver: Sendable {
         }
     }
 
-    /// Drops the records of partitions that leave.
+    /// Drops the records of partitions that go to another member.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] { self.change { $0.intake.drop(partitions) } }
 
     /// Stops handing out work.
@@ -173,7 +174,7 @@ final class KeyQueueDriver: Sendable {
         }
     }
 
-    /// Everything up to the end of a pass was read.
+    /// Reports that everything up to the end of a pass was read.
     func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { Self.apply($0.intake.readToTheEnd(&pass), ledger, &$0) }
     }

@@ -23,8 +23,8 @@ struct KeyedWork: Sendable {
         ///
         /// - Parameter reason: for people; no secrets.
         case later(reason: String)
-        /// It waits for what may still come for its key, and is tried again when something does, at the latest after
-        /// this time. Nothing is wrong with it.
+        /// It waits for records that may still arrive for its key, and is tried again when one does, at the latest
+        /// after this time. Nothing is wrong with it.
         case awaits(Duration)
     }
 }

@@ -7,7 +7,7 @@ import Synchronization
 
 /// The loop of a worker on Kafka whose unit of work is a key.
 ///
-/// Several batches are in hand, each with different keys; records that come for a key in work wait and are then
+/// Several batches are in hand, each with different keys; records that arrive for a key in work wait and are then
 /// processed together. A key that cannot be done yet is parked with growing pauses while the others continue; nothing
 /// is dropped, and no position of a partition is committed beyond a record that is not done.
 ///

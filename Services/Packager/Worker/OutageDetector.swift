@@ -34,7 +34,7 @@ struct OutageDetector {
         return .away
     }
 
-    /// True if a log line is due.
+    /// Returns true if a log line is due.
     mutating func isLogged(now: ContinuousClock.Instant) -> Bool {
         if let loggedAt = self.loggedAt, now - loggedAt < Self.logPause { return false }
         self.loggedAt = now

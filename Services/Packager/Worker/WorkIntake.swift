@@ -72,7 +72,7 @@ struct WorkIntake: Sendable {
 
     // MARK: reading again
 
-    /// The next partition to read again; nil: no unit has room.
+    /// Returns the next partition to read again; nil: no unit has room.
     mutating func nextPass() -> DeferredRecords.Pass? {
         if self.deferred.isEmpty { return nil }
         let (queue, groups) = (self.queue, self.groups)
@@ -92,13 +92,13 @@ struct WorkIntake: Sendable {
         return deferral
     }
 
-    /// A pass has seen everything up to its end.
+    /// Notes that a pass has read everything up to its end.
     mutating func readToTheEnd(_ pass: inout DeferredRecords.Pass) -> KafkaDeferral {
         self.deferred.readToTheEnd(&pass)
         return self.holding(pass.partition)
     }
 
-    /// A pass is over.
+    /// Ends a pass.
     mutating func end(_ pass: DeferredRecords.Pass) { self.deferred.end(pass) }
 
     /// Forgets the deferred records of a partition: they no longer exist, or it went to another member.

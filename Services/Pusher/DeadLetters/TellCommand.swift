@@ -49,8 +49,7 @@ struct TellCommand: AsyncParsableCommand {
     private func moment(now: Int64) throws -> Int64? {
         guard let since else { return nil }
         guard let moment = RFC3339.moment(since, nowMilliseconds: now) else {
-            throw ValidationError(
-                "--since \(since): must be a time such as 2025-03-05T16:02:11Z, or an age such as 90s, 30m, 6h, 2d")
+            throw ValidationError("--since \(since): \(RFC3339.momentForms)")
         }
         return moment
     }

@@ -22,7 +22,7 @@ struct AssetCollection {
 
     init(folder: String) { self.folder = folder }
 
-    /// Notes a folder: one of a language must not be empty.
+    /// Records a folder: the folder of a language must not be empty.
     /// - Parameter name: the path below the collection's folder.
     mutating func add(folder name: String) throws(BrandError) {
         guard name.hasSuffix(LanguageFolder.suffix) else { return }
@@ -63,7 +63,7 @@ struct AssetCollection {
         self.assets[name] = Asset(name: name, content: content)
     }
 
-    /// All assets by name, after the checks that need all of them.
+    /// Returns all assets by name, after the checks that need all of them.
     consuming func finished() throws(BrandError) -> [String: Asset] {
         for name in self.assets.keys.sorted(by: precedes) {
             let plain = Asset.withoutScale(name)
@@ -137,7 +137,7 @@ struct AssetCollection {
         BrandError(.asset, "\(self.folder)/\(name): \(message)")
     }
 
-    /// The language's folder and the rest of a path; without a language the whole path.
+    /// Returns the language's folder and the rest of a path; without a language the whole path.
     private static func split(_ name: String) -> (language: String?, file: String) {
         guard let slash = name.firstIndex(of: "/"), name[..<slash].hasSuffix(LanguageFolder.suffix) else {
             return (nil, name)

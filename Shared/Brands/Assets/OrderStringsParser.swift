@@ -12,7 +12,7 @@ struct OrderStringsParser {
 
     init(_ text: [UInt16]) { self.text = text }
 
-    /// All translations in the order of the file.
+    /// Returns all translations in the order of the file.
     mutating func entries() throws(OrderStringsFault) -> [OrderStrings.Entry] {
         var entries: [OrderStrings.Entry] = []
         var lines: [[UInt16]: Int] = [:]
@@ -37,7 +37,7 @@ struct OrderStringsParser {
         }
     }
 
-    /// A key for messages, in quotation marks.
+    /// Returns a key for messages, in quotation marks.
     static func shown(_ key: [UInt16]) -> String {
         let text = String(decoding: key.prefix(60), as: UTF16.self)
         return JSON.string(key.count > 60 ? "\(text)…" : text).text
@@ -121,7 +121,7 @@ struct OrderStringsParser {
             self.line, "a text has no end on its line; close it with a quotation mark, or write \\n for a new line")
     }
 
-    /// The character for an escape, whose backslash has been read.
+    /// Returns the character for an escape, whose backslash has been read.
     ///
     /// Apple's parser knows `\U` only; `\u` is accepted as well, because people mean that by it.
     private mutating func escaped() throws(OrderStringsFault) -> UInt16 {

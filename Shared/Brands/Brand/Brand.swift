@@ -24,19 +24,19 @@ public struct Brand: Sendable {
     /// The secrets that its tokens and links are made with; nil if it shares them with other brands.
     public let tokenSecrets: TokenSecrets?
 
-    /// Identifies the certificates that are inside each signature: 32 hexadecimal digits.
+    /// The identifier of the certificates that are inside each signature: 32 hexadecimal digits.
     public var signer: String { PackageBuilder.signer(of: self.signing) }
 }
 
 extension PackageBuilder {
-    /// A builder of one brand's packages.
+    /// Makes a builder of one brand's packages.
     public init(_ brand: Brand) {
         self.init(signing: brand.signing, assets: brand.assets, pictureHosts: brand.pictureHosts)
     }
 }
 
 extension Brand {
-    /// Identifies everything that determines the package of an order: certificates, assets, defaults.
+    /// The identifier of everything that determines the package of an order: certificates, assets, defaults and rules.
     public var stamp: String {
         let assets = self.assets.values.map(\.entryDigest.rawValue).sorted(by: precedes)
         let rules: JSON = [
@@ -48,7 +48,7 @@ extension Brand {
         return SHA256.hex(Array((assets + [self.signer]).joined(separator: " ").utf8) + rules.serialized)
     }
 
-    /// True if two values came from one loading; objects made from one are then valid for the other.
+    /// Returns true if two values came from the same loading; objects made from one are then valid for the other.
     public func isSameLoading(as other: Brand) -> Bool { self.signing === other.signing }
 }
 
@@ -67,7 +67,7 @@ public struct Brands: Sendable {
     /// The brand of an order type, nil if there is none.
     public subscript(orderType: OrderTypeIdentifier) -> Brand? { self.indices[orderType].map { self.brands[$0] } }
 
-    /// True if there is a brand for an order type.
+    /// Returns true if there is a brand for an order type.
     public func serves(_ orderType: OrderTypeIdentifier) -> Bool { self.indices[orderType] != nil }
 
     /// All order types, sorted.

@@ -1,7 +1,7 @@
 import Cryptography
 public import Model
 
-/// A certificate of a brand that expires one day.
+/// The use and the expiry of a brand's certificate.
 ///
 /// Source: Wallet Orders §7: watch the expiry, alert 30 days before
 public struct BrandCertificate: Hashable, Sendable {
@@ -12,17 +12,17 @@ public struct BrandCertificate: Hashable, Sendable {
     public let orderType: OrderTypeIdentifier
     /// The use of the certificate.
     public let use: Use
-    /// Last second in which it is valid.
+    /// The last second in which it is valid.
     public let notAfterEpochSeconds: Int64
 
-    /// A certificate that does not come from a loaded brand.
+    /// Describes a certificate that does not come from a loaded brand.
     public init(orderType: OrderTypeIdentifier, use: Use, notAfterEpochSeconds: Int64) {
         self.orderType = orderType
         self.use = use
         self.notAfterEpochSeconds = notAfterEpochSeconds
     }
 
-    /// Days until it expires, negative after that.
+    /// Returns the days until it expires, negative after that.
     public func days(fromEpochSeconds now: Int64) -> Double {
         (Double(self.notAfterEpochSeconds) - Double(now)) / 86_400
     }

@@ -1,6 +1,6 @@
 /// The options of a brand's notifications for APNs.
 ///
-/// Separate from the brand's authentication, so that a change of them needs no new connection.
+/// Separate from the brand's authentication, so that changing them needs no new connection.
 /// Source: Wallet Orders §4.1, §4.3
 public struct PushOptions: Hashable, Sendable {
     /// `apns-push-type`
@@ -12,7 +12,7 @@ public struct PushOptions: Hashable, Sendable {
         case considerate = 1
         /// Delivered with regard to the device's power.
         case normal = 5
-        /// Delivered at once; an error with `.background`.
+        /// Delivered immediately; an error with `.background`.
         case immediate = 10
     }
 
@@ -30,7 +30,7 @@ public struct PushOptions: Hashable, Sendable {
 
     public init() {}
 
-    /// `apns-expiration` of a notification sent at this time: 0, which means not to keep it, or a time in the future.
+    /// Returns `apns-expiration` of a notification sent at this time: 0, which means not to keep it, or a future time.
     public func expirationEpochSeconds(nowEpochSeconds now: Int64) -> Int64 {
         self.expirationSeconds == 0 ? 0 : now + self.expirationSeconds
     }

@@ -89,8 +89,8 @@ struct BrandCatalog {
     /// Processes the result of loading a folder.
     ///
     /// - Parameters:
-    ///   - before: the folder's fingerprint before it was read; `after`: that after the reading. If they differ, the
-    ///     content may be a mixture of both, and is discarded.
+    ///   - before: the folder's fingerprint before it was read.
+    ///   - after: its fingerprint after that. If they differ, the content may be a mixture of both and is discarded.
     ///   - declaration: the part of brand.json that counts if the rest cannot be used.
     mutating func receive(
         _ result: Result<Brand, BrandError>, of folder: String, before: BrandFingerprint, after: BrandFingerprint,

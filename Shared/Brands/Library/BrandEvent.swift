@@ -6,11 +6,11 @@ public enum BrandEvent: Hashable, Sendable {
     case added(OrderTypeIdentifier)
     /// A brand that has changed.
     case changed(OrderTypeIdentifier)
-    /// A brand whose folder is gone, or belongs to another order type.
+    /// A brand whose folder was removed, or belongs to another order type.
     case removed(OrderTypeIdentifier)
     /// A brand cannot be loaded; reported once for each reason.
     case failed(BrandFailure)
-    /// The directory of all brands is gone or empty; all are kept.
+    /// The directory of all brands is missing or empty; all brands are kept.
     case directoryEmpty
 }
 

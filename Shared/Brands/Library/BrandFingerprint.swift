@@ -9,11 +9,11 @@ import Packaging
 struct BrandFingerprint: Hashable, Sendable {
     private let digest: String
 
-    /// The most entries that are examined; a brand has 10,000 assets at most.
+    /// The most entries that are examined; a brand has at most 10,000 assets.
     private static let entryLimit = 20_000
     private static let depthLimit = 9
 
-    /// For tests of decisions based on fingerprints.
+    /// Makes a fingerprint for tests of decisions based on them.
     init(digest: String) { self.digest = digest }
 
     /// Examines a folder and those inside, but not hidden ones. Unreadable entries count as such.

@@ -5,7 +5,7 @@ import Tokens
 
 /// The present brands of a service: loaded at the start, watched while it runs.
 ///
-/// Each batch or request takes a snapshot and uses it to the end; a scan replaces all brands at once.
+/// Each batch or request takes a snapshot and uses it to the end; a scan replaces all brands together.
 public final class BrandLibrary: Sendable {
     private struct Current {
         var brands: Brands
@@ -29,7 +29,7 @@ public final class BrandLibrary: Sendable {
     /// Loads all brands of a directory, which has a folder for each.
     ///
     /// A brand that fails does not keep the others from starting: an outage of one retailer must not become one of all.
-    /// - Throws: `BrandError` when none can be loaded, or the web service's address is wrong.
+    /// - Throws: `BrandError` if none can be loaded, or the web service's address is wrong.
     public init(directory: String, webServiceURL: String, nowEpochSeconds: Int64? = nil) throws(BrandError) {
         try Brand.checkWebServiceURL(webServiceURL)
         self.directory = directory
@@ -51,7 +51,7 @@ public final class BrandLibrary: Sendable {
         self.catalog = Mutex(catalog)
     }
 
-    /// Paths of the private keys and token secrets that the brands of a directory name, as far as they can be read.
+    /// Returns the paths of private keys and token secrets that a directory's brands name, as far as these can be read.
     public static func keyFiles(in directory: String) -> [String] {
         let names = (try? BrandDirectory.names(in: directory)) ?? []
         return names.flatMap { name -> [String] in
@@ -65,7 +65,7 @@ public final class BrandLibrary: Sendable {
         }
     }
 
-    /// Brands that never change.
+    /// Makes a library of brands that never change.
     public init(_ brands: Brands) {
         self.directory = nil
         self.webServiceURL = ""
@@ -79,13 +79,13 @@ public final class BrandLibrary: Sendable {
     /// The brands that cannot be loaded at the moment, with or without an earlier version in use.
     public var failures: [BrandFailure] { self.current.withLock { $0.failures } }
 
-    /// True if orders of a type are ours: their brand is loaded, or exists but cannot be loaded at the moment. Existing
-    /// packages can be served all the same.
+    /// Returns true if orders of a type are ours: their brand is loaded, or exists but cannot be loaded at the moment.
+    /// Existing packages can still be served then.
     public func serves(_ orderType: OrderTypeIdentifier) -> Bool {
         self.current.withLock { $0.brands.serves(orderType) || $0.declared.contains(orderType) }
     }
 
-    /// The secrets that a brand has to itself; nil for one that shares them, and for order types that are not ours.
+    /// Returns the secrets that a brand has to itself; nil if it shares them, and for order types that are not ours.
     func tokenSecrets(of type: OrderTypeIdentifier) -> TokenSecrets? {
         self.current.withLock { current in
             guard let brand = current.brands[type] else { return current.declaredSecrets[type] }
@@ -95,7 +95,7 @@ public final class BrandLibrary: Sendable {
 
     /// Scans the directory and loads the changes.
     ///
-    /// Blocks: it reads files. For a thread that may block.
+    /// Blocks, since it reads files: call it on a thread that may block.
     /// - Parameter isForced: true to include changes that were only just made.
     /// - Returns: the events; empty if nothing has changed.
     public func look(isForced: Bool, nowEpochSeconds: Int64) -> [BrandEvent] {

@@ -4,8 +4,8 @@ extension TokenAuthority {
     /// Mints with the secrets of one file, and with those that brands name in their brand.json.
     ///
     /// - Parameters:
-    ///   - path: of the file of shared secrets.
-    ///   - content: of the file, as it was read a moment ago.
+    ///   - path: the path of the file of shared secrets.
+    ///   - content: the content of the file, just read.
     /// - Throws: `TokenSecrets.Failure`.
     public convenience init(path: String, content: [UInt8], brands: BrandLibrary) throws(TokenSecrets.Failure) {
         try self.init(

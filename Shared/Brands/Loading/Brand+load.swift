@@ -9,7 +9,7 @@ extension Brand {
     /// Source: Wallet Orders §2.5, §7
     /// - Parameters:
     ///   - webServiceURL: the URL that Wallet calls; must begin with `https://`.
-    ///   - now: the time at which the certificates must be valid; nil is the system's clock.
+    ///   - now: the time at which the certificates must be valid; nil means the system's clock.
     /// - Throws: `BrandError`, which names the file, the place in it and the correction.
     public static func load(
         directory: String, webServiceURL: String, nowEpochSeconds now: Int64? = nil

@@ -7,25 +7,25 @@ struct BrandDirectory {
 
     /// brand.json, certificates and keys are a few kilobytes.
     private static let configurationSizeLimit = 1_000_000
-    /// A larger file fits into no package.
+    /// A larger file does not fit into any package.
     private static let assetSizeLimit = OrderPackage.sizeLimit
-    /// The bytes of all assets of one brand: they are in memory.
+    /// The most bytes of all assets of one brand: they are kept in memory.
     private static let totalSizeLimit = 256_000_000
     private static let assetCountLimit = 10_000
     /// The depth of nested folders. The deepest that is needed is `xx.lproj`.
     private static let depthLimit = 8
 
-    /// The content of a file that brand.json names, or of brand.json itself.
+    /// Returns the content of a file that brand.json names, or of brand.json itself.
     func file(_ name: String) throws(BrandError) -> [UInt8] {
         try Self.read("\(self.path)/\(name)", limit: Self.configurationSizeLimit)
     }
 
-    /// The content of a file of secrets, wherever it is.
+    /// Returns the content of a file of secrets, wherever it is.
     static func secrets(_ path: String) throws(BrandError) -> [UInt8] {
         try Self.read(path, limit: Self.configurationSizeLimit)
     }
 
-    /// All files below `assets`, by their path relative to it; none if there is no such folder.
+    /// Returns all files below `assets`, by their path relative to it; none if there is no such folder.
     ///
     /// Dot files are skipped: editors and file managers leave them behind. Links are followed as long as they stay in
     /// the brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
@@ -65,7 +65,7 @@ struct BrandDirectory {
         return try collection.finished()
     }
 
-    /// Refuses names that ZIP readers interpret differently, and those that every package has itself.
+    /// Refuses names that ZIP readers interpret differently, and the names of files that every package has.
     private static func checkedName(_ name: String, _ path: String) throws(BrandError) -> String {
         guard name.utf8.count <= 255, name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\\") })
         else {
@@ -79,7 +79,7 @@ struct BrandDirectory {
         return name
     }
 
-    /// The names in a folder, sorted, without dot files and leftovers of a Mac's archiver.
+    /// Returns the names in a folder, sorted, without dot files and leftovers of a Mac's archiver.
     static func names(in folder: String) throws(BrandError) -> [String] {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: folder)
@@ -89,13 +89,13 @@ struct BrandDirectory {
         }
     }
 
-    /// The file system's own path of a file: absolute, without links.
+    /// Returns the file system's own path of a file: absolute, without links.
     private static func resolve(_ path: String) -> String {
         let real = URL(filePath: path).resolvingSymlinksInPath().path
         return real.count > 1 && real.hasSuffix("/") ? String(real.dropLast()) : real
     }
 
-    /// True if a path is a folder, also through a link.
+    /// Returns true if a path is a folder, possibly through a link.
     static func isFolder(_ path: String) -> Bool { (try? self.type(self.resolve(path))) == .typeDirectory }
 
     private static func type(_ real: String) throws(BrandError) -> FileAttributeType? {

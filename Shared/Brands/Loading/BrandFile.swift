@@ -50,7 +50,7 @@ struct BrandFile {
         try self.checkDefault(.returnInfo, self.returnInfo)
     }
 
-    /// A fault in it would otherwise be reported for each order that uses it.
+    /// Checks a default, since a fault in it would otherwise be reported for each order that uses it.
     private func checkDefault(_ member: OrderValidator.Default, _ object: JSONObject?) throws(BrandError) {
         guard let object else { return }
         let violations = OrderValidator.violations(
@@ -90,7 +90,7 @@ struct BrandFile {
 
     /// Reads the part of a folder's brand.json that counts if the brand does not load; nil if that part is unreadable.
     ///
-    /// If its secrets cannot be read, they are ones that nobody has: the shared secrets would be another brand's.
+    /// If its own secrets cannot be read, it gets random ones: the shared secrets would be those of other brands.
     static func declaration(in folder: String) -> Declaration? {
         let files = BrandDirectory(path: folder)
         guard let bytes = try? files.file("brand.json"), let object = try? JSON(parsing: bytes).object,

@@ -5,10 +5,10 @@ import Cryptography
 /// Apple has several generations of its intermediate in use, and a bundle of all of them is convenient to mount.
 /// Source: Wallet Orders §7: choose the one whose key identifier equals the certificate's authority key identifier
 enum BrandIntermediate {
-    /// The certificate, still as PEM text.
+    /// Returns the chosen certificate, still as PEM text.
     ///
     /// - Parameter file: of several with the right key, the one that is valid longest is chosen; a single one is always
-    ///   chosen, and the signing identity checks if it issued the certificate.
+    ///   chosen, and the signing identity checks whether it issued the certificate.
     static func choose(
         from file: [UInt8], issuerOf certificate: Certificate
     ) throws(CryptographyError) -> [UInt8] {
@@ -39,7 +39,7 @@ enum BrandIntermediate {
         identifier.map { String(decoding: Hexadecimal.digits($0), as: UTF8.self) } ?? "(none)"
     }
 
-    /// The texts between the lines that begin and end a certificate, with these lines. Source: RFC 7468 §5.1
+    /// Returns the texts from each line that begins a certificate to the line that ends it. Source: RFC 7468 §5.1
     static func certificates(in file: [UInt8]) -> [[UInt8]] {
         let newline = UInt8(ascii: "\n")
         let begin = Array("-----BEGIN CERTIFICATE-----".utf8)

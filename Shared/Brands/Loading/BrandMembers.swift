@@ -27,7 +27,7 @@ struct BrandMembers {
         return BrandError(.configuration, "\(self.path).\(name): must be \(expected), it is \(value.kind)")
     }
 
-    /// A text that is not empty.
+    /// Removes and returns a text that is not empty.
     mutating func string(_ name: String) throws(BrandError) -> String {
         let value = self.take(name)
         guard case .string(let text)? = value, !text.isEmpty else {
@@ -36,12 +36,12 @@ struct BrandMembers {
         return text
     }
 
-    /// A text that is not empty; nil if the member does not exist.
+    /// Removes and returns a text that is not empty; nil if the member does not exist.
     mutating func optionalString(_ name: String) throws(BrandError) -> String? {
         self.rest[name] == nil ? nil : try self.string(name)
     }
 
-    /// One of an enumeration's raw values; nil if the member does not exist.
+    /// Removes and returns one of an enumeration's raw values; nil if the member does not exist.
     mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _ name: String
     ) throws(BrandError) -> Choice? {
@@ -53,7 +53,7 @@ struct BrandMembers {
         return value
     }
 
-    /// A whole number; nil if the member does not exist.
+    /// Removes and returns a whole number; nil if the member does not exist.
     mutating func integer(_ name: String) throws(BrandError) -> Int64? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -61,7 +61,7 @@ struct BrandMembers {
         return number
     }
 
-    /// A path inside the brand's directory.
+    /// Removes and returns a path inside the brand's directory.
     mutating func file(_ name: String) throws(BrandError) -> String {
         let text = try self.string(name)
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
@@ -73,12 +73,12 @@ struct BrandMembers {
         return text
     }
 
-    /// A path inside the brand's directory; nil if the member is not there.
+    /// Removes and returns a path inside the brand's directory; nil if the member does not exist.
     mutating func optionalFile(_ name: String) throws(BrandError) -> String? {
         self.rest[name] == nil ? nil : try self.file(name)
     }
 
-    /// Ten upper-case letters and digits. Source: Wallet Orders §4.4
+    /// Removes and returns ten upper-case letters and digits. Source: Wallet Orders §4.4
     mutating func appleIdentifier(_ name: String) throws(BrandError) -> String {
         let text = try self.string(name)
         let valid = text.utf8.allSatisfy {
@@ -90,7 +90,7 @@ struct BrandMembers {
         return text
     }
 
-    /// True or false; nil if the member does not exist.
+    /// Removes and returns true or false; nil if the member does not exist.
     mutating func bool(_ name: String) throws(BrandError) -> Bool? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -104,7 +104,7 @@ struct BrandMembers {
         case some([String])
     }
 
-    /// True for all, or an array of texts for some; nil if the member is false or does not exist.
+    /// Removes a member that is true for all, or an array of texts for some; nil if it is false or does not exist.
     mutating func selection(_ name: String) throws(BrandError) -> Selection? {
         switch self.rest[name] {
         case nil: return nil
@@ -116,7 +116,7 @@ struct BrandMembers {
         }
     }
 
-    /// An array of texts.
+    /// Removes and returns an array of texts.
     mutating func texts(_ name: String) throws(BrandError) -> [String] {
         let value = self.take(name)
         guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of strings") }
@@ -128,7 +128,7 @@ struct BrandMembers {
         return texts
     }
 
-    /// An object that is not parsed further; nil if the member does not exist.
+    /// Removes and returns an object that is not parsed further; nil if the member does not exist.
     mutating func object(_ name: String) throws(BrandError) -> JSONObject? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -136,14 +136,14 @@ struct BrandMembers {
         return object
     }
 
-    /// An object whose members are removed in turn.
+    /// Removes and returns an object whose members are removed in turn.
     mutating func members(_ name: String) throws(BrandError) -> BrandMembers {
         let value = self.take(name)
         guard let value else { throw self.wrong(name, value, "an object") }
         return try BrandMembers(value, path: "\(self.path).\(name)")
     }
 
-    /// An object whose members are removed in turn; nil if it does not exist.
+    /// Removes and returns an object whose members are removed in turn; nil if it does not exist.
     mutating func optionalMembers(_ name: String) throws(BrandError) -> BrandMembers? {
         guard let value = self.take(name) else { return nil }
         return try BrandMembers(value, path: "\(self.path).\(name)")

@@ -15,7 +15,7 @@ final class BrandMetrics: Sendable {
 
     init(factory: any MetricsFactory) { self.factory = factory }
 
-    /// Sets each series, and removes those of brands that are gone.
+    /// Sets each series, and removes those of brands that no longer exist.
     func update(_ certificates: [BrandCertificate], failures: [BrandFailure], nowEpochSeconds now: Int64) {
         var values: [Series: Double] = [:]
         for certificate in certificates {

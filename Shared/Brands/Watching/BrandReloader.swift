@@ -11,7 +11,7 @@ import UnixSignals
 /// Watches the brands' directory while a service runs: every few seconds and on SIGHUP.
 ///
 /// Files are read on a thread that may block, one scan at a time. A brand that cannot be loaded keeps its last good
-/// version and raises an alarm, in the log once and in the metrics as long as it lasts.
+/// version and raises an alarm, once in the log and in the metrics as long as it lasts.
 public final class BrandReloader: Service {
     private let library: BrandLibrary
     private let tokens: TokenAuthority?
@@ -45,12 +45,12 @@ public final class BrandReloader: Service {
     }
 
     public func run() async throws {
-        // Before this process becomes visible, since the signal ends a process that does not trap it.
+        // Trapped before this process becomes visible, since the signal ends a process that does not trap it.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
         self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
         for failure in self.library.failures { self.log(.failed(failure)) }
         self.account()
-        // One place: requests made during a scan cause one more, and no more than that.
+        // The buffer holds one request: those made during a scan cause one more scan, and no more than that.
         let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         try? await cancelWhenGracefulShutdown {
             try await withThrowingTaskGroup { group in

@@ -2,14 +2,14 @@
 ///
 /// Source: Wallet Orders §7
 struct ExpiryWarnings {
-    /// Days before the expiry from which on there are warnings.
+    /// The number of days before the expiry at which warnings begin.
     static let days = 30.0
     static let intervalSeconds: Int64 = 86_400
 
-    /// The time of the last warning for each. Certificates that are gone, or have been renewed, are forgotten.
+    /// The time of the last warning for each. Certificates that were removed or renewed are forgotten.
     private var logged: [BrandCertificate: Int64] = [:]
 
-    /// The certificates to warn of at this time.
+    /// Returns the certificates to warn of at this time.
     mutating func due(_ certificates: [BrandCertificate], nowEpochSeconds now: Int64) -> [BrandCertificate] {
         self.logged = self.logged.filter { certificates.contains($0.key) }
         let due = certificates.filter { certificate in

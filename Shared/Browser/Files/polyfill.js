@@ -787,7 +787,7 @@
       if (this.machine.state !== "authorized") {
         throw new DOMException("The response was completed before.", "InvalidStateError");
       }
-      // Whatever JSON cannot say is gone here, as in the browser.
+      // Values that JSON cannot express are lost here, as in the browser.
       const told = data === undefined ? {} : JSON.parse(JSON.stringify(data));
       this.machine.finish({ isSuccess: status === "success", orderDetails: told.orderDetails });
       if (status !== "success") this.machine.cancel();

@@ -1,6 +1,6 @@
 import CRDKafka
 
-/// Creates topics and queries partitions, offsets and lag.
+/// A client that creates topics and queries partitions, offsets and lag.
 ///
 /// Owner: this object owns one C handle; queries about a group open another one for their duration.
 /// Thread: one of its own; calls are queued for it.
@@ -39,7 +39,7 @@ public final class KafkaAdmin: Sendable {
         "allow.auto.create.topics": "false",
     ]
 
-    /// Creates topics; one that exists already is left as it is, whatever its settings.
+    /// Creates topics; one that exists already is left as it is, regardless of its settings.
     ///
     /// - Throws: `.unsupported` where the broker has no CreateTopics (the mock broker); `.configuration` for a setting
     ///   the broker refuses.
@@ -53,14 +53,14 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// The number of partitions of a topic.
+    /// Returns the number of partitions of a topic.
     ///
     /// - Throws: `.unknownTopic`
     public func partitions(_ topic: String) async throws(KafkaError) -> Int {
         try await self.partitionStates(topic).count
     }
 
-    /// The partitions of a topic.
+    /// Returns the partitions of a topic.
     ///
     /// - Throws: `.unknownTopic`; `.authorization` if no operation on the topic is allowed.
     public func partitionStates(_ topic: String) async throws(KafkaError) -> [KafkaPartitionState] {
@@ -72,8 +72,8 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// The settings in effect of some topics, by topic; a failure for a topic whose settings the broker does not
-    /// return.
+    /// Returns the settings in effect of some topics, by topic; a failure for a topic whose settings the broker does
+    /// not return.
     ///
     /// - Throws: `.unsupported` where the broker has no DescribeConfigs (the mock broker).
     public func settings(
@@ -87,17 +87,17 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// The next offset to be written, per partition.
+    /// Returns the next offset to be written, per partition.
     public func endOffsets(_ topic: String) async throws(KafkaError) -> [Int32: Int64] {
         try await self.offsets(topic, at: Int64(RD_KAFKA_OFFSET_END))
     }
 
-    /// The first offset that still exists, per partition.
+    /// Returns the first offset that still exists, per partition.
     public func beginningOffsets(_ topic: String) async throws(KafkaError) -> [Int32: Int64] {
         try await self.offsets(topic, at: Int64(RD_KAFKA_OFFSET_BEGINNING))
     }
 
-    /// The offsets that a group has committed; partitions without a commit are left out.
+    /// Returns the offsets that a group has committed; partitions without a commit are left out.
     public func committed(group: String, topic: String) async throws(KafkaError) -> [Int32: Int64] {
         var properties = self.properties.filter { $0.0 != "group.id" }
         properties.append(("group.id", group))
@@ -116,8 +116,8 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// The number of records that a group has yet to process, per partition. Without a commit all existing records
-    /// count.
+    /// Returns the number of records that a group has yet to process, per partition. Without a commit all existing
+    /// records count.
     public func lag(group: String, topic: String) async throws(KafkaError) -> [Int32: Int64] {
         // Committed first: a committed offset cannot exceed an end that was queried later.
         let committed = try await self.committed(group: group, topic: topic)
@@ -129,7 +129,7 @@ public final class KafkaAdmin: Sendable {
         return lag
     }
 
-    /// Ends the thread after the calls that wait. Calling it again is harmless.
+    /// Ends the thread after the queued calls. Calling it again is harmless.
     public func close() async {
         let handle = self.handle
         await withCheckedContinuation { continuation in

@@ -2,7 +2,7 @@ import CRDKafka
 
 /// Blocking queries for partitions and offsets.
 enum OffsetQuery {
-    /// The first or the next offset of each partition, one request per broker.
+    /// Returns the first or the next offset of each partition, with one request per broker.
     ///
     /// librdkafka passes the time on as the timestamp of ListOffsets, where -1 is the end and -2 the beginning.
     /// Source: rdkafka.h, rd_kafka_offsets_for_times; Kafka protocol, ListOffsets
@@ -16,7 +16,7 @@ enum OffsetQuery {
         return try Self.found(list, code, "asking for the offsets of \(topic)")
     }
 
-    /// The first or the next offset of one partition.
+    /// Returns the first or the next offset of one partition.
     static func offset(
         _ raw: OpaquePointer, _ topic: String, _ partition: Int32, at moment: Int64, timeoutMilliseconds: Int32
     ) throws(KafkaError) -> Int64 {
@@ -39,7 +39,7 @@ enum OffsetQuery {
         let code = try unsafe list.use { list throws(KafkaError) in
             unsafe rd_kafka_committed(raw, list, timeoutMilliseconds)
         }
-        // Most brokers answer that a group without commits has none; some, that they do not know it.
+        // Most brokers answer that a group without commits has none; some answer that they do not know the group.
         guard code != RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND else { return [:] }
         return try Self.found(list, code, "asking for the committed offsets of \(topic)")
     }

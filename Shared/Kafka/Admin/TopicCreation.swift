@@ -34,9 +34,9 @@ enum TopicCreation {
         try unsafe Self.check(event)
     }
 
-    /// Only the controller creates topics and is asked for their settings. The mock broker names none of its own
-    /// accord, and librdkafka would wait for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at
-    /// v2.0.2
+    /// Checks that the controller is known: it alone creates topics and is asked for their settings. The mock broker
+    /// names none by itself, and librdkafka would wait for it. Source: rdkafka.h, rd_kafka_controllerid;
+    /// rdkafka_mock_handlers.c at v2.0.2
     static func findController(
         _ raw: OpaquePointer, _ action: String, _ timeoutMilliseconds: Int32
     ) throws(KafkaError) {

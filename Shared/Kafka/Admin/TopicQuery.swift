@@ -42,7 +42,7 @@ enum TopicQuery {
         }
     }
 
-    /// The settings in effect of some topics, including those that the cluster sets for all.
+    /// Returns the settings in effect of some topics, including those that the cluster sets for all.
     ///
     /// Blocks until the broker has answered, for little more than `timeoutMilliseconds`.
     /// Source: rdkafka.h, rd_kafka_DescribeConfigs

@@ -3,9 +3,9 @@ import Synchronization
 
 /// One thread and a bounded queue of blocking calls for it.
 ///
-/// Blocking C calls must not run on Swift's cooperative threads. Jobs run one after the other, in order.
+/// Blocking C calls must not run on Swift's cooperative threads. Jobs run one at a time, in order.
 final class BlockingExecutor: Sendable {
-    /// More waiting jobs than this are refused.
+    /// The most jobs that may wait; further ones are refused.
     static let limit = 1024
 
     private struct State {
@@ -20,7 +20,7 @@ final class BlockingExecutor: Sendable {
         try KafkaThread.start(name) { self.serve() }
     }
 
-    /// Runs `job` on the thread and waits for it; a cancelled task waits all the same, the job itself is bounded.
+    /// Runs `job` on the thread and waits for it, even in a cancelled task: the job itself is bounded.
     ///
     /// - Throws: any error of `job`; `.closed` after `end()`; `.queueFull` if 1024 jobs wait.
     func run<Value: Sendable>(

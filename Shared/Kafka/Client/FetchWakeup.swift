@@ -1,18 +1,18 @@
 import CRDKafka
 
-/// Detects that librdkafka may have stopped fetching because its queue was full.
+/// The detection that librdkafka may have stopped fetching because its queue was full.
 ///
-/// The thread of a broker looks again after a second, or when anything else wakes it; librdkafka 2.2.0 has
+/// The thread of a broker checks again after a second, or when anything else wakes it; librdkafka 2.2.0 has
 /// `fetch.queue.backoff.ms` for that time, 2.0.2 has nothing. So the thread that finds such a queue empty wakes it.
 /// Source: librdkafka 2.0.2, rd_kafka_broker_consumer_serve; CHANGELOG 2.2.0, #2879
 struct FetchWakeup {
     /// The sizes at which a queue is full.
     private let limits: (records: Int, bytes: Int)
-    /// Records and bytes that came since the queue was empty: at least as many as it has held since then.
+    /// Records and bytes that arrived since the queue was empty: at least as many as it has held since then.
     private var records = 0
     private var bytes = 0
 
-    /// - Parameter properties: of the client; librdkafka's defaults where they do not name its limits.
+    /// - Parameter properties: those of the client; where they do not set the limits, librdkafka's defaults apply.
     init(_ properties: [(String, String)]) {
         func limit(_ name: String, _ usual: Int) -> Int {
             properties.last { $0.0 == name }.flatMap { Int($0.1) } ?? usual
@@ -23,16 +23,16 @@ struct FetchWakeup {
     /// True if the queue may have been full: when it is empty, the thread must be woken.
     var isDue: Bool { self.records >= self.limits.records || self.bytes >= self.limits.bytes }
 
-    /// Partitions are read from here on: the queue may be full of what was read ahead of them before.
+    /// Notes that partitions are read from now on: the queue may be full of their records that were read ahead before.
     mutating func begin() { self.records = self.limits.records }
 
-    /// A record came from the queue.
+    /// Notes a record from the queue.
     mutating func note(_ record: KafkaRecord) {
         self.records += 1
         self.bytes += record.size
     }
 
-    /// The queue is empty.
+    /// Notes that the queue is empty.
     ///
     /// - Returns: true if the thread must be woken.
     mutating func foundEmptyQueue() -> Bool {

@@ -36,8 +36,8 @@ final class KafkaCallbacks: Sendable {
         guard let onEvent = self.onEvent else { return }
         // One properties file serves consumers and producers; each is expected to ignore the other's properties, and
         // readers without a group need the legacy property. An old broker (the mock broker too) cannot be asked not to
-        // create topics, and librdkafka logs that with every request. A refusal also comes as an error, which says what
-        // it concerns.
+        // create topics, and librdkafka logs that with every request. A refusal is also reported as an error, which
+        // says what it concerns.
         let isExpected =
             facility == "AUTOCREATE"
             || facility == "CONFWARN"

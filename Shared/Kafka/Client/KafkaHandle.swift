@@ -18,7 +18,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     /// +1, released only after `rd_kafka_destroy` returned, when no callback can run.
     private let callbacks: Unmanaged<KafkaCallbacks>
     private let gate = Mutex(Gate())
-    /// The identifier that was told last, so that not every question makes its own string.
+    /// The identifier that was reported last, so that not every query makes its own string.
     private let known = Mutex("")
     private let empty = DispatchSemaphore(value: 0)
 
@@ -67,7 +67,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         return try unsafe body(self.raw)
     }
 
-    /// The identifier of the cluster, from what brokers told last; empty if they told none. Does not wait.
+    /// Returns the identifier of the cluster that brokers reported last; empty if they reported none. Does not wait.
     ///
     /// Source: rdkafka.h, rd_kafka_clusterid
     func cluster(_ raw: OpaquePointer) -> String {
@@ -80,12 +80,12 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         }
     }
 
-    /// Waits for the calls in progress, then destroys. Blocks: only on a thread of the wrapper. Once.
+    /// Waits for the calls in progress, then destroys the handle. Call it once, on a thread of the wrapper: it blocks.
     func destroy() { unsafe self.destroy { _ in } }
 
-    /// The same.
+    /// Does the same after a last use of the handle.
     ///
-    /// - Parameter last: uses the handle when nobody else does any more.
+    /// - Parameter last: uses the handle when no other call does any more.
     func destroy(after last: (OpaquePointer) -> Void) {
         self.closeGate()
         unsafe last(self.raw)
@@ -165,7 +165,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         }
     }
 
-    /// The error that ended a handle, if one did. Source: rdkafka.h, rd_kafka_fatal_error
+    /// Returns the error that ended a handle, if one did. Source: rdkafka.h, rd_kafka_fatal_error
     static func fatal(_ raw: OpaquePointer) -> KafkaError? {
         var text = [CChar](repeating: 0, count: 512)
         let code = unsafe rd_kafka_fatal_error(raw, &text, text.count)
@@ -175,7 +175,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         )
     }
 
-    /// The text of a C string up to its zero byte.
+    /// Returns the text of a C string up to its zero byte.
     static func string(_ text: [CChar]) -> String {
         String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }

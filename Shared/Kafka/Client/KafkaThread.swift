@@ -13,7 +13,7 @@ enum KafkaThread {
             &thread, nil,
             { context in
                 guard let context = unsafe context else { return nil }
-                // Takes back the +1 of passRetained below: exactly one of this line and `release` runs.
+                // Takes back the +1 of passRetained above: exactly one of this line and `release` runs.
                 let body = unsafe Unmanaged<Body>.fromOpaque(context).takeRetainedValue()
                 KafkaThread.rename(body.name)
                 body.run()

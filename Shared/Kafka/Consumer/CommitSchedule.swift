@@ -1,7 +1,7 @@
-/// Decides when the committing thread commits, what it commits, and which waiters are answered. No C, no clock, no
-/// thread.
+/// The state machine that decides when and what the committing thread commits, and which waiters are answered. No C,
+/// no clock, no thread.
 ///
-/// One commit at a time, each of everything done at that time: the newest wins, and an older one cannot come after it.
+/// Commits run one at a time, each of everything done by then: the newest wins, and an older one cannot follow it.
 struct CommitSchedule {
     /// A caller that waits until everything done at the time of its request is committed.
     struct Waiter {
@@ -70,7 +70,7 @@ struct CommitSchedule {
         return true
     }
 
-    /// The thread is to end; all waiters are answered that the consumer is closed.
+    /// Makes the thread end. Returns all waiters, with the answer that the consumer is closed.
     mutating func finish() -> [Resumption] {
         self.isEnding = true
         defer { self.waiters = [] }
@@ -88,7 +88,7 @@ struct CommitSchedule {
             self.attempt = 0
             self.served = self.lastTicket
         } else {
-            // A request gets one try at once; a failure is not retried at once for any waiter.
+            // A request gets one immediate try; a failure is not retried immediately for any waiter.
             let isUrgent = max(self.served, self.tried) < self.lastTicket
             if isUrgent || self.notBefore.map({ $0 <= now }) ?? true {
                 return .commit(Request(positions: positions, assignment: assignment, ticket: self.lastTicket))
@@ -102,7 +102,7 @@ struct CommitSchedule {
         return .wait(milliseconds: min(Self.tick, (notBefore - now).wholeMilliseconds), resumptions)
     }
 
-    /// A commit came back.
+    /// Processes the result of a commit.
     ///
     /// - Parameter jitter: 0.5 to 1.
     /// - Returns: the waiters to answer.
@@ -123,13 +123,14 @@ struct CommitSchedule {
         return self.takeResumptions(now: now)
     }
 
-    /// True if waiting for a ticket is pointless: it was tried, and the group has moved on or will never accept it.
+    /// Returns true if waiting for a ticket is pointless: it was tried, and the group has moved on or will never accept
+    /// it.
     func isHopeless(_ ticket: UInt64) -> Bool {
         guard self.attempt > 0, self.tried >= ticket, let error = self.lastError else { return false }
         return !error.isRetriable || error.code == .rebalanced
     }
 
-    /// True if a failure is worth a log line: the first, and then ever fewer.
+    /// True if a failure is worth a log line: the first one, then ever fewer.
     var isFailureLogged: Bool { self.attempt.nonzeroBitCount == 1 }
 
     private mutating func takeResumptions(now: ContinuousClock.Instant) -> [Resumption] {

@@ -13,9 +13,9 @@ struct ConsumerBuffer {
 
     var count: Int { self.records.count - self.head }
     var isEmpty: Bool { self.count == 0 }
-    /// Fetching stops here. The last record may exceed the limit of bytes.
+    /// True if fetching must stop. The last record may exceed the limit of bytes.
     var isFull: Bool { self.count >= self.limits.records || self.bytes >= self.limits.bytes }
-    /// Fetching may continue after a pause: half is gone, so that pausing does not flap.
+    /// True if fetching may continue after a pause: half is gone, so that pausing does not flap.
     var isHalfEmpty: Bool { self.count <= self.limits.records / 2 && self.bytes <= self.limits.bytes / 2 }
 
     mutating func append(_ record: KafkaRecord) {

@@ -1,7 +1,7 @@
 /// The partitions that this consumer owns, and the progress of each.
 ///
-/// Decides what is committed: of each partition the contiguous prefix that is done, never of a partition that left. A
-/// late result for one that left, or left and came back, has no effect.
+/// It decides what is committed: of each partition the contiguous prefix that is done, never of a partition that left.
+/// A late result for a partition that left, even if it was assigned again, has no effect.
 struct ConsumerLedger {
     private var ledgers: [KafkaPartition: PartitionLedger] = [:]
     /// The number of the last assignment; records carry the one under which they were read.
@@ -40,7 +40,7 @@ struct ConsumerLedger {
         self.each(records) { ledger, record in ledger.letGo(record.offset) }
     }
 
-    /// Applies what the worker defers and resumes.
+    /// Applies the worker's deferred and resumed records.
     mutating func apply(_ deferral: KafkaDeferral) {
         // First the changes that hold positions back, then those that release them.
         self.each(deferral.again) { ledger, record in ledger.handOutAgain(record.offset) }
@@ -48,17 +48,17 @@ struct ConsumerLedger {
         self.each(deferral.putOff) { ledger, record in ledger.putOff(record.offset) }
     }
 
-    /// True if a partition has been owned without interruption since it was read under an assignment.
+    /// Returns true if a partition has been owned without interruption since it was read under an assignment.
     func isOwned(_ partition: KafkaPartition, since assignment: UInt64) -> Bool {
         self.ledgers[partition].map { $0.assignment <= assignment } ?? false
     }
 
-    /// The number of records of some partitions that are in hand.
+    /// Returns the number of records of some partitions that are in hand.
     func inHand(of partitions: Set<KafkaPartition>) -> Int {
         partitions.reduce(0) { $0 + (self.ledgers[$1]?.inHand ?? 0) }
     }
 
-    /// The positions that the broker should have by now, at most one per partition, sorted.
+    /// The positions to be committed, at most one per partition, sorted.
     var committable: [KafkaPosition] {
         self.ledgers.compactMap { partition, ledger in
             ledger.position.map {

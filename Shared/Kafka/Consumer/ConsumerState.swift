@@ -43,7 +43,7 @@ struct ConsumerState {
     private(set) var isStopping = false
     private(set) var isEnded = false
     var isPaused = false
-    /// The polling thread sleeps and needs a signal.
+    /// True if the polling thread sleeps and needs a signal.
     private(set) var isAsleep = false
     private var fullSince: ContinuousClock.Instant?
     private var lastCancelled: UInt64 = 0
@@ -97,7 +97,7 @@ struct ConsumerState {
         return self.buffer.isFull
     }
 
-    /// librdkafka's queue is empty.
+    /// Notes that librdkafka's queue is empty.
     ///
     /// - Returns: the partitions whose brokers' threads must be woken to fetch again.
     mutating func foundEmptyQueue() -> [KafkaPartition] {
@@ -113,23 +113,23 @@ struct ConsumerState {
         if self.failure == nil { self.failure = error }
     }
 
-    /// Partitions are about to leave: the records read ahead of them are dropped. Records in hand may still be
-    /// committed, unless the partitions are lost.
+    /// Drops the records read ahead of partitions that are about to leave. Records in hand may still be committed,
+    /// unless the partitions are lost.
     mutating func beginLeaving(_ partitions: [KafkaPartition], isLost: Bool) {
         self.buffer.drop(Set(partitions))
         if isLost { self.forget(partitions) }
     }
 
-    /// The worker will not process some records of partitions that are about to leave.
+    /// Notes that the worker will not process some records of partitions that are about to leave.
     mutating func letGo(_ records: [KafkaReceipt]) { self.ledger.letGo(records) }
 
-    /// True if nothing of some partitions is in hand, or the consumer is stopping and does not wait for it.
+    /// Returns true if no record of some partitions is in hand, or the consumer is stopping and does not wait for them.
     mutating func isDone(_ partitions: Set<KafkaPartition>) -> Bool {
         self.isAsleep = !self.isStopping && self.ledger.inHand(of: partitions) > 0
         return !self.isAsleep
     }
 
-    /// Partitions are gone.
+    /// Forgets partitions that have left.
     mutating func forget(_ partitions: [KafkaPartition]) {
         self.ledger.remove(partitions)
         if self.ledger.inHand == 0 { self.quietSince = nil }
@@ -138,7 +138,7 @@ struct ConsumerState {
     /// Notes if the polling thread waits for another thread and so needs a signal.
     mutating func setAsleep(_ isAsleep: Bool) { self.isAsleep = isAsleep }
 
-    /// The thread has ended: all waiters are answered.
+    /// Notes that the thread has ended. Returns all waiters, which are to be answered.
     mutating func end() -> (waiter: Waiter?, closers: [CheckedContinuation<Void, Never>]) {
         self.isEnded = true
         defer {
@@ -151,7 +151,7 @@ struct ConsumerState {
 
     // MARK: the worker
 
-    /// The worker requests records.
+    /// Processes the worker's request for records.
     mutating func ask(_ waiter: Waiter, isCancelled: Bool, now: ContinuousClock.Instant) -> Answer {
         if isCancelled || self.lastCancelled == waiter.id {
             return .refused(KafkaError(.cancelled, "waiting for records: cancelled"))
@@ -181,7 +181,7 @@ struct ConsumerState {
         return (self.isAsleep, self.commits.wake())
     }
 
-    /// Applies what the worker defers and resumes.
+    /// Applies the worker's deferred and resumed records.
     ///
     /// - Returns: true for each of the polling and the committing thread if it needs a signal.
     mutating func apply(_ deferral: KafkaDeferral, now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {

@@ -24,8 +24,8 @@ extension ConsumerThread {
         }
     }
 
-    /// Waits until everything done so far is committed; false if that takes too long. For the polling thread, which
-    /// keeps the group waiting.
+    /// Waits until everything done so far is committed; returns false if that takes too long. For the polling thread,
+    /// which keeps the group waiting meanwhile.
     func commitNow(within limit: Duration) -> Bool {
         let deadline = ContinuousClock.now + limit
         let ticket = self.state.withLock { $0.commits.request() }

@@ -3,7 +3,7 @@ import Dispatch
 import Synchronization
 
 extension ConsumerThread {
-    /// Called by librdkafka inside `rd_kafka_consumer_poll`, so on the polling thread.
+    /// Answers a rebalance. librdkafka calls it inside `rd_kafka_consumer_poll`, so on the polling thread.
     ///
     /// Every call must be answered by an assign or unassign, or the group stops.
     /// Source: rdkafka.h, rd_kafka_conf_set_rebalance_cb
@@ -24,7 +24,7 @@ extension ConsumerThread {
             } else {
                 unsafe self.check(rd_kafka_assign(raw, list))
             }
-            // Partitions assigned while the buffer is full must be paused too, or it grows without end
+            // Partitions assigned while the buffer is full must be paused too, or it grows without bound
             // (reactor-kafka#237).
             if isPaused { self.setPaused(true, names) }
             self.tell(.info, .assigned, names.map(\.description).joined(separator: " "))
@@ -46,7 +46,7 @@ extension ConsumerThread {
         self.state.withLock { $0.beginLeaving(partitions, isLost: isLost) }
         let deadline = ContinuousClock.now + self.revokeWait
         while true {
-            // Repeatedly: a batch may just have been on its way to the worker, or work may come back undone.
+            // Repeatedly: a batch may just have been on its way to the worker, or work may be returned undone.
             let waiting = self.onLeaving(leaving)
             let isDone = self.state.withLock { state in
                 state.letGo(waiting)
@@ -60,14 +60,14 @@ extension ConsumerThread {
             }
             _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
         }
-        // Records that the group refuses or does not accept in time come again to the next owner.
+        // Records whose commit the group refuses or does not accept in time are delivered again to the next owner.
         if !isLost, !self.commitNow(within: min(Self.commitWait, self.revokeWait)) {
             self.tell(.warning, .error, "giving partitions back: not committed in time")
         }
-        // librdkafka keeps the pause of a partition beyond its assignment: it would be paused when it comes back.
+        // librdkafka keeps a partition paused beyond its assignment: it would still be paused when assigned again.
         if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
         self.state.withLock { $0.forget(partitions) }
-        // The worker took in records, or deferred them, since the last call.
+        // The worker may have taken in or deferred records since the last call.
         _ = self.onLeaving(leaving)
         self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
     }

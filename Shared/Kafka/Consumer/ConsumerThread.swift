@@ -33,7 +33,7 @@ final class ConsumerThread: Sendable {
     private let refused = Mutex<Set<String>>([])
     private let isRefused = Atomic<Bool>(false)
     let wake = DispatchSemaphore(value: 0)
-    /// The same for the committing thread; it also signals that the thread has ended.
+    /// The same for the committing thread, and the signal that it has ended.
     let commitWake = DispatchSemaphore(value: 0)
     let commitsEnded = DispatchSemaphore(value: 0)
 
@@ -86,7 +86,7 @@ final class ConsumerThread: Sendable {
         let list = try KafkaPositionList(
             self.topics.map { KafkaPosition(topic: $0, partition: RD_KAFKA_PARTITION_UA, offset: 0) })
         try unsafe self.handle.use { raw throws(KafkaError) in
-            // Messages of the main queue (errors, log) then come with the consumer's.
+            // Messages of the main queue (errors, log) then arrive with the consumer's.
             unsafe rd_kafka_poll_set_consumer(raw)
             let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_subscribe(raw, list) }
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
@@ -97,7 +97,7 @@ final class ConsumerThread: Sendable {
 
     // MARK: from other threads
 
-    /// Makes the polling thread check the state at once.
+    /// Makes the polling thread check the state immediately.
     func nudge() {
         if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
         try? unsafe self.handle.use { raw throws(KafkaError) in
@@ -180,7 +180,7 @@ final class ConsumerThread: Sendable {
         self.onEvent?(event)
     }
 
-    /// A record came: its topic is no longer refused.
+    /// Notes that a topic is no longer refused, since a record of it arrived.
     private func granted(_ topic: String) {
         let wasRefused = self.refused.withLock { refused in
             let wasRefused = refused.remove(topic) != nil
@@ -246,7 +246,7 @@ final class ConsumerThread: Sendable {
 
     // MARK: the end
 
-    /// Leaving the group returns the partitions, which commits finished records.
+    /// Leaves the group, which returns the partitions and so commits finished records.
     private func shutDown() {
         var isClosed = false
         try? unsafe self.handle.use { raw throws(KafkaError) in isClosed = unsafe self.leaveGroup(raw) }
@@ -265,8 +265,8 @@ final class ConsumerThread: Sendable {
         for closer in closers { closer.resume() }
     }
 
-    /// Destroys the handle on a thread of its own, since librdkafka may never finish that either if fetched messages
-    /// are left over (CHANGELOG 2.6.1, #4724).
+    /// Destroys the handle on another thread, since librdkafka may never finish that either if fetched messages are
+    /// left over (CHANGELOG 2.6.1, #4724).
     ///
     /// - Returns: false if it took too long.
     private func destroy() -> Bool {

@@ -3,12 +3,12 @@ import Synchronization
 
 /// A member of a consumer group that hands out batches and commits the finished records.
 ///
-/// Owner: `ConsumerThread` owns the C handle; this object asks it to stop when it goes away.
+/// Owner: `ConsumerThread` owns the C handle; this object asks it to stop when it is released.
 /// Thread: two of its own (polling, committing); no call of this class blocks its caller's thread.
 /// Bounded: records read ahead by `readAhead`; records in hand by the worker, which asks only when it has room.
 ///
 /// At least once: a record is delivered again unless it was `finished`, and all before it in its partition, and the
-/// broker has the commit. Records of one partition come in order. When partitions are revoked, the group waits up to
+/// broker has the commit. Records of one partition arrive in order. When partitions are revoked, the group waits up to
 /// `revokeWait` for their records in hand and for the commit; later results have no effect.
 public final class KafkaConsumer: Sendable {
     private let thread: ConsumerThread
@@ -25,7 +25,7 @@ public final class KafkaConsumer: Sendable {
     ///
     /// Topics that do not exist yet are looked up again every 30 s.
     /// - Parameters:
-    ///   - instance: a name of this member that outlives restarts (static membership); nil: an ordinary member.
+    ///   - instance: a name of this member that outlives restarts (static membership); nil for an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
     ///   - pauseAfter: the time for which the buffer may be full before fetching is paused. Default 3 s.
     ///   - readAhead: the most that waits for the worker, in records and in bytes by `KafkaRecord.size`.
@@ -65,23 +65,22 @@ public final class KafkaConsumer: Sendable {
         "client.id": "waybill",
         // Cooperative rebalancing has open bugs before librdkafka 2.6.1: a crash when closed before the first
         // assignment (CHANGELOG 2.3.0, #4381), a hang when one arrives while closing (2.4.0, #4527), an endless loop
-        // (2.6.1, #4783), partitions lost by a commit meanwhile (2.10.0, #4059). An operator may choose it all the
-        // same.
+        // (2.6.1, #4783), partitions lost by a commit meanwhile (2.10.0, #4059). An operator may still choose it.
         "partition.assignment.strategy": "range,roundrobin",
         "auto.offset.reset": "earliest",
         // Kafka's own default. A member that is killed keeps its partitions for this long; one that restarts under its
         // instance name within this time gets them back as they were. Source: KIP-735
         sessionTimeout.name: "\(sessionTimeout.usual.wholeMilliseconds)",
         // The search for a coordinator is sent to any broker that is connected, and has no limit but this one: if that
-        // broker is the coordinator that has just gone away, the group waits for all of it. librdkafka's default is 60
-        // s. Requests that may take longer, those of joining, have limits of their own.
+        // broker is the coordinator that has just gone away, the group waits this long. librdkafka's default is 60 s.
+        // Requests that may take longer, those of joining, have separate limits.
         // Source: librdkafka 2.0.2, rd_kafka_cgrp_coord_query
         "socket.timeout.ms": "10000",
         // Finished records gather for this long before they are committed; there is no wait when partitions leave or
         // the consumer closes. librdkafka's own commits, which this property normally controls, are off.
         "auto.commit.interval.ms": "1000",
-        // Together with the records read ahead and in hand below 48 MB. One answer may exceed it by its whole size,
-        // which is 50 MB by default.
+        // This stays below 48 MB together with the records read ahead and in hand. One answer may exceed it by its
+        // whole size, which is 50 MB by default.
         "queued.max.messages.kbytes": "8192",
         "fetch.max.bytes": "4194304",
         "queued.min.messages": "10000",
@@ -96,8 +95,8 @@ public final class KafkaConsumer: Sendable {
         "reconnect.backoff.max.ms": "2000",
     ]
 
-    /// Waits for the first record up to `wait`, then returns the available records up to the limits. Empty: nothing
-    /// came.
+    /// Waits for the first record up to `wait`, then returns the available records up to the limits; none if nothing
+    /// arrived.
     ///
     /// Several batches may be in hand; one task at a time may wait.
     /// - Parameters:
@@ -138,10 +137,10 @@ public final class KafkaConsumer: Sendable {
     /// Marks some records as processed. Their positions are committed in the background, in each partition as far as
     /// everything before is processed too.
     ///
-    /// In any order, from any thread. Records that are not in hand under the assignment they came with have no effect.
+    /// In any order, from any thread. Records that are no longer in hand under their assignment have no effect.
     public func finished(_ records: [KafkaRecord]) { self.finished(records.map(\.receipt)) }
 
-    /// The same for records of which only the receipts were kept.
+    /// Marks records as processed of which only the receipts were kept.
     public func finished(_ records: [KafkaReceipt]) {
         let wants = self.thread.state.withLock { $0.finish(records, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
@@ -151,20 +150,20 @@ public final class KafkaConsumer: Sendable {
     /// Notes which records the worker defers, to read them again later by other means, and which of those it has in
     /// hand again. Deferred records are not in hand, and no position after them is committed.
     ///
-    /// From any thread, one call after the other: a later one overrules the holds of an earlier one.
+    /// From any thread, one call at a time: a later one overrides the holds of an earlier one.
     public func apply(_ deferral: KafkaDeferral) {
         let wants = self.thread.state.withLock { $0.apply(deferral, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
         if wants.polls { self.thread.wake.signal() }
     }
 
-    /// True if the partition of a record has been owned without interruption since the record was handed out.
+    /// Returns true if the partition of a record has been owned without interruption since the record was handed out.
     public func isOwned(_ receipt: KafkaReceipt) -> Bool {
         let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
         return self.thread.state.withLock { $0.ledger.isOwned(partition, since: receipt.assignment) }
     }
 
-    /// Waits until everything done so far is committed. A cancelled task waits all the same.
+    /// Waits until everything done so far is committed, even in a cancelled task.
     ///
     /// - Throws: `.closed`; after `limit` the broker's last error, or `.timedOut`. Committing continues in the
     ///   background.
@@ -185,7 +184,7 @@ public final class KafkaConsumer: Sendable {
     }
 
     /// Commits finished records, leaves the group and ends the threads, in at most about 20 s. It does not wait for
-    /// records in hand, which come again to another member. Calling it again is harmless.
+    /// records in hand, which are delivered again to another member. Calling it again is harmless.
     ///
     /// A static member does not leave: its partitions are reserved for it for a session timeout.
     public func close() async {

@@ -5,28 +5,28 @@
 struct PartitionLedger {
     /// The assignment that brought the partition: records handed out under an earlier one do not count any more.
     let assignment: UInt64
-    /// Offsets that were handed out, ascending. Those before `head` and those that are done are removed now and then.
+    /// Offsets that were handed out, ascending. Those before `head` and those that are done are removed occasionally.
     private var offsets: [Int64] = []
     private var isDone: [Bool] = []
     private var head = 0
-    /// The lowest offset that was let go: it comes again to another member, so nothing after it may be committed.
+    /// The lowest offset that was let go: another member gets it again, so nothing after it may be committed.
     private var barrier: Int64?
     /// The lowest offset that the worker deferred: nothing from it on may be committed.
     private var held: Int64?
     /// The offset after the last one handed out; nil until one was.
     private var next: Int64?
-    /// The position that the broker has, or where reading began.
+    /// The position that the broker has, or the one at which reading began.
     private var committed: Int64 = 0
     /// The number of records that were handed out and are neither done nor let go.
     private(set) var inHand = 0
     /// Records that were in hand when offsets started over: the next result for each of these offsets may be theirs,
-    /// so the present record of that offset is done with the result after it. At worst the present one comes again.
+    /// so the present record of that offset is done with the result after it. At worst it is delivered again.
     private var former: [Int64: Int] = [:]
 
     init(assignment: UInt64) { self.assignment = assignment }
 
-    /// Notes a record that is handed to the worker. An offset that goes back, as in a topic that was recreated, starts
-    /// over.
+    /// Notes a record that is handed to the worker. If its offset is lower than expected, as in a topic that was
+    /// recreated, the ledger starts over.
     mutating func handOut(_ offset: Int64) {
         if let next = self.next, offset < next { self.startOver() }
         if self.next == nil { self.committed = offset }
@@ -58,7 +58,7 @@ struct PartitionLedger {
             guard self.isDone[index] else { return }
             self.isDone[index] = false
         } else if index == self.head, self.head > 0 {
-            // The slot of one that is done and forgotten.
+            // It takes the slot of a record that is done and forgotten.
             self.head -= 1
             self.offsets[self.head] = offset
             self.isDone[self.head] = false
@@ -69,7 +69,7 @@ struct PartitionLedger {
         self.inHand += 1
     }
 
-    /// Sets the lowest deferred offset; nil: none is deferred.
+    /// Sets the lowest deferred offset; nil if none is deferred.
     mutating func hold(_ offset: Int64?) { self.held = offset }
 
     /// The position to continue reading from, as far as everything before it is done; nil if the broker has it already.
@@ -124,7 +124,7 @@ struct PartitionLedger {
         return index < self.offsets.count && self.offsets[index] == offset ? index : nil
     }
 
-    /// The index of the first offset that is not lower.
+    /// Returns the index of the first offset that is not lower.
     private func place(of offset: Int64) -> Int {
         var (low, high) = (self.head, self.offsets.count)
         while low < high {

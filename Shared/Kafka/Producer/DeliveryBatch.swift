@@ -3,7 +3,7 @@ import Synchronization
 
 /// The delivery reports of one call of `produce`: one slot per message, one continuation.
 ///
-/// Lifetime: `Lease` takes one +1 and the slots; the last report, or the end of queueing if all reports were in by
+/// Lifetime: `lease` takes one +1 and the slots; the last report, or the end of queueing if all reports had arrived by
 /// then, releases both. Each message gets exactly one result: from librdkafka's report if it was queued, from the
 /// caller if not (rdkafka.h, rd_kafka_producev: no report for a message that was refused).
 final class DeliveryBatch: Sendable {
@@ -28,7 +28,7 @@ final class DeliveryBatch: Sendable {
         self.state = Mutex(State(outcomes: Array(repeating: nil, count: count), open: count + 1))
     }
 
-    /// Memory for the messages' opaques and the +1 that goes with it.
+    /// Allocates memory for the messages' opaques, and takes the +1 that goes with it.
     func lease(count: Int) -> UnsafeMutablePointer<Slot> {
         let retained = unsafe Unmanaged.passRetained(self)
         let slots = UnsafeMutablePointer<Slot>.allocate(capacity: count)
@@ -38,7 +38,7 @@ final class DeliveryBatch: Sendable {
         return unsafe slots
     }
 
-    /// Notes the outcome of a message that was refused at once. Queueing is still open, so nothing ends here.
+    /// Notes the outcome of a message that was refused immediately. Queueing is still open, so nothing ends here.
     func refuse(_ index: Int, _ error: KafkaError) {
         self.state.withLock { state in
             state.outcomes[index] = .failure(error)
@@ -78,7 +78,7 @@ final class DeliveryBatch: Sendable {
                 state.open -= 1
                 return state.open == 0 ? (state.continuation, DeliveryBatch.all(state.outcomes)) : (nil, [])
             }
-            // Open messages keep the count above zero until queueing has ended, so the continuation is there.
+            // Open messages keep the count above zero until queueing has ended, so the continuation exists.
             guard let continuation else { return }
             unsafe DeliveryBatch.release(slot - index)
             continuation.resume(returning: outcomes)
@@ -100,7 +100,7 @@ final class DeliveryBatch: Sendable {
         return unsafe .success(KafkaPosition(topic: name, partition: message.pointee.partition, offset: offset))
     }
 
-    /// Every slot is filled when nothing is open; the default covers a bug of ours.
+    /// Returns all outcomes. Every slot is filled when nothing is open; the default covers a bug of ours.
     private static func all(_ outcomes: [Outcome?]) -> [Outcome] {
         outcomes.map { $0 ?? .failure(KafkaError(.refused, "producing: no report")) }
     }

@@ -1,9 +1,9 @@
 import CRDKafka
 import Synchronization
 
-/// Produces idempotently and returns the result of every message once all replicas have it.
+/// An idempotent producer that returns the result of every message once all replicas have it.
 ///
-/// Owner: the polling thread owns the end of the C handle; this object asks it to stop when it goes away.
+/// Owner: the polling thread owns the end of the C handle; this object asks it to stop when it is released.
 /// Thread: one of its own, for delivery reports. Queueing is done on the caller's thread and does not block.
 /// Bounded: 100,000 messages or 64 MiB wait in librdkafka, a call waits for room in a full queue up to `queueWait`, a
 /// message fails after `delivery.timeout.ms` (30 s).
@@ -33,7 +33,7 @@ public final class KafkaProducer: Sendable {
     /// Connects in the background.
     ///
     /// - Parameters:
-    ///   - topics: the topics to produce to: looked up at once, or the first message to each takes up to a second.
+    ///   - topics: the topics to produce to, looked up now: otherwise the first message to each takes up to a second.
     ///   - queueWait: the longest time that a call waits for room. Default 10 s.
     /// - Throws: `.configuration` naming the property.
     public init(
@@ -61,11 +61,11 @@ public final class KafkaProducer: Sendable {
         self.properties.last { $0.0 == "message.max.bytes" }.flatMap { Int($0.1) } ?? Int.max
     }
 
-    /// The identifier of the cluster, known once a message was acknowledged; empty where the cluster does not tell it.
+    /// The identifier of the cluster, known once a message was acknowledged; empty if the cluster does not report it.
     /// Does not wait.
     public var cluster: String { self.state.withLock { $0.core }.cluster }
 
-    /// The handle to work with: a new one if the last one failed permanently.
+    /// Returns the handle to work with: a new one if the last one failed permanently.
     private func current() -> ProducerThread {
         self.state.withLock { state in
             guard state.core.hasFailed, !state.isClosed else { return state.core }
@@ -75,7 +75,7 @@ public final class KafkaProducer: Sendable {
             // Without a thread or memory for another one, the failed one continues to report that it failed.
             let made = try? ProducerThread(properties: self.properties, topics: self.topics, onEvent: self.onEvent)
             guard let renewed = made else { return state.core }
-            // Its thread ends it once its messages have their reports.
+            // The failed one is ended by its thread once its messages have their reports.
             state.core.stop()
             state.core = renewed
             self.onEvent?(
@@ -116,7 +116,7 @@ public final class KafkaProducer: Sendable {
         for (index, message) in messages.enumerated() {
             while let error = unsafe core.queue(message, slots + index) {
                 if error.code == .queueFull, !Task.isCancelled, deadline > .now {
-                    // Cancellation ends the sleep early and is seen by the next turn.
+                    // Cancellation ends the sleep early and is seen by the next iteration.
                     try? await Task.sleep(for: .milliseconds(2))
                     continue
                 }
@@ -149,7 +149,7 @@ public final class KafkaProducer: Sendable {
         return try outcome.get()
     }
 
-    /// Waits up to 10 s for messages in flight, then ends. Calling it again is harmless.
+    /// Waits up to 10 s for messages in flight, then closes the producer. Calling it again is harmless.
     public func close() async {
         let core = self.state.withLock { state in
             state.isClosed = true

@@ -18,17 +18,17 @@ final class ProducerThread: Sendable {
     /// The state shared by the callbacks and this object.
     private final class Failure: Sendable { let isThere = Atomic<Bool>(false) }
 
-    /// A fatal error has ended the handle: nothing can be produced with it any more.
+    /// True if a fatal error has ended the handle: nothing can be produced with it any more.
     var hasFailed: Bool { self.failure.isThere.load(ordering: .relaxed) }
 
-    /// See `KafkaHandle.cluster`; empty also at the end.
+    /// See `KafkaHandle.cluster`; empty also once the handle is closed.
     var cluster: String {
         (try? unsafe self.handle.use { raw throws(KafkaError) in unsafe self.handle.cluster(raw) }) ?? ""
     }
 
     private let topics: [String]
 
-    /// - Parameter topics: the topics to produce to; looked up at once.
+    /// - Parameter topics: the topics to produce to; looked up immediately.
     init(
         properties: [(String, String)], topics: [String], onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
@@ -46,7 +46,7 @@ final class ProducerThread: Sendable {
 
     /// Hands a copy of the message to librdkafka.
     ///
-    /// - Returns: nil if it is queued: its report will come; else the error, and no report comes.
+    /// - Returns: nil if it is queued and a report will follow; else the error, and no report follows.
     func queue(_ message: KafkaMessage, _ slot: UnsafeMutablePointer<DeliveryBatch.Slot>) -> KafkaError? {
         do throws(KafkaError) {
             let isStopping = self.state.withLock { $0.isStopping }
@@ -90,8 +90,8 @@ final class ProducerThread: Sendable {
         while !self.state.withLock({ $0.isStopping }) {
             try? unsafe self.handle.use { raw throws(KafkaError) in _ = unsafe rd_kafka_poll(raw, 100) }
         }
-        // Every message must have its report before the handle is destroyed, or its caller would wait forever: also one
-        // that was queued while the producer closed.
+        // Every message, even one queued while the producer closed, must have its report before the handle is
+        // destroyed, or its caller would wait forever.
         unsafe self.handle.destroy { raw in
             let wait = Int32(clamping: KafkaProducer.flushWait.wholeMilliseconds)
             if unsafe rd_kafka_flush(raw, wait) != RD_KAFKA_RESP_ERR_NO_ERROR {
@@ -108,7 +108,7 @@ final class ProducerThread: Sendable {
         for closer in closers { closer.resume() }
     }
 
-    /// Makes librdkafka look up the topics' partitions at once.
+    /// Makes librdkafka look up the topics' partitions immediately.
     ///
     /// The first message to a topic that it does not know waits for its refresh of all topics, once a second.
     private func lookUp() -> [OpaquePointer] {

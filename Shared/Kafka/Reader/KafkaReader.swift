@@ -1,14 +1,14 @@
 import CRDKafka
 import Synchronization
 
-/// Reads partitions between two offsets, without a group: for restoring a view, for inspecting dead letters.
+/// A reader of partitions between two offsets, without a group: for restoring a view, for inspecting dead letters.
 ///
 /// Owner: this object owns one C handle and ends it when the last read has ended.
 /// Thread: one of its own for queries, and one for each read in progress.
-/// Bounded: 16 reads at once; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one fetch; a
-/// wait without progress by `patience`.
+/// Bounded: 16 simultaneous reads; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one
+/// fetch; a wait without progress by `patience`.
 public final class KafkaReader: Sendable {
-    /// More reads at once are refused.
+    /// The most simultaneous reads; further ones are refused.
     public static let limit = 16
 
     private struct State {
@@ -79,13 +79,13 @@ public final class KafkaReader: Sendable {
         "enable.auto.offset.store": "false", "auto.commit.enable": "false",
     ]
 
-    /// The identifier of the cluster, known once it has answered anything; empty where the cluster does not tell it.
+    /// The identifier of the cluster, known once it has answered anything; empty if the cluster does not report it.
     /// Does not wait.
     public var cluster: String {
         (try? unsafe self.handle.use { raw throws(KafkaError) in unsafe self.handle.cluster(raw) }) ?? ""
     }
 
-    /// The present bounds of each partition of a topic, in the order of partitions.
+    /// Returns the present bounds of each partition of a topic, in the order of partitions.
     ///
     /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s if no broker answers; `.closed`.
     public func bounds(of topic: String) async throws(KafkaError) -> [OffsetRange] {
@@ -94,7 +94,7 @@ public final class KafkaReader: Sendable {
             try unsafe handle.use { raw throws(KafkaError) in
                 let wait: Int32 = 10_000
                 let count = try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: wait).count
-                // The beginning first: an end that is queried later cannot be before it.
+                // The beginning is queried first: an end that is queried later cannot be before it.
                 let first = try unsafe OffsetQuery.offsets(
                     raw, topic, count, at: Int64(RD_KAFKA_OFFSET_BEGINNING), timeoutMilliseconds: wait)
                 let end = try unsafe OffsetQuery.offsets(
@@ -109,8 +109,8 @@ public final class KafkaReader: Sendable {
 
     /// Hands the records from `from` up to, not including, `to` to `body`, batch by batch and in order.
     ///
-    /// Ends when the position has reached `to`, also if the last offsets hold no records. A `from` that the broker has
-    /// deleted begins at the first existing record. Tombstones have a nil value. The next batch is fetched while `body`
+    /// Ends when the position has reached `to`, even if the last offsets hold no records. If the broker has deleted
+    /// `from`, begins at the first existing record. Tombstones have a nil value. The next batch is fetched while `body`
     /// works and handed out when it is done; the time of `body` does not count as waiting.
     /// - Parameters:
     ///   - records: at most this many in a batch, at least 1.
@@ -148,8 +148,8 @@ public final class KafkaReader: Sendable {
         } catch {
             outcome = .failure(error)
         }
-        // Before the next read of this partition may begin; the only bound on stopping is librdkafka's own thread,
-        // which answers at once.
+        // The fetch stops before the next read of this partition may begin; the only bound on stopping is librdkafka's
+        // own thread, which answers immediately.
         try? await line.run { () throws(KafkaError) in fetch.stop() }
         line.end()
         try outcome.get()

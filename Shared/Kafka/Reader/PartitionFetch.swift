@@ -36,14 +36,14 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         }
     }
 
-    /// The present bounds of the partition.
+    /// Returns the present bounds of the partition.
     ///
-    /// Not by rd_kafka_query_watermark_offsets: at v2.0.2 it ignores its time limit once the leader is known and waits
-    /// for a broker that cannot be reached.
+    /// Does not use rd_kafka_query_watermark_offsets: at v2.0.2 it ignores its time limit once the leader is known and
+    /// waits for a broker that cannot be reached.
     func query(milliseconds: Int32) throws(KafkaError) -> OffsetRange {
         try unsafe self.handle.use { raw throws(KafkaError) in
             _ = unsafe rd_kafka_poll(raw, 0)
-            // The beginning first: an end that is queried later cannot be before it.
+            // The beginning is queried first: an end that is queried later cannot be before it.
             let first = try unsafe OffsetQuery.offset(
                 raw, self.topic, self.partition, at: Int64(RD_KAFKA_OFFSET_BEGINNING),
                 timeoutMilliseconds: milliseconds)
@@ -63,7 +63,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         self.isStarted.store(true, ordering: .relaxed)
     }
 
-    /// Ends the fetching and releases the topic. Exactly once, as the last call, before the handle may end.
+    /// Ends the fetching and releases the topic. Call it exactly once, as the last call, before the handle may end.
     func stop() {
         try? unsafe self.handle.use { _ throws(KafkaError) in
             // Stopping a fetch that was not started waits forever, if the partition was read before.

@@ -6,7 +6,7 @@ struct ReadProgress {
     let name: String
     let to: Int64
     let patience: Duration
-    /// The next offset that may come.
+    /// The lowest offset that may arrive next.
     private(set) var position: Int64
     private var lastAt: ContinuousClock.Instant
     /// The last error from Kafka since the last progress.
@@ -33,7 +33,7 @@ struct ReadProgress {
         self.position = max(self.position, bounds.first)
     }
 
-    /// Notes a record; false if it lies after the end of the read.
+    /// Notes a record; returns false if it lies after the end of the read.
     ///
     /// - Throws: `.outOfRange` for an offset that was passed already: the topic was recreated or truncated.
     mutating func takes(_ offset: Int64) throws(KafkaError) -> Bool {

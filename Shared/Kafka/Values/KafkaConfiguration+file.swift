@@ -31,7 +31,7 @@ extension KafkaConfiguration {
         }
     }
 
-    /// The parser of `properties(file:)`. A later line overrides an earlier one.
+    /// Parses the text of a properties file. A later line overrides an earlier one.
     ///
     /// - Throws: `.configuration` with the number of the line, never its text: it may be a secret.
     static func properties(text: String) throws(KafkaError) -> [String: String] {

@@ -8,7 +8,7 @@ public struct KafkaConfiguration: Sendable {
     public var file: String?
     /// Receives events that a service may want to log; default: nothing is logged.
     ///
-    /// Called on threads of librdkafka and of the wrapper: return at once, call nothing of this module.
+    /// Called on threads of librdkafka and of the wrapper: return immediately, call nothing of this module.
     public var onEvent: (@Sendable (KafkaEvent) -> Void)?
 
     public init(
@@ -87,13 +87,13 @@ public struct KafkaConfiguration: Sendable {
         }
     }
 
-    /// True for properties whose value may never appear in a message.
+    /// Returns true for properties whose value may never appear in a message.
     static func isSecret(_ name: String) -> Bool {
         let marks = ["password", "secret", "ssl.key", "key.pem", "oauthbearer.config", "jaas", "passphrase"]
         return marks.contains { name.contains($0) }
     }
 
-    /// The time after which the group gives the partitions of a consumer that is silent to others.
+    /// The time after which the group assigns the partitions of a silent consumer to others.
     public var sessionTimeout: Duration {
         let value = self.properties[KafkaConsumer.sessionTimeout.name].flatMap { Int64($0) }
         return value.map { .milliseconds($0) } ?? KafkaConsumer.sessionTimeout.usual
@@ -107,7 +107,7 @@ public struct KafkaConfiguration: Sendable {
         try KafkaHandle.check(try self.resolved(defaults: [:], fixed: [:]))
     }
 
-    /// Makes something of this configuration; errors name the file.
+    /// Makes something from this configuration; errors name the file.
     func naming<Value>(_ make: () throws(KafkaError) -> Value) throws(KafkaError) -> Value {
         do {
             return try make()
@@ -117,7 +117,7 @@ public struct KafkaConfiguration: Sendable {
         }
     }
 
-    /// The properties of a handle, in a fixed order: defaults, then the caller's, then the fixed ones.
+    /// Returns the properties of a handle, in a fixed order: defaults, then the caller's, then the fixed ones.
     ///
     /// - Throws: `.configuration` for a reserved property, a value that breaks a guarantee, or an empty bootstrap
     ///   address.

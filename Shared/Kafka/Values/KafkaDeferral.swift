@@ -4,7 +4,7 @@ public struct KafkaDeferral: Sendable {
     public var putOff: [KafkaReceipt] = []
     /// Records that were deferred and are in hand again.
     public var again: [KafkaReceipt] = []
-    /// By partition the lowest deferred offset from this call on; nil: none is deferred.
+    /// By partition, the lowest deferred offset from this call on; nil if none is deferred.
     public var holds: [KafkaPartition: Int64?] = [:]
 
     public init() {}

@@ -7,7 +7,7 @@ public enum KafkaDenial: Hashable, Sendable {
     case read(topic: String)
     case write(topic: String)
     case group(String)
-    /// An idempotent producer gets no number: it may write to none of its topics.
+    /// An idempotent producer gets no producer ID: it may write to none of its topics.
     case idempotence(topics: [String])
 
     /// The right that an administrator has to grant; nil for `access`, which is corrected in our own configuration.

@@ -14,11 +14,11 @@ public struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         case cancelled
         /// A second caller waits on something that allows only one.
         case busy
-        /// The producer's queue or the line of blocking calls stayed full for the whole wait.
+        /// The producer's queue stayed full for the whole wait, or the queue of blocking calls is full.
         case queueFull
         /// A message is larger than `message.max.bytes` here or at the broker.
         case messageTooLarge
-        /// The topic or partition is not there.
+        /// The topic or partition does not exist.
         case unknownTopic
         /// The partition does not extend to this offset, or its offsets started over.
         case outOfRange

@@ -1,4 +1,4 @@
-/// An event that a service may want to log: librdkafka's log lines, refusals of a broker, partitions that come and go.
+/// An event that a service may want to log: librdkafka's log lines, refusals by a broker, changes of the assignment.
 public struct KafkaEvent: Sendable, CustomStringConvertible {
     /// The severity; `error` does not mean that work stopped: the handle keeps retrying unless a call throws.
     public enum Severity: String, Sendable { case error, warning, info, debug }
@@ -11,9 +11,9 @@ public struct KafkaEvent: Sendable, CustomStringConvertible {
         case error
         /// The same, because TLS, SASL or an access list refused: the configuration must be corrected.
         case denied
-        /// A refused operation works.
+        /// An operation that was refused works now.
         case granted
-        /// Partitions came to this consumer.
+        /// Partitions were assigned to this consumer.
         case assigned
         /// Partitions were revoked from this consumer in an orderly way.
         case revoked

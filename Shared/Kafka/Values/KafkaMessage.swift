@@ -1,7 +1,7 @@
 /// A message to be produced.
 public struct KafkaMessage: Hashable, Sendable {
     public var topic: String
-    /// nil: chosen by the key's murmur2 hash like Java producers, at random without a key.
+    /// nil: chosen by the key's murmur2 hash, as Java producers do, or at random without a key.
     public var partition: Int32?
     public var key: [UInt8]?
     /// nil is a tombstone.

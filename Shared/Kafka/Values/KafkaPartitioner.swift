@@ -1,8 +1,8 @@
-/// The partition of a key that is produced without one.
+/// The choice of a partition for a message that has a key and names no partition.
 ///
 /// Source: librdkafka `murmur2_random`, which is what Kafka's Java producers do with a key
 public enum KafkaPartitioner {
-    /// The partition of a key in a topic.
+    /// Returns the partition of a key in a topic.
     ///
     /// - Parameter count: partitions of the topic, above 0.
     public static func partition(of key: [UInt8], count: Int) -> Int32 {

@@ -1,4 +1,4 @@
-/// Identifies a record that was handed out, so that its work can be finished after its content has been released.
+/// The identity of a record that was handed out, so that its work can be finished after its content has been released.
 public struct KafkaReceipt: Hashable, Sendable {
     public let topic: String
     public let partition: Int32
@@ -24,7 +24,7 @@ extension KafkaRecord {
 }
 
 extension KafkaRecord {
-    /// The same record as if it had been handed out together with another one of its partition.
+    /// Returns the record as if it had been handed out together with another one of its partition.
     public func handedOut(with receipt: KafkaReceipt) -> KafkaRecord {
         var record = self
         record.assignment = receipt.assignment

@@ -1,6 +1,6 @@
 /// One record of a partition.
 public struct KafkaRecord: Hashable, Sendable {
-    /// The identifier of the cluster; empty where the cluster does not tell it.
+    /// The identifier of the cluster; empty if the cluster does not report it.
     public let cluster: String
     public let topic: String
     public let partition: Int32

@@ -18,17 +18,17 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case unknownType = "unknown-type"
         /// `subject` and the record's key name different orders.
         case subjectMismatch = "subject-mismatch"
-        /// The data does not have the shape that the event's type demands.
+        /// The data does not have the shape that the event's type requires.
         case invalidChange = "invalid-change"
         /// An update for an order that does not exist.
         case unknownOrder = "unknown-order"
         /// The order would not be valid with this change.
         case invalidOrder = "invalid-order"
-        /// There is no brand of this order type. Given by the packager.
+        /// There is no brand of this order type. Reported by the packager.
         case unknownOrderType = "unknown-order-type"
-        /// No package can be made of the order. Given by the packager.
+        /// No package can be made of the order. Reported by the packager.
         case invalidPackage = "invalid-package"
-        /// The state of the order in Redis cannot be understood. Given by the packager.
+        /// The state of the order in Redis cannot be read. Reported by the packager.
         case corruptState = "corrupt-state"
     }
 
@@ -44,7 +44,7 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
             ? reason : "\(String(reason.unicodeScalars.prefix(Self.reasonLimit / 4 - 1)))…"
     }
 
-    /// Longest reason, in bytes: it travels in a Kafka header.
+    /// The longest reason, in bytes: it is sent in a Kafka header.
     public static let reasonLimit = 4096
 
     public var description: String { "\(self.code.rawValue): \(self.reason)" }

@@ -2,7 +2,7 @@
 public struct ChangePosition: Hashable, Sendable {
     public var partition: Int32
     public var offset: Int64
-    /// The record's timestamp. Tells a redelivery from a topic that was made anew and counts from 0 again.
+    /// The record's timestamp. Distinguishes a redelivery from a recreated topic whose offsets start at 0 again.
     public var timestampMilliseconds: Int64
     /// The topic and its cluster; offsets of one say nothing about those of another.
     public var origin: ChangeOrigin
@@ -17,17 +17,17 @@ public struct ChangePosition: Hashable, Sendable {
     }
 }
 
-/// Names a topic of changes on one Kafka cluster, in 64 bits: the FNV-1a hash of the cluster's identifier, a slash and
-/// the topic's name.
+/// The identity of a topic of changes on one Kafka cluster, in 64 bits: the FNV-1a hash of the cluster's identifier, a
+/// slash and the topic's name.
 public struct ChangeOrigin: Hashable, Sendable {
-    /// Of positions that were noted without an origin.
+    /// The origin of positions that were recorded without one.
     public static let unknown = ChangeOrigin(hash: 0)
 
     private let hash: UInt64
 
     private init(hash: UInt64) { self.hash = hash }
 
-    /// - Parameter cluster: empty where the cluster does not tell its identifier.
+    /// - Parameter cluster: the cluster's identifier; empty if the cluster does not report one.
     public init(cluster: String, topic: String) {
         var hash = FNV1a()
         hash.combine(cluster.utf8)
@@ -42,7 +42,7 @@ public struct ChangeOrigin: Hashable, Sendable {
         return String(repeating: "0", count: 16 - digits.utf8.count) + digits
     }
 
-    /// - Returns: unknown for what is no text of an origin.
+    /// - Returns: unknown if the text is not that of an origin.
     init(text: String?) {
         self.init(hash: text.flatMap { $0.utf8.count == 16 ? UInt64($0, radix: 16) : nil } ?? 0)
     }

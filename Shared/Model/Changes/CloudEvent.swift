@@ -1,9 +1,9 @@
-/// An event as it came, in either mode, with the attributes that Waybill needs and its data as JSON.
+/// An event as it arrived, in either mode, with the attributes that Waybill needs and its data as JSON.
 ///
 /// Structured mode: the value is the event (`content-type: application/cloudevents+json`, or no `content-type`).
-/// Binary mode: the attributes stand in `ce_*` headers and the value is the data. As the binding says, the content type
+/// Binary mode: the attributes are in `ce_*` headers and the value is the data. As the binding says, the content type
 /// decides, so that a structured event may repeat its attributes in headers. Header values are plain UTF-8: the binding
-/// for Kafka, other than that for HTTP, has no percent-encoding, and decoding it would change identifiers with a `%`.
+/// for Kafka, unlike that for HTTP, has no percent-encoding, and decoding it would change identifiers with a `%`.
 /// Source: CloudEvents 1.0.2 §3.1; CloudEvents Kafka binding 1.0.2 §3, §3.2.3, §3.3; CloudEvents JSON format 1.0.2 §3
 struct CloudEvent {
     let type: ChangeType
@@ -17,7 +17,7 @@ struct CloudEvent {
     let isSilent: Bool
     /// Waybill's extension `owns`; nil when it is absent.
     let owns: OwnedPaths?
-    /// Nil when there is none, or null.
+    /// The data; nil if it is absent or null.
     let data: JSON?
     private let isBinary: Bool
 
@@ -32,7 +32,7 @@ struct CloudEvent {
         }
     }
 
-    /// The name of an attribute in messages to people.
+    /// Returns the name of an attribute for messages to people.
     func path(_ attribute: String) -> String { self.isBinary ? "header ce_\(attribute)" : "$.\(attribute)" }
 
     /// - Parameter isDashed: whether the record has the headers of the binding for HTTP.
@@ -172,7 +172,7 @@ struct CloudEvent {
         do {
             return try JSON(parsing: bytes)
         } catch {
-            // Bytes that are no text at all are told as such wherever they stand; looked for on this path only.
+            // Bytes that are not text at all are reported as such, wherever they are; only this path looks for them.
             guard error.code != .invalidUTF8, String(validating: bytes, as: UTF8.self) != nil else {
                 throw ChangeFault(code: .invalidUTF8, reason: "\(what) is not UTF-8: \(error)")
             }
@@ -180,7 +180,7 @@ struct CloudEvent {
         }
     }
 
-    /// The one header of a name.
+    /// Returns the only header of a name.
     private static func header(
         _ name: String, _ headers: [(name: String, value: [UInt8]?)]
     ) throws(ChangeFault) -> String? {

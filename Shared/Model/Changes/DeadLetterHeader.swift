@@ -8,12 +8,12 @@ public enum DeadLetterHeader {
     public static let reason = "waybill-reason"
     /// `topic/partition/offset`
     public static let origin = "waybill-origin"
-    /// On a letter that came without its value and headers, as they were too large: why.
+    /// On a dead letter without its value and headers, which were too large: the reason.
     public static let omitted = "waybill-omitted"
-    /// On a change that was put back: the letter it was, `topic/partition/offset`.
+    /// On a replayed change: the dead letter that it was, `topic/partition/offset`.
     public static let replay = "waybill-replay"
-    /// On a note among the letters, which is no letter: the identity of a letter that was put back.
+    /// On a note among the dead letters, which is not one itself: the identity of a dead letter that was replayed.
     public static let replayed = "waybill-replayed"
-    /// All of them: what a change does not keep when it is put back.
+    /// All of them; a replayed change does not keep them.
     public static let all: Set<String> = [error, reason, origin, omitted, replay, replayed]
 }

@@ -1,4 +1,4 @@
-/// The 64-bit hash FNV-1a, byte after byte: the same in every process, and no defense against made-up collisions.
+/// The 64-bit hash FNV-1a, byte by byte: the same in every process, and no defense against crafted collisions.
 ///
 /// Source: FNV-1a with its published offset basis and prime
 public struct FNV1a: Sendable {

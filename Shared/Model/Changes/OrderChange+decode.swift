@@ -1,8 +1,8 @@
 extension OrderChange {
     /// Reads one record of `waybill.order-changes`.
     ///
-    /// Size, key, envelope and data are checked in this order, and the first fault is told.
-    /// - Parameter headers: as they stand in the record.
+    /// Size, key, envelope and data are checked in this order, and the first fault is reported.
+    /// - Parameter headers: the headers as in the record.
     /// - Throws: `ChangeFault`, never with the code of a fold (`unknown-order`, `invalid-order`).
     public static func decode(
         key: [UInt8]?, value: [UInt8]?, headers: [(name: String, value: [UInt8]?)]
@@ -85,7 +85,7 @@ extension OrderChange {
         }
     }
 
-    /// - Parameter value: an array of paths, or a text with commas between them.
+    /// - Parameter value: an array of paths, or a text of paths separated by commas.
     static func owns(_ value: JSON, path: String) throws(ChangeFault) -> OwnedPaths {
         let texts: [String]?
         switch value {
@@ -137,7 +137,7 @@ extension Substring {
     }
 }
 
-/// The beginning of a text that a person sent, to repeat in a message. Counted in scalars, as a character has no limit.
+/// Returns the beginning of a text that was sent, for messages. Counts scalars, as a character has no length limit.
 func clipped(_ text: String) -> String {
     text.utf8.count <= 60 ? text : "\(String(text.unicodeScalars.prefix(60)))…"
 }

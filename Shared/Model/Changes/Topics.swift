@@ -7,23 +7,23 @@ public struct Topics: Hashable, Sendable {
 
     /// The beginning of all names.
     public let prefix: String
-    /// Changes from upstream, key `<type>/<id>`: the topic that Waybill itself puts changes on.
+    /// Changes from upstream, key `<type>/<id>`: the topic that Waybill itself writes changes to.
     public let orderChanges: String
-    /// All topics that changes are taken from: names, and patterns that begin with `^`. The first name is
+    /// All topics that changes are read from: names, and patterns that begin with `^`. The first name is
     /// `orderChanges`.
     public let orderChangeSources: [String]
-    /// Compacted: the version that stands of each order, key `<type>/<id>`.
+    /// Compacted: the current version of each order, key `<type>/<id>`.
     public let orders: String
     /// Compacted: registrations of devices, key `<device>/<type>/<id>`.
     public let registrations: String
-    /// Changes that could not be applied, as they came, with the headers of `DeadLetterHeader`.
+    /// Changes that could not be applied, as they arrived, with the headers of `DeadLetterHeader`.
     public let deadLetters: String
-    /// Compacted: who could not be told of a change yet, key `PendingPushKey`.
+    /// Compacted: the devices that could not be notified of a change yet, key `PendingPushKey`.
     public let pushPending: String
 
     /// - Parameters:
-    ///   - prefix: what all names begin with, its separator included.
-    ///   - orderChanges: the topics that changes are taken from, names and patterns; none: `<prefix>order-changes`.
+    ///   - prefix: the beginning of all names, including its separator.
+    ///   - orderChanges: the topics that changes are read from, names and patterns; if empty, `<prefix>order-changes`.
     public init(prefix: String = Topics.defaultPrefix, orderChanges: [String] = []) {
         self.prefix = prefix
         let first = orderChanges.first { !Self.isPattern($0) }
@@ -35,13 +35,13 @@ public struct Topics: Hashable, Sendable {
         self.pushPending = "\(prefix)push-pending"
     }
 
-    /// True for what stands for several topics: a regular expression that begins with `^`.
+    /// Returns true for a pattern, which may match several topics: a regular expression that begins with `^`.
     public static func isPattern(_ name: String) -> Bool { name.utf8.first == UInt8(ascii: "^") }
 
-    /// The topics that hold what Waybill makes of changes; none of them may be taken for a topic of changes.
+    /// The topics that Waybill writes results to; none of them may be used as a topic of changes.
     public var made: [String] { [self.orders, self.registrations, self.deadLetters, self.pushPending] }
 
-    /// The consumer group of a service: its own name, with any other prefix than the default in front of it.
+    /// Returns the consumer group of a service: its own name, preceded by any prefix other than the default.
     ///
     /// Two installations on one cluster therefore share no group, and an access list that goes by prefix covers topics
     /// and groups alike.

@@ -3,7 +3,7 @@ public struct IdentifierError: Error, Hashable, Sendable, CustomStringConvertibl
     public let description: String
 }
 
-/// The order type as it stands in the developer portal, in the certificate and as the topic of pushes.
+/// The order type, as in the developer portal and the certificate; also the topic of push notifications.
 ///
 /// Source: Wallet Orders §1.1; `order.schema.json`, `orderTypeIdentifier`
 public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
@@ -157,11 +157,11 @@ public struct RegistrationKey: Hashable, Sendable {
         self.order = try OrderKey(String(text[text.utf8.index(after: middle)...]))
     }
 
-    /// `<device>/<type>/<id>`, with the device in clear.
+    /// `<device>/<type>/<id>`, with the device in plain text.
     public var text: String { "\(self.device.rawValue)/\(self.order)" }
 }
 
-/// Longest identifier that is taken from outside, in bytes.
+/// The longest identifier that is accepted from outside, in bytes.
 private let identifierLengthLimit = 255
 
 private func isLetterDigitOrHyphen(_ byte: UInt8) -> Bool {

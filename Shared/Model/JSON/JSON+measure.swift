@@ -1,5 +1,5 @@
 extension JSON {
-    /// A lower bound of the length of `serialized`: exact but for characters that must be escaped.
+    /// A lower bound on the length of `serialized`: exact except for characters that must be escaped.
     var leastSize: Int {
         switch self {
         case .null: 4
@@ -17,7 +17,7 @@ extension JSON {
         return size
     }
 
-    /// Returns true if arrays and objects nest to more than this many levels.
+    /// Returns true if arrays and objects nest deeper than this number of levels.
     func isDeeper(than levels: Int) -> Bool {
         switch self {
         case .null, .bool, .number, .string: false

@@ -1,6 +1,6 @@
-/// A JSON value that keeps what was written: numbers as their text, objects with their members sorted by name.
+/// A JSON value that keeps numbers as their text and sorts the members of objects by name.
 ///
-/// Two values are equal when they say the same, whatever the order of members or the white space was.
+/// Two values are equal if their content is the same, regardless of the order of members and white space.
 /// Source: RFC 8259
 public enum JSON: Hashable, Sendable {
     case null
@@ -12,7 +12,7 @@ public enum JSON: Hashable, Sendable {
 }
 
 extension JSON {
-    /// Texts are compared by their bytes, other than Swift compares strings: equal values give equal bytes.
+    /// Compares texts by their bytes, unlike Swift's comparison of strings: equal values give equal bytes.
     public static func == (left: JSON, right: JSON) -> Bool {
         switch (left, right) {
         case (.null, .null): true
@@ -27,7 +27,7 @@ extension JSON {
 }
 
 extension String {
-    /// Returns true if both are the same UTF-8; `==` also takes canonically equivalent characters for equal.
+    /// Returns true if both are the same UTF-8; `==` also treats canonically equivalent characters as equal.
     fileprivate func hasSameBytes(as other: String) -> Bool {
         let left = self.utf8.span
         let right = other.utf8.span
@@ -52,7 +52,7 @@ extension JSON {
     /// The number as a whole one, or nil for another kind, a fraction, or one outside `Int64`.
     public var integer: Int64? { self.number?.integer }
 
-    /// An integer as JSON.
+    /// Returns an integer as JSON.
     public static func integer(_ value: Int64) -> JSON { .number(JSONNumber(value)) }
 
     /// The kind of the value with its article, for messages to people: `"a string"`.
@@ -114,16 +114,16 @@ public struct JSONObject: Hashable, Sendable {
 
     public init() { self.members = [] }
 
-    /// Of two members with one name the later wins.
+    /// Of two members with the same name the later one wins.
     public init(_ members: some Sequence<(String, JSON)>) {
         self.init()
         for (name, value) in members { self[name] = value }
     }
 
-    /// - Parameter duplicate: becomes a name that stands twice.
+    /// - Parameter duplicate: set to a name that occurs twice.
     init(unsorted members: consuming [Member], duplicate: inout String?) {
         self.members = members
-        // Few members are moved to their places one by one, and those that we wrote ourselves stand there already.
+        // Few members are moved to their places one by one; those that we wrote ourselves are already sorted.
         if self.members.count > 32 { self.members.sort { $0.name < $1.name } }
         for index in self.members.indices.dropFirst() {
             let place = self.place(of: index)
@@ -134,7 +134,7 @@ public struct JSONObject: Hashable, Sendable {
         }
     }
 
-    /// The index at which a member belongs among those before it, which are sorted: after those of its name.
+    /// Returns the index at which a member belongs among the sorted ones before it: after those with its name.
     private func place(of index: Int) -> Int {
         let members = self.members.span
         if members[index - 1].name < members[index].name { return index }
@@ -169,7 +169,7 @@ public struct JSONObject: Hashable, Sendable {
         }
     }
 
-    /// The index of the member of a name, or the index at which it would be inserted.
+    /// Returns the index of the member of a name, or the index at which it would be inserted.
     private func index(of name: String) -> (index: Int, exists: Bool) {
         let members = self.members.span
         var low = 0

@@ -1,7 +1,7 @@
-/// JSON text in the making.
+/// JSON text that is being written.
 ///
-/// Owner of its memory. The only unsafe code of the model: all that Waybill stores and signs goes through here, and
-/// appending to an array byte by byte takes four times as long. Every write reserves its room first.
+/// Owner of its memory. The only unsafe code of the model: everything that Waybill stores and signs passes through
+/// here, and appending to an array byte by byte takes four times as long. Every write reserves its space first.
 @safe
 struct JSONOutput: ~Copyable {
     private var start: UnsafeMutablePointer<UInt8>
@@ -18,7 +18,7 @@ struct JSONOutput: ~Copyable {
     /// The bytes that were written.
     var bytes: [UInt8] { unsafe [UInt8](UnsafeBufferPointer(start: self.start, count: self.count)) }
 
-    /// One byte of punctuation.
+    /// Appends one byte of punctuation.
     @inline(__always)
     mutating func append(_ byte: UInt8) {
         self.reserve(1)
@@ -26,21 +26,21 @@ struct JSONOutput: ~Copyable {
         self.count += 1
     }
 
-    /// Text that is JSON already: a word, a number.
+    /// Appends text that is already JSON: a word, a number.
     mutating func append(text: String) { self.append(json: text.utf8.span) }
 
-    /// Bytes that are JSON already.
+    /// Appends bytes that are already JSON.
     mutating func append(json bytes: Span<UInt8>) {
         self.reserve(bytes.count)
         unsafe bytes.withUnsafeBufferPointer { unsafe self.copy($0) }
     }
 
-    /// A string in quotes.
+    /// Appends a string in quotes.
     ///
     /// Source: RFC 8259 §7: quotation mark, reverse solidus and the control characters must be escaped.
     mutating func append(quoted text: String) {
         let text = text.utf8.span
-        // An escape has six bytes at most.
+        // An escape has at most six bytes.
         self.reserve(6 * text.count + 2)
         self.append(UInt8(ascii: "\""))
         if Self.needsEscapes(text) {
@@ -81,7 +81,7 @@ struct JSONOutput: ~Copyable {
         return false
     }
 
-    /// Room was reserved by the caller.
+    /// Appends bytes for which the caller has reserved space.
     @inline(__always)
     private mutating func copy(_ bytes: UnsafeBufferPointer<UInt8>) {
         if let source = bytes.baseAddress { unsafe (self.start + self.count).update(from: source, count: bytes.count) }

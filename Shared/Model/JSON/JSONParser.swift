@@ -1,9 +1,9 @@
-/// The reason why bytes are not JSON, and the place.
+/// The reason why bytes are not JSON, and the position of the error.
 public struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     public enum Code: Hashable, Sendable { case syntax, invalidUTF8, duplicateName, tooDeep }
     public let code: Code
     public let message: String
-    /// The place at which it was noticed, in bytes from the start.
+    /// The position at which it was noticed, in bytes from the start.
     public let offset: Int
 
     public var description: String { "\(self.message) (at byte \(self.offset))" }
@@ -15,8 +15,8 @@ extension JSON {
 
     /// Parses one JSON text.
     ///
-    /// Stricter than most where leniency hides mistakes: a name that stands twice in an object is refused, and so are
-    /// lone surrogates and anything behind the value.
+    /// Stricter than most parsers where leniency hides mistakes: a name that occurs twice in an object is refused, and
+    /// so are lone surrogates and anything after the value.
     /// - Parameter bytes: UTF-8 without byte order mark.
     /// - Throws: `JSONError` with the byte offset.
     public init(parsing bytes: [UInt8]) throws(JSONError) {
@@ -25,7 +25,7 @@ extension JSON {
     }
 }
 
-/// The place in a text. The text itself is handed from call to call, as a span cannot be stored.
+/// The position in a text. The text itself is passed from call to call, since a span cannot be stored.
 private struct JSONParser {
     var position = 0
 
@@ -124,14 +124,14 @@ private struct JSONParser {
         }
     }
 
-    /// The position of a name's second occurrence in an object that was read before.
+    /// Returns the position of a name's second occurrence in an object that was read before.
     private mutating func second(
         _ wanted: String, _ bytes: Span<UInt8>, from start: Int, depth: Int
     ) throws(JSONError) -> Int {
         self.position = start
         var count = 0
         while self.current(bytes) != UInt8(ascii: "}") {
-            // Behind the brace or the comma.
+            // After the brace or the comma.
             self.position += 1
             self.skipSpace(bytes)
             let place = self.position
@@ -224,7 +224,7 @@ private struct JSONParser {
         }
     }
 
-    /// The rest of a string that has escapes.
+    /// Reads the rest of a string that has escapes.
     private mutating func escapedString(_ bytes: Span<UInt8>, from start: Int) throws(JSONError) -> String {
         var text = try self.text(bytes, start..<self.position)
         var plain = self.position

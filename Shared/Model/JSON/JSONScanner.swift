@@ -1,22 +1,22 @@
 /// Finds the members of objects in JSON text without making values of them.
 ///
-/// For text that `JSONObject.serialized` wrote: without white space, names in their order and without escapes. Of a
-/// value only the end is found, so the caller needs another proof that the text is the right one.
-/// The text itself is handed from call to call, as a span cannot be stored.
+/// For text that `JSONObject.serialized` wrote: without white space, names sorted and without escapes. Only the end of
+/// a value is found, so the caller needs another proof that the text is the right one.
+/// The text itself is passed from call to call, since a span cannot be stored.
 struct JSONScanner {
-    /// The places of a member's name, without its quotes, and of its value.
+    /// The positions of a member's name, without its quotes, and of its value.
     struct Member: Sendable {
         let name: Range<Int>
         let value: Range<Int>
     }
 
     private var position: Int
-    /// The places of fractions of seconds in strings that look like date-times with one, in their order.
+    /// The positions of fractions of seconds in strings that look like date-times, in the order of the text.
     private(set) var fractions: [Range<Int>] = []
 
     init(at position: Int = 0) { self.position = position }
 
-    /// The members of the object that begins here; nil if `serialized` would not write it so.
+    /// Returns the members of the object that begins here; nil if `serialized` would not write it like this.
     mutating func members(_ bytes: Span<UInt8>) -> [Member]? {
         guard self.take(UInt8(ascii: "{"), bytes) else { return nil }
         var members: [Member] = []
@@ -39,7 +39,7 @@ struct JSONScanner {
         return true
     }
 
-    /// True for a name in ASCII without escapes: then its bytes sort as the name does.
+    /// Returns true for a name in ASCII without escapes, whose bytes sort as the name does.
     private static func isPlain(_ name: Range<Int>, _ bytes: Span<UInt8>) -> Bool {
         for index in name where bytes[index] >= 0x80 || bytes[index] == UInt8(ascii: "\\") { return false }
         return true
@@ -53,7 +53,7 @@ struct JSONScanner {
         return left.count < right.count
     }
 
-    /// The place of the value that begins here, nil if it has no end.
+    /// Returns the position of the value that begins here, nil if it has no end.
     private mutating func value(_ bytes: Span<UInt8>) -> Range<Int>? {
         let start = self.position
         var depth = 0
@@ -80,7 +80,7 @@ struct JSONScanner {
         return nil
     }
 
-    /// The place of what is between the quotes of the string that begins here, nil if it has no end.
+    /// Returns the position of the text between the quotes of the string that begins here, nil if it has no end.
     private mutating func string(_ bytes: Span<UInt8>) -> Range<Int>? {
         guard self.take(UInt8(ascii: "\""), bytes) else { return nil }
         let raw = unsafe bytes.bytes
@@ -107,7 +107,7 @@ struct JSONScanner {
         return nil
     }
 
-    /// Source: RFC 3339 §5.6: the fraction comes after `YYYY-MM-DDThh:mm:ss`.
+    /// Source: RFC 3339 §5.6: the fraction follows `YYYY-MM-DDThh:mm:ss`.
     private mutating func noteFraction(_ text: Range<Int>, _ bytes: Span<UInt8>) {
         guard text.count > 20, text.count < 64, bytes[text.lowerBound + 19] == UInt8(ascii: "."),
             bytes[text.lowerBound + 4] == UInt8(ascii: "-"), bytes[text.lowerBound + 13] == UInt8(ascii: ":")

@@ -17,7 +17,7 @@ extension JSON {
         case .number(let value): output.append(text: value.text)
         case .string(let value): output.append(quoted: value)
         case .array(let elements):
-            // A span lends its elements, where going over an array would take a reference to each of them.
+            // A span lends its elements, whereas iterating over an array would take a reference to each of them.
             let elements = elements.span
             output.append(UInt8(ascii: "["))
             for index in elements.indices {

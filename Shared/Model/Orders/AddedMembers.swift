@@ -1,16 +1,16 @@
-/// The members that Waybill and the brand put into order.json besides the document, sorted by name.
+/// The members that Waybill and the brand add to the document in order.json, sorted by name.
 struct AddedMembers {
     struct Member {
         let name: String
-        /// Nil: there is none.
+        /// The value; nil if the member is left out.
         let value: JSON?
-        /// True if the document's own member goes before it.
+        /// True if the document's own member takes precedence.
         var isDefault = false
     }
 
     let members: [Member]
 
-    /// - Parameter schemaVersion: that of a document that does not ask for one.
+    /// - Parameter schemaVersion: the version for a document that does not ask for one.
     init(
         isStatic: Bool, schemaVersion: Int64, key: OrderKey, token: AuthenticationToken, modifiedEpochSeconds: Int64,
         rules: BrandRules

@@ -1,35 +1,35 @@
-/// The last position of each partition and the last number of each source that an order has seen: they tell redelivered
-/// and late changes from new ones.
+/// The last position of each partition and the last sequence number of each source that an order has seen. They
+/// distinguish redelivered and late changes from new ones.
 public struct AppliedPositions: Hashable, Sendable {
     private struct Source: Hashable, Sendable {
         let name: String
         let sequence: String
     }
 
-    /// The last touched one is last.
+    /// In order of use, the most recently used last.
     private var partitions: [ChangePosition] = []
-    /// The last touched one is last.
+    /// In order of use, the most recently used last.
     private var sources: [Source] = []
 
-    /// Partitions and sources that are remembered, each; the one untouched for longest gives way.
+    /// The most partitions, and the most sources, that are remembered; the least recently used is dropped first.
     ///
-    /// An order has one partition of each topic of changes, and one more for each time that it moved: to another
-    /// cluster, or since the topic has more partitions.
+    /// An order has one partition of each topic of changes, plus one for each move: to another cluster, or to another
+    /// partition after the topic got more.
     public static let limit = 16
 
     public init() {}
 
     public var isEmpty: Bool { self.partitions.isEmpty && self.sources.isEmpty }
 
-    /// The position of the last change of a partition; nil if none of it was seen.
+    /// Returns the position of the last change of a partition; nil if none of it was seen.
     ///
-    /// - Parameter origin: nil takes that of the topic whose change came last.
+    /// - Parameter origin: nil means that of the topic whose change was seen last.
     public func position(inPartition partition: Int32, of origin: ChangeOrigin? = nil) -> ChangePosition? {
         guard let origin else { return self.partitions.last { $0.partition == partition } }
         return self.index(ofPartition: partition, of: origin).map { self.partitions[$0] }
     }
 
-    /// A position that was noted without an origin may be of any.
+    /// Returns the index of a partition's position; one that was recorded without an origin matches any.
     private func index(ofPartition partition: Int32, of origin: ChangeOrigin) -> Int? {
         self.partitions.lastIndex { $0.partition == partition && $0.origin == origin }
             ?? self.partitions.lastIndex { $0.partition == partition && $0.origin == .unknown }
@@ -37,17 +37,17 @@ public struct AppliedPositions: Hashable, Sendable {
 
     /// Returns true if a change at this position was seen before.
     ///
-    /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
+    /// A lower offset with a newer timestamp means that the topic was recreated and its offsets start at 0 again.
     /// Source: Design §4.1, step 2
     func isRedelivery(_ position: ChangePosition) -> Bool {
         guard let seen = self.position(inPartition: position.partition, of: position.origin) else { return false }
         return position.offset <= seen.offset && position.timestampMilliseconds <= seen.timestampMilliseconds
     }
 
-    /// Remembers that the change at this position was dealt with. One that is a redelivery moves nothing.
+    /// Remembers that the change at this position was processed. A redelivery changes nothing.
     ///
-    /// Timestamps are the producers' and need not grow with the offset, so the highest one is kept: with the last one,
-    /// a redelivery of an earlier record with a higher timestamp would look like a topic made anew.
+    /// Producers set the timestamps, which need not grow with the offset, so the highest one is kept: with the last
+    /// one, a redelivery of an earlier record with a higher timestamp would look like a recreated topic.
     public mutating func advance(to position: ChangePosition) {
         guard !self.isRedelivery(position) else { return }
         var next = position
@@ -67,7 +67,7 @@ public struct AppliedPositions: Hashable, Sendable {
         return isLowerNumber(sequence, than: seen.sequence)
     }
 
-    /// Remembers the number of the change of this source that was applied last.
+    /// Remembers the sequence number of the last applied change of this source.
     public mutating func apply(source: String, sequence: String) {
         if let index = self.sources.lastIndex(where: { $0.name == source }) { self.sources.remove(at: index) }
         self.sources.append(Source(name: source, sequence: sequence))
@@ -75,7 +75,7 @@ public struct AppliedPositions: Hashable, Sendable {
     }
 
     /// `{"partitions": [[partition, offset, milliseconds, origin], …], "sequences": [[source, sequence], …]}`; an
-    /// origin that is unknown is left out.
+    /// unknown origin is left out.
     public var json: JSON {
         [
             "partitions": .array(
@@ -126,7 +126,7 @@ public struct AppliedPositions: Hashable, Sendable {
     }
 }
 
-/// Compares numbers of any length that are written in digits.
+/// Returns true if the left number is lower. Both are decimal digits of any length.
 private func isLowerNumber(_ left: String, than right: String) -> Bool {
     let left = left.utf8.drop { $0 == UInt8(ascii: "0") }
     let right = right.utf8.drop { $0 == UInt8(ascii: "0") }

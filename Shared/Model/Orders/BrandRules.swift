@@ -9,9 +9,9 @@ public struct BrandRules: Sendable {
     public var returnInfo: JSONObject?
     /// The `changeNotifications` of orders that have none; nil leaves them without, which Wallet takes for `enabled`.
     public var changeNotifications: ChangeNotifications?
-    /// True if members that Wallet Orders does not know are let through.
+    /// True if members that Wallet Orders does not know are passed through.
     public var passUnknownMembers: Bool
-    /// `https://…` as Wallet will call it.
+    /// The `https://…` URL that Wallet will call.
     public var webServiceURL: String
 
     public init(

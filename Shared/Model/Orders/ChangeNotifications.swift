@@ -2,8 +2,8 @@
 ///
 /// Source: Wallet Orders §3.1
 public enum ChangeNotifications: String, Hashable, Sendable, CaseIterable {
-    /// Wallet shows a notification; what it does when the member is left out.
+    /// Wallet shows a notification, as it does if the member is left out.
     case enabled
-    /// Not where an associated app is installed, which then tells the customer.
+    /// Wallet shows none if an associated app is installed, which then notifies the customer.
     case disabledIfAppInstalled
 }

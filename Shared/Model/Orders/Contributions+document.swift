@@ -1,6 +1,6 @@
 extension Contributions {
-    /// The document that all parts make together, and the elements that are not shown yet: each with the members that
-    /// it lacks, for people.
+    /// Returns the document that all parts make together, and descriptions of the elements that are not shown yet,
+    /// each with the members that it lacks.
     func composed() -> (document: OrderDocument, withheld: [String]) {
         let voices = self.parts.map { part in
             Voice(
@@ -33,16 +33,16 @@ extension Contributions {
         /// The paths that the source owns from this place down.
         let claim: OwnedPaths.Claim
         let source: String
-        /// Nobody else owns this place.
+        /// True if no other source owns this place.
         let counts: Bool
 
-        /// True if another one's value is the one that was written last.
+        /// Returns true if the other value was written later.
         func isBefore(_ other: Voice) -> Bool {
             (self.moments.latest, self.source) < (other.moments.latest, other.source)
         }
     }
 
-    /// - Parameter voices: by source, with objects as values; of those that do not count, what they own inside does.
+    /// - Parameter voices: sorted by source, with objects as values; if one does not count, what it owns inside does.
     private static func object(_ voices: [Voice]) -> JSONObject {
         var members: [(String, JSON)] = []
         for name in Set(voices.flatMap { $0.value.object?.members.map(\.name) ?? [] }) {

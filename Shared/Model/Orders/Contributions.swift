@@ -1,32 +1,32 @@
-/// The parts that several sources wrote of one order: what its document is made of, so that it is the same in whatever
-/// order their events came.
+/// The parts of one order that several sources wrote. Its document is made of them, so that it is the same in whatever
+/// order their events arrived.
 ///
-/// An order has contributions since an event `waybill.order.merged` was applied to it. The rules:
+/// An order has contributions once an event `waybill.order.merged` has been applied to it. The rules:
 ///
 /// 1. **Each event changes the part of its source alone, and the document is a function of all parts.** So events of
-///    different sources can come in any order, and those of one source come in theirs (which `sequence` guards).
+///    different sources may arrive in any order, and those of one source arrive in theirs (which `sequence` guards).
 /// 2. **A part is merged.** A merged document is a merge patch (RFC 7396) of its source's part, in which elements with
 ///    identifiers (`fulfillments`, `returns`; `lineItems` by `sku`, else `gtin`) are merged one by one. Updates of
 ///    fulfillments and returns, and patches, change the part of their source as well.
-/// 3. **What a source owns and does not send goes.** Of the paths that an event names in `owns`, those that it does not
-///    have are taken out of the part; a path inside an object or an element only where the event has that one. Without
-///    `owns` an event removes nothing, and what its source owns stays as it was.
-/// 4. **What a source owns, no other writes.** What others have there does not count. Of two claims the longer path
-///    wins inside of it; a claim inside an object or element binds where its source has that one in its part.
-/// 5. **Where nobody or several own, the value that was written last counts:** the event's `time`, or that of its
-///    record, at which the source gave this member the value that it has. Repeating a value does not renew it. At the
-///    same moment the source whose name sorts last wins.
-/// 6. **Elements are those of all sources, or of the owner of the array.** They stand in the order of the first source
-///    by name, then of the next one. An element that lacks a member which Wallet demands is not shown until some
-///    source sends it.
-/// 7. **A document that was there before** is the part of a source without a name, written before all others, and
+/// 3. **A path that a source owns and does not send is removed.** Of the paths that an event names in `owns`, those
+///    that it does not have are removed from the part; a path inside an object or an element only if the event has that
+///    object or element. Without `owns` an event removes nothing, and its source owns the same paths as before.
+/// 4. **A path that a source owns is written by no other.** Values of other sources there do not count. Of two claims
+///    the longer path wins inside it; a claim inside an object or element binds if its source has that in its part.
+/// 5. **If a path has no owner or several, the value that was written last counts.** Its moment is the `time` of the
+///    event, or else of its record, with which the source gave the member its present value. Repeating a value does
+///    not renew it. At the same moment the source whose name sorts last wins.
+/// 6. **Elements are those of all sources, or of the owner of the array.** They are in the order of the first source by
+///    name, then of the next. An element that lacks a member that Wallet requires is not shown until some source sends
+///    that member.
+/// 7. **A document that existed before** is the part of a source without a name, written before all others, and
 ///    `waybill.order.replaced` makes an order a plain document again.
 ///
 /// Bounded: `limit` sources, and all parts together are no larger than a document may be.
 public struct Contributions: Hashable, Sendable {
     /// The part that one source wrote.
     struct Part: Hashable, Sendable {
-        /// Empty for the document that was there before.
+        /// The name of the source; empty for the document that existed before.
         let source: String
         var owns: OwnedPaths
         var document: JSONObject
@@ -36,13 +36,13 @@ public struct Contributions: Hashable, Sendable {
     /// Sorted by source.
     private(set) var parts: [Part] = []
 
-    /// Most sources of one order.
+    /// The most sources of one order.
     public static let limit = 16
 
-    /// Of an order that nobody wrote yet.
+    /// Makes the contributions of an order that no source has written yet.
     public init() {}
 
-    /// Of an order that was not merged so far.
+    /// Makes the contributions of an order that was not merged before.
     public init(before document: OrderDocument) {
         self.parts = [
             Part(source: "", owns: OwnedPaths(), document: document.members, moments: Moments(base: .min))
@@ -51,13 +51,13 @@ public struct Contributions: Hashable, Sendable {
 
     public var isEmpty: Bool { self.parts.isEmpty }
 
-    /// A lower bound of the size as JSON.
+    /// A lower bound on the size as JSON.
     var leastSize: Int { self.parts.reduce(0) { $0 + $1.document.leastSize } }
 
     /// Merges what a source sent into its part.
     ///
     /// - Parameters:
-    ///   - owns: nil leaves what the source owns.
+    ///   - owns: the paths that the source owns from now on; nil leaves them as they are.
     ///   - moment: when it was written, milliseconds since 1970.
     /// - Throws: `ChangeFault` with code `.invalidChange` when there are too many sources.
     mutating func merge(
@@ -99,10 +99,10 @@ public struct Contributions: Hashable, Sendable {
 }
 
 extension Contributions {
-    /// `{"parts": [{"source": …, "owns": […], "document": {…}, "moments": …}, …], "version": …}`
+    /// Returns `{"parts": [{"source": …, "owns": […], "document": {…}, "moments": …}, …], "version": …}`.
     ///
-    /// - Parameter version: of the order that these contributions make. A Waybill that knows of no contributions leaves
-    ///   them as they are and writes another version; then they are not read back.
+    /// - Parameter version: the version of the order that these contributions make. A Waybill that does not know
+    ///   contributions leaves them as they are and writes another version; then they are not read back.
     func json(version: Int64) -> JSON {
         [
             "parts": .array(
@@ -137,7 +137,7 @@ extension Contributions {
 }
 
 extension JSONObject {
-    /// This part with what its source sent merged into it; what it owns and did not send goes.
+    /// Returns this part with its source's data merged into it, without what the source owns and did not send.
     ///
     /// Depth is bounded by that of both, which the parser bounds.
     fileprivate func merging(contribution sent: JSONObject, owned: OwnedPaths.Claim?) -> JSONObject {

@@ -2,24 +2,24 @@
 public struct FoldResult: Hashable, Sendable {
     /// The action that the state needs.
     public enum Effect: Hashable, Sendable {
-        /// Nothing moved: there is nothing to store.
+        /// Nothing changed, so there is nothing to store.
         case none
-        /// Positions moved, the order did not: to be stored, neither signed nor pushed.
+        /// Positions advanced but the order did not change: it is stored, but neither signed nor pushed.
         case advanced
         /// A new version.
         case changed
-        /// The order is gone.
+        /// The order was removed.
         case removed
     }
 
-    /// Nil for an order that is still unknown.
+    /// The state after the fold; nil for an order that is still unknown.
     public var state: OrderState?
     public var effect: Effect
-    /// One for each change, in their order.
+    /// One outcome for each change, in the order of the changes.
     public var outcomes: [ChangeOutcome]
-    /// The version is to be published once more, though it is no new one.
+    /// True if the version must be published again although it is not new.
     public var isAnnounced = false
-    /// If something is published, no device is to be told of it.
+    /// True if no device is to be notified of what is published.
     public var isSilent = false
     /// Elements that the order does not show yet, and the members that they lack.
     public var withheld: [String] = []
@@ -35,18 +35,18 @@ public struct FoldResult: Hashable, Sendable {
 public enum ChangeOutcome: Hashable, Sendable {
     /// The reason why a change was skipped.
     public enum Skip: String, CaseIterable, Hashable, Sendable {
-        /// Its position was dealt with before.
+        /// Its position was processed before.
         case redelivered
         /// Its `source` and `id` were applied before.
         case duplicate
-        /// A later one of its source was applied before.
+        /// A later change of its source was applied before.
         case outOfSequence = "out_of_sequence"
     }
 
     case applied
-    /// It said what the order already was.
+    /// The change left the order as it was.
     case unchanged
     case skipped(Skip)
-    /// It cannot be applied: a dead letter.
+    /// The change cannot be applied and becomes a dead letter.
     case refused(ChangeFault)
 }

@@ -1,32 +1,32 @@
-/// The order between two changes of a fold.
+/// The state of an order between two changes of a fold.
 struct FoldWork {
-    /// A change with its place among the outcomes.
+    /// A change and the index of its outcome.
     struct Item {
         let index: Int
         let change: OrderChange
-        /// When it was written.
+        /// The moment when the change was written.
         let epochMilliseconds: Int64
     }
 
-    /// Nil for an order that does not exist: never seen, or removed.
+    /// The document; nil for an order that was never seen or was removed.
     var document: OrderDocument?
-    /// Survives a removal, so that devices that hold it can fetch the order when it comes back.
+    /// The token; it survives a removal, so that devices that hold it can fetch the order if it is created again.
     var token: AuthenticationToken?
     var positions: AppliedPositions
     var recent: RecentChanges
-    /// As of `OrderState`.
+    /// As in `OrderState`.
     var contributions: Contributions?
     let modified: Int64?
-    /// One for each change.
+    /// One outcome for each change.
     var outcomes: [ChangeOutcome] = []
-    /// Changes of an order that was never there, in the order in which they came.
+    /// Changes of an order that never existed, in the order of their arrival.
     var early: [Item] = []
     /// True if a change wrote or removed the document.
     var isTouched = false
-    /// A new version is to be made, whatever changed.
+    /// True if a new version must be made even if nothing changed.
     var isRenewed = false
     var isAnnounced = false
-    /// Something happened that devices are to be told of.
+    /// True if something happened that devices must be notified of.
     var isLoud = false
     /// Elements that the contributions do not show yet.
     var withheld: [String] = []
@@ -50,7 +50,7 @@ struct FoldWork {
         return self.positions.isOutOfSequence(source: change.source, sequence: sequence) ? .outOfSequence : nil
     }
 
-    /// A change was applied.
+    /// Records that a change was applied.
     mutating func recordApplied(_ item: Item, isChanged: Bool) {
         let change = item.change
         if let sequence = change.sequence { self.positions.apply(source: change.source, sequence: sequence) }

@@ -2,7 +2,7 @@
 ///
 /// Source: Wallet Orders §3.9, §3.12 to §3.14
 enum IdentifiedElements {
-    /// The members that identify an element of an array; the first one that it has counts.
+    /// Returns the members that identify an element of an array; the first that the element has counts.
     private static func identifiers(ofArray name: String) -> [String] {
         switch name {
         case "fulfillments": ["fulfillmentIdentifier"]
@@ -12,10 +12,10 @@ enum IdentifiedElements {
         }
     }
 
-    /// The elements of an array by their identifiers, in order.
+    /// Returns the elements of an array by their identifiers, in order.
     ///
-    /// - Parameter name: of the member that holds the array.
-    /// - Returns: nil if the value is no such array, an element has no identifier, or two have the same one.
+    /// - Parameter name: the name of the member that holds the array.
+    /// - Returns: nil if the value is not such an array, an element has no identifier, or two have the same one.
     static func of(_ value: JSON, named name: String) -> [(identifier: String, element: JSONObject)]? {
         guard case .array(let array) = value else { return nil }
         let members = self.identifiers(ofArray: name)
@@ -33,7 +33,7 @@ enum IdentifiedElements {
         return elements
     }
 
-    /// The members that an element lacks before an order can show it; none for a complete one.
+    /// Returns the members that an element lacks before an order can show it; none for a complete one.
     static func missing(in element: JSONObject, ofArray name: String) -> [String] {
         var required: [String] =
             switch name {

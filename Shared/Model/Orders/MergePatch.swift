@@ -1,5 +1,5 @@
 extension JSONObject {
-    /// This object with a merge patch applied: null removes, objects merge, anything else replaces.
+    /// Returns this object with a merge patch applied: null removes, objects merge, anything else replaces.
     ///
     /// Both are sorted, so one pass over both suffices. Depth is bounded by that of both, which the parser bounds.
     /// Source: RFC 7396 §2

@@ -1,23 +1,23 @@
-/// When the values of a source's part were written, in milliseconds since 1970.
+/// The moments when the values of a source's part were written, in milliseconds since 1970.
 ///
 /// Elements with identifiers count as members of their array, named by their identifiers.
 struct Moments: Hashable, Sendable {
-    /// Of all that has no moment of its own.
+    /// The moment of all values without one in `others`.
     let base: Int64
-    /// Of members that were written at another moment.
+    /// The moments of members that were written at another time.
     private(set) var others: [String: Moments] = [:]
 
     init(base: Int64) { self.base = base }
 
-    /// Of a member.
+    /// The moments of a member.
     subscript(name: String) -> Moments { self.others[name] ?? Moments(base: self.base) }
 
-    /// The latest of all.
+    /// The latest moment of all values.
     var latest: Int64 { self.others.values.reduce(self.base) { max($0, $1.latest) } }
 
-    /// The moments after a change of the value: only what is another value gets the new one.
+    /// Returns the moments after a change of the value: only values that differ get the new moment.
     ///
-    /// - Parameter name: of the member that holds the value.
+    /// - Parameter name: the name of the member that holds the value.
     func moved(from old: JSON, to new: JSON, named name: String, at moment: Int64) -> Moments {
         if old == new { return self }
         guard let before = Self.children(old, named: name), let after = Self.children(new, named: name),
@@ -39,7 +39,7 @@ struct Moments: Hashable, Sendable {
         return IdentifiedElements.of(value, named: name)?.map { ($0.identifier, .object($0.element)) }
     }
 
-    /// A number if all are one moment; else `[base, {member: moments, …}]`.
+    /// A number if all values have the same moment; otherwise `[base, {member: moments, …}]`.
     var json: JSON {
         if self.others.isEmpty { return .integer(self.base) }
         return [.integer(self.base), .object(JSONObject(self.others.map { ($0.key, $0.value.json) }))]

@@ -1,16 +1,16 @@
 /// An order as upstream describes it: order.json without what Waybill owns.
 ///
-/// `schemaVersion` stays in it when it was given, since it is a wish that is honoured.
+/// `schemaVersion` stays in it if it was given, since that request is honoured.
 /// Source: Design §3; Wallet Orders §3.1
 public struct OrderDocument: Hashable, Sendable {
     public var members: JSONObject { didSet { self.known = nil } }
-    /// The members as JSON, if that was made already.
+    /// The members as JSON, if already serialized.
     private var known: [UInt8]?
 
     public init(members: JSONObject) { self.members = members }
 
-    /// A receipt that never updates: its package names no service and no token, so that no device registers. It is
-    /// fetched with its token all the same.
+    /// True for a receipt that never updates: its package names no service and no token, so no device registers. It is
+    /// still fetched with its token.
     ///
     /// Source: Wallet Orders §3.1
     public var isStatic: Bool { self.members["webServiceURL"] == .null }
@@ -18,7 +18,7 @@ public struct OrderDocument: Hashable, Sendable {
     /// The document as JSON in UTF-8, members sorted.
     public var serialized: [UInt8] { self.known ?? self.members.serialized }
 
-    /// Keeps `serialized`: a new version is written to Redis and to Kafka.
+    /// Caches `serialized`, since a new version is written both to Redis and to Kafka.
     mutating func keepSerialized() { self.known = self.serialized }
 
     public static func == (left: OrderDocument, right: OrderDocument) -> Bool { left.members == right.members }
@@ -28,6 +28,6 @@ public struct OrderDocument: Hashable, Sendable {
     /// The document of an order that was removed.
     public static let empty = OrderDocument(members: JSONObject())
 
-    /// Largest document, in bytes as JSON: updates must not let an order grow without end.
+    /// The largest document, in bytes as JSON: updates must not let an order grow without limit.
     public static let sizeLimit = 1 << 20
 }

@@ -1,4 +1,4 @@
-/// An order as it stands in Redis, without its package.
+/// An order as it is stored in Redis, without its package.
 public struct OrderFields: Hashable, Sendable {
     public let key: OrderKey
     public let token: AuthenticationToken

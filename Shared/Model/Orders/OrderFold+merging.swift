@@ -1,8 +1,8 @@
-/// Orders that several sources write.
+/// Folds the changes of orders that several sources write.
 extension OrderFold {
-    /// Makes a change to the part of its source.
+    /// Applies a change to the part of its source.
     ///
-    /// - Returns: whether the document or the token is another one now.
+    /// - Returns: whether the document or the token changed.
     func contribute(_ item: FoldWork.Item, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
         let key = item.change.key
         var parts =
@@ -22,9 +22,9 @@ extension OrderFold {
         return isChanged
     }
 
-    /// Keeps a change of an order that was never there, and makes an order of what came so far if that is valid.
+    /// Keeps a change of an order that never existed, and creates the order if the changes so far make a valid one.
     ///
-    /// Whatever comes first, the order is there as soon as all that was merged makes a valid one together.
+    /// Regardless of which arrives first, the order exists as soon as all merged changes together make a valid one.
     func await(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
         let change = item.change
         if work.early.contains(where: { $0.change.source == change.source && $0.change.id == change.id }) {
@@ -52,7 +52,7 @@ extension OrderFold {
         }
     }
 
-    /// Makes the order of what was merged, with all that came early.
+    /// Creates the order from the merged changes, and applies all changes that arrived early.
     private func create(
         _ work: inout FoldWork, _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken,
         _ withheld: [String], _ now: Int64
@@ -61,7 +61,7 @@ extension OrderFold {
         let key = early[0].change.key
         work.early = []
         let contributing = early.filter(\.contributes)
-        // In the order in which each source sent them.
+        // The changes of each source are in the order in which it sent them.
         if let all = try? self.parts(of: contributing, key) {
             let (document, withheld) = all.parts.composed()
             if self.violations(in: all.parts, document, key, all.token, nil, now).isEmpty {
@@ -76,7 +76,7 @@ extension OrderFold {
         for item in early where !item.isMerged { self.fold(item, &work, now) }
     }
 
-    /// Applies what came before an order was there, but for what its own source has overtaken.
+    /// Applies the changes that arrived before the order existed, except those that their own source superseded.
     func takeEarly(_ work: inout FoldWork, after source: String, _ now: Int64) {
         let early = work.early
         work.early = []
@@ -89,7 +89,7 @@ extension OrderFold {
         }
     }
 
-    /// The parts that some changes make, and the order's token.
+    /// Returns the parts that the changes make, and the order's token.
     private func parts(
         of items: [FoldWork.Item], _ key: OrderKey
     ) throws(ChangeFault) -> (parts: Contributions, token: AuthenticationToken) {
@@ -111,7 +111,7 @@ extension OrderFold {
             owned = OwnedMembers(takenFrom: &sent, key: change.key, rules: self.rules, isPatch: true)
             guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
             try self.check(owns, sent)
-            // Both null and the service are a source's word on whether the order is a static one.
+            // Both null and the service's URL are a source's statement on whether the order is static.
             if let service { sent["webServiceURL"] = service == .null ? .null : .string(self.rules.webServiceURL) }
             try parts.merge(sent, of: change.source, owns: owns, at: moment)
         case .patched(var patch):
@@ -127,7 +127,7 @@ extension OrderFold {
         return owned.token
     }
 
-    /// A claim to what no order has is a typing error, and one to what each order needs has to come with it.
+    /// Refuses a claim to a member that no order has, a typo, and one to a required member that is not sent with it.
     private func check(_ owns: OwnedPaths?, _ sent: JSONObject) throws(ChangeFault) {
         guard let owns else { return }
         let needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
@@ -164,7 +164,7 @@ extension OrderFold {
 }
 
 extension FoldWork {
-    /// The order is made of these parts now.
+    /// Makes the order of these parts.
     fileprivate mutating func adopt(
         _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken, _ withheld: [String]
     ) {
@@ -181,7 +181,7 @@ extension FoldWork.Item {
         if case .merged = self.change.kind { true } else { false }
     }
 
-    /// It makes a part of an order.
+    /// True if the change contributes to a part of an order.
     fileprivate var contributes: Bool {
         switch self.change.kind {
         case .merged, .patched, .fulfillmentUpdated, .returnUpdated: true

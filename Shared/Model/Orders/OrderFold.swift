@@ -1,11 +1,11 @@
-/// Folds changes into an order: the decision what an order becomes, without a clock and without I/O.
+/// Folds changes into an order: decides what the order becomes, without a clock or I/O.
 ///
 /// Source: Design §4.1, steps 2 to 4
 public struct OrderFold: Sendable {
     let rules: BrandRules
     let deriveToken: @Sendable (OrderKey) -> AuthenticationToken
 
-    /// - Parameter deriveToken: the token of an order that brought none (Design §5).
+    /// - Parameter deriveToken: returns the token of an order that brought none (Design §5).
     public init(rules: BrandRules, deriveToken: @escaping @Sendable (OrderKey) -> AuthenticationToken) {
         self.rules = rules
         self.deriveToken = deriveToken
@@ -18,8 +18,8 @@ public struct OrderFold: Sendable {
     ///
     /// However many changes there are, the version grows by one, so a backlog costs one signature and one push.
     /// - Parameters:
-    ///   - state: as stored, nil for an order that was never seen.
-    ///   - changes: of this one order, in the order of their offsets.
+    ///   - state: the stored state; nil for an order that was never seen.
+    ///   - changes: the changes of this order, by offset.
     /// - Returns: one outcome for each change, and the state to store unless the effect is `.none`.
     public func fold(
         _ state: OrderState?, changes: [(ChangePosition, OrderChange)], nowEpochSeconds: Int64
@@ -31,7 +31,7 @@ public struct OrderFold: Sendable {
         return self.result(of: fold, nowEpochSeconds: nowEpochSeconds)
     }
 
-    /// A fold that goes on: what some changes made of an order so far.
+    /// A fold in progress: the result of the changes so far.
     public struct Unfinished: Sendable {
         fileprivate let state: OrderState?
         fileprivate var key: OrderKey?
@@ -52,7 +52,7 @@ public struct OrderFold: Sendable {
         self.step(&fold.work, fold.work.outcomes.count - 1, position, change, nowEpochSeconds)
     }
 
-    /// The result of all changes so far, as if they had been folded at once.
+    /// Returns the result of all changes so far, as if they had been folded together.
     public func result(of fold: Unfinished, nowEpochSeconds: Int64) -> FoldResult {
         self.result(of: fold.work, from: fold.state, key: fold.key, nowEpochSeconds)
     }
@@ -61,7 +61,7 @@ public struct OrderFold: Sendable {
         _ work: inout FoldWork, _ index: Int, _ position: ChangePosition, _ change: OrderChange, _ now: Int64
     ) {
         if work.positions.isRedelivery(position) {
-            // It is published again, and whoever was to be told may not have been.
+            // The version is published again, since its devices may not have been notified.
             if !change.isSilent { work.isLoud = true }
             work.outcomes[index] = .skipped(.redelivered)
             return
@@ -80,7 +80,7 @@ public struct OrderFold: Sendable {
             self.fold(item, &work, now)
             if isNew, work.token != nil { self.takeEarly(&work, after: change.source, now) }
         case .removed:
-            // Changes from before the removal are not for an order that may come later.
+            // Changes from before the removal do not apply to an order that is created later.
             work.early = []
             self.fold(item, &work, now)
         case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
@@ -88,7 +88,7 @@ public struct OrderFold: Sendable {
         }
     }
 
-    /// Applies a change to an order that is there, or makes one of it, and notes what became of it.
+    /// Applies a change to an existing order, or creates the order from it, and records the outcome.
     func fold(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
         if let skip = work.skip(item.change) {
             work.outcomes[item.index] = .skipped(skip)
@@ -96,20 +96,20 @@ public struct OrderFold: Sendable {
         }
         do throws(ChangeFault) {
             let isChanged = try self.apply(item, to: &work, now)
-            // To remove what never was leaves no trace: there is no order that would keep it to the next batch.
+            // Removing an order that never existed leaves no trace: no state would carry it to the next batch.
             if work.token != nil { work.recordApplied(item, isChanged: isChanged) }
         } catch {
             work.outcomes[item.index] = .refused(error)
         }
     }
 
-    /// - Returns: whether the order is another one now.
-    /// - Throws: when it cannot be applied; `work` is as it was then.
+    /// - Returns: whether the order changed.
+    /// - Throws: if the change cannot be applied; `work` is then unchanged.
     private func apply(_ item: FoldWork.Item, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
         let change = item.change
         var document: JSONObject
         var owned = OwnedMembers.none
-        // An element that was not there, for the reason of a refusal: its identifier may be mistyped.
+        // A new element, which the reason of a refusal names: its identifier may be mistyped.
         var appended: String?
         switch change.kind {
         case .removed:
@@ -171,7 +171,7 @@ public struct OrderFold: Sendable {
         return document
     }
 
-    /// - Parameter lacks: what keeps the changes that came from making an order.
+    /// - Parameter lacks: the violations that keep the changes so far from making an order.
     static func unknownOrder(_ key: OrderKey, lacks violations: [Violation] = []) -> ChangeFault {
         let lack = violations.isEmpty ? "" : "; with what was merged so far " + Self.fault(violations).reason
         return ChangeFault(
@@ -180,10 +180,9 @@ public struct OrderFold: Sendable {
                 + "first\(lack)")
     }
 
-    /// The reasons for which a document would be refused as the state of an order that is not there yet; none for one
-    /// that would be taken.
+    /// Returns the reasons why a document would be refused as the state of a new order; none if it would be accepted.
     ///
-    /// - Parameter document: as a publisher sends it, members that Waybill owns included.
+    /// - Parameter document: as a publisher sends it, including members that Waybill owns.
     public func violations(
         in document: OrderDocument, of key: OrderKey, nowEpochSeconds now: Int64
     ) -> [Violation] {
@@ -211,10 +210,10 @@ public struct OrderFold: Sendable {
         return violations
     }
 
-    /// The moment of the next version.
+    /// Returns the modification second of the next version.
     ///
-    /// Wallet refuses what is not newer and HTTP dates have one-second steps, so it grows by a second at least; and an
-    /// order is not updated before it was created.
+    /// Wallet refuses a version that is not newer, and HTTP dates have a resolution of one second, so it grows by at
+    /// least a second. An order is never updated before it was created.
     /// Source: Design §4; Wallet Orders §3.20
     static func modification(of document: OrderDocument, after last: Int64?, _ now: Int64) -> Int64 {
         let created = document.members["createdAt"]?.string.flatMap { RFC3339.instant($0)?.roundedUp } ?? now
@@ -235,7 +234,7 @@ public struct OrderFold: Sendable {
     /// Makes the result, with the state to store, from the work after all changes.
     private func result(of work: FoldWork, from state: OrderState?, key: OrderKey?, _ now: Int64) -> FoldResult {
         guard let key = state?.key ?? key, let token = work.token else {
-            // Never seen, and none of the changes made an order of it.
+            // The order was never seen, and none of the changes created it.
             return FoldResult(state: state, effect: .none, outcomes: work.outcomes)
         }
         var next =
@@ -269,9 +268,9 @@ public struct OrderFold: Sendable {
 }
 
 extension JSONObject {
-    /// Merges a patch into the element of an array that has an identifier; appends one when there is none.
+    /// Merges a patch into the element of an array that has this identifier, or appends a new element.
     ///
-    /// - Returns: whether it was appended.
+    /// - Returns: whether an element was appended.
     /// Source: Design §3, `waybill.fulfillment.updated` and `waybill.return.updated`
     fileprivate mutating func merge(
         _ patch: JSONObject, intoElementOf array: String, with member: String, _ identifier: String

@@ -1,7 +1,7 @@
 extension OrderState {
-    /// Versions that are read back; below 2^53 so that any JSON reader keeps them exact.
+    /// The versions that are accepted when read back; at most 2^53, so that any JSON reader keeps them exact.
     public static let versionRange: ClosedRange<Int64> = 1...(1 << 53)
-    /// Modification seconds that are read back: 1970 to 9999.
+    /// The modification seconds that are accepted when read back: 1970 to 9999.
     static let modificationRange: ClosedRange<Int64> = 0...RFC3339.latest
 
     /// The field `document` in Redis: JSON, empty for a removed order.
@@ -12,7 +12,7 @@ extension OrderState {
     /// The field `sources` in Redis.
     public var sourcesBytes: [UInt8] { self.positions.encoded }
 
-    /// The field `contributions` in Redis: empty to take it off, nil to leave it alone.
+    /// The field `contributions` in Redis: empty to remove it, nil to leave it as it is.
     public var contributionsBytes: [UInt8]? {
         self.contributions.map { $0.isEmpty || self.isRemoved ? [] : $0.json(version: self.version).serialized }
     }
@@ -20,7 +20,7 @@ extension OrderState {
     /// The field `recent` in Redis.
     public var recentBytes: [UInt8] { self.recent.encoded }
 
-    /// Reads the fields back. An empty document is a removed order's.
+    /// Reads the fields back. An empty document is that of a removed order.
     ///
     /// - Throws: `RecordError` when a field is not what was written.
     public init(

@@ -1,4 +1,4 @@
-/// An order as it stands: what a package is made of and what later changes are folded into.
+/// The current state of an order: a package is made of it, and later changes are folded into it.
 ///
 /// A removed order stays as a tombstone (`isRemoved`, empty document), so that a redelivered change cannot bring it
 /// back; only a new `waybill.order.replaced` can.
@@ -13,7 +13,7 @@ public struct OrderState: Hashable, Sendable {
     public var positions: AppliedPositions
     public var recent: RecentChanges
     public var isRemoved: Bool
-    /// The parts that the document is made of; nil for one that was never merged. Empty: it is a plain one again.
+    /// The parts that the document is made of; nil if it was never merged, empty if it is a plain document again.
     public var contributions: Contributions?
 
     public init(
@@ -32,20 +32,20 @@ public struct OrderState: Hashable, Sendable {
         self.contributions = contributions
     }
 
-    /// The version of an order of which nothing is known when it is created.
+    /// Returns the first version of an order of which nothing is known.
     ///
-    /// It is above every version that an earlier order of this key had: where the trace of one is gone, a compacted
-    /// topic may still have its records, and restoring goes by the highest version. 2^20 versions fit into a second,
-    /// and 2^53 is reached in the year 2242.
+    /// It is above every version of an earlier order with this key: when all trace of that order is gone, a compacted
+    /// topic may still have its records, and a restore takes the highest version. 2^20 versions fit into a second, and
+    /// 2^53 is reached in the year 2242.
     public static func firstVersion(nowEpochSeconds: Int64) -> Int64 {
         let seconds = min(max(nowEpochSeconds, 0), Self.versionRange.upperBound >> Self.ordinalBits - 1)
         return seconds << Self.ordinalBits + 1
     }
 
-    /// The low bits of a version, which count an order's versions from 1; the others are its first one's second.
+    /// The low bits of a version, which count an order's versions from 1; the high bits are the first version's second.
     public static let ordinalBits = 20
 
-    /// The complete order.json, with what Waybill owns and what the brand gives.
+    /// Returns the complete order.json, with the members that Waybill owns and those of the brand.
     ///
     /// Image members may still name `https` URLs; the packager decides what becomes of them.
     public func orderJSON(rules: BrandRules) -> JSON {
@@ -56,7 +56,7 @@ public struct OrderState: Hashable, Sendable {
 }
 
 extension OrderDocument {
-    /// The complete order.json of this document.
+    /// Returns the complete order.json of this document.
     func complete(
         key: OrderKey, token: AuthenticationToken, modifiedEpochSeconds: Int64, rules: BrandRules
     ) -> JSON {
@@ -72,15 +72,15 @@ extension OrderDocument {
 
     /// The schema version of a document that does not ask for one.
     ///
-    /// 1, which every device understands. Only 2 lets the deprecated `payment.status` be left out, so a payment told by
-    /// `transactions` alone is 2.
+    /// It is 1, which every device understands. Only 2 lets the deprecated `payment.status` be left out, so a payment
+    /// described by `transactions` alone has 2.
     /// Source: Wallet Orders §3.1
     private var impliedSchemaVersion: Int64 {
         guard let payment = self.members["payment"]?.object else { return 1 }
         return Self.impliedSchemaVersion { payment[$0] != nil }
     }
 
-    /// - Parameter pays: true if `payment` is there and has a member of this name.
+    /// - Parameter pays: returns true if `payment` exists and has a member of this name.
     static func impliedSchemaVersion(_ pays: (String) -> Bool) -> Int64 {
         !pays("status") && pays("transactions") ? 2 : 1
     }

@@ -1,4 +1,4 @@
-/// The members of an order that Waybill owns, taken out of the data that a publisher sent.
+/// The members of an order that Waybill owns, removed from the data that a publisher sent.
 ///
 /// A publisher may send these members (it often has a whole order.json at hand), but they must agree with what Waybill
 /// will write; `updatedAt` is ignored and `authenticationToken` is taken. `"webServiceURL": null` is a request that
@@ -9,13 +9,13 @@ struct OwnedMembers {
     private(set) var token: AuthenticationToken?
     private(set) var violations: [Violation] = []
 
-    /// Of a change that has no such members.
+    /// The result for a change that has no such members.
     static let none = OwnedMembers()
 
     private init() {}
 
     /// - Parameters:
-    ///   - members: loses what Waybill owns, but for a `webServiceURL` that makes the order a static one.
+    ///   - members: loses the members that Waybill owns, except a `webServiceURL` that makes the order static.
     ///   - isPatch: whether null means "remove", which is ignored: Waybill sets the member anyway.
     init(takenFrom members: inout JSONObject, key: OrderKey, rules: BrandRules, isPatch: Bool) {
         func take(_ name: String) -> JSON? {

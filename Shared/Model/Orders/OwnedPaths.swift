@@ -1,19 +1,19 @@
-/// Members that one source alone writes, as it claims them: `payment`, `fulfillments.status`.
+/// The members that a source claims for itself alone: `payment`, `fulfillments.status`.
 ///
 /// A path leads through members of objects and through all elements of an array.
 public struct OwnedPaths: Hashable, Sendable {
-    /// Sorted, each once.
+    /// The paths, sorted and without duplicates.
     public let paths: [String]
 
     public init() { self.paths = [] }
 
-    /// Most paths of a source.
+    /// The most paths that a source may own.
     public static let limit = 64
-    /// Longest path, in bytes.
+    /// The longest path, in bytes.
     public static let lengthLimit = 200
 
     /// - Throws: `ChangeFault` with code `.invalidChange`.
-    /// - Parameter path: of the texts, for messages.
+    /// - Parameter path: the JSON path of the texts, for error messages.
     public init(_ texts: [String], path: String) throws(ChangeFault) {
         guard texts.count <= Self.limit else {
             throw ChangeFault(

@@ -1,14 +1,14 @@
-/// The changes that were applied to an order last, so that one sent twice is applied once.
+/// The last changes that were applied to an order, so that a change sent twice is applied once.
 ///
 /// A change is remembered as the 64-bit FNV-1a hash of `source`, a zero byte and `id`: 512 bytes an order at most,
 /// however long the identifiers are. A change that is new but has the hash of one of the 32 would be lost: the odds are
 /// 32/2^64, one in 6 * 10^17, which at a thousand changes a second is once in 18 million years. Publishers are trusted
 /// not to search for collisions: they could as well not send the change.
 public struct RecentChanges: Hashable, Sendable {
-    /// The last applied one is last.
+    /// The hashes, that of the last applied change at the end.
     private var hashes: [UInt64] = []
 
-    /// Changes that are remembered. Source: Design §4.1, step 2
+    /// The most changes that are remembered. Source: Design §4.1, step 2
     public static let limit = 32
 
     public init() {}

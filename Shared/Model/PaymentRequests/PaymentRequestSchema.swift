@@ -1,4 +1,4 @@
-/// A payment request as a table: the same as `payment-request.schema.json`, which the tests hold it against.
+/// A payment request as a table: the same as `payment-request.schema.json`, with which the tests compare it.
 ///
 /// Source: Apple Pay on the Web, `ApplePayPaymentRequest` and what it consists of
 enum PaymentRequestSchema {
@@ -40,7 +40,7 @@ enum PaymentRequestSchema {
         .required("identifier", .text(.filled)),
         .required("label", .text(.filled)))
 
-    /// All known networks, also those that only apps have.
+    /// All known networks, including those that only apps have.
     static let networks = [
         "amex", "bancomat", "bancontact", "cartesBancaires", "chinaUnionPay", "dankort", "discover", "eftpos",
         "electron", "elo", "girocard", "iD", "interac", "jcb", "mada", "maestro", "masterCard", "mir", "privateLabel",

@@ -1,18 +1,18 @@
-/// Checks payment requests of Apple Pay on the Web as strictly as `payment-request.schema.json`, and what a schema
-/// cannot say.
+/// Checks payment requests of Apple Pay on the Web as strictly as `payment-request.schema.json`, and rules that a
+/// schema cannot express.
 ///
 /// Source: Apple Pay on the Web, `ApplePayPaymentRequest`
 public enum PaymentRequestValidator {
     /// The first version of Apple Pay on the Web whose total may be zero.
     static let zeroTotalVersion = 4
-    /// Of these at most one may be in a request.
+    /// The members of which a request may have at most one.
     static let exclusive = [
         "recurringPaymentRequest", "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
     ]
 
     /// - Parameters:
-    ///   - allowUnknownMembers: lets members through that nobody knows; browsers ignore them.
-    ///   - version: of Apple Pay on the Web that the request is for.
+    ///   - allowUnknownMembers: accepts unknown members, which browsers ignore.
+    ///   - version: the version of Apple Pay on the Web that the request is for.
     /// - Returns: the first 20 violations; none for a valid request.
     public static func violations(
         in request: JSON, allowUnknownMembers: Bool = false, version: Int = 14
@@ -27,8 +27,8 @@ public enum PaymentRequestValidator {
         return walk.violations
     }
 
-    /// Checks the parts of a request that a page is given while the sheet is open: `newTotal`, `newLineItems` and
-    /// `newShippingMethods`, as far as they are there.
+    /// Checks the parts of a request that a page is given while the sheet is open: `newTotal`, and `newLineItems` and
+    /// `newShippingMethods` if present.
     public static func violations(inUpdate update: JSONObject) -> [Violation] {
         var walk = ValidationWalk(of: update, allowUnknownMembers: true, images: .files, currency: nil)
         walk.object(update, Self.update)
@@ -45,7 +45,7 @@ public enum PaymentRequestValidator {
 }
 
 extension ValidationWalk {
-    /// The rules that concern more than one value.
+    /// Checks the rules that concern more than one value.
     fileprivate mutating func checkPaymentRules(of request: JSONObject, version: Int) {
         for name in ["supportedNetworks", "merchantCapabilities"] {
             if request[name]?.array?.isEmpty == true { self.report("must name one at least", path: "$.\(name)") }
@@ -90,7 +90,7 @@ extension ValidationWalk {
         for (index, item) in (items?.array ?? []).enumerated() { self.checkItem(item, path: "\(path)[\(index)]") }
     }
 
-    /// Only an item that is pending may be without an amount.
+    /// Checks that an item has an amount, which only a pending item may lack.
     private mutating func checkItem(_ item: JSON?, path: String) {
         guard let item = item?.object, item["amount"] == nil, item["type"]?.string != "pending" else { return }
         self.report("is missing", path: "\(path).amount")

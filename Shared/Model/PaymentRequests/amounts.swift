@@ -1,6 +1,6 @@
-/// True for an amount of a payment request: up to nine digits, and up to four behind a point.
+/// Returns true for an amount of a payment request: up to nine digits, and up to four after a decimal point.
 ///
-/// Currencies have no minor units, two, or three; which, browsers do not check.
+/// Currencies have zero, two or three decimal places; browsers do not check which.
 func isAmount(_ text: String, isSigned: Bool) -> Bool {
     let digits = isSigned && text.utf8.first == UInt8(ascii: "-") ? text.utf8.dropFirst() : text.utf8[...]
     let parts = digits.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -9,7 +9,7 @@ func isAmount(_ text: String, isSigned: Bool) -> Bool {
         && (parts.count == 1 || (1...4).contains(parts[1].count))
 }
 
-/// True for an amount from 0 to 100,000,000.
+/// Returns true for an amount from 0 to 100,000,000.
 ///
 /// Source: Apple Pay on the Web, `ApplePayLineItem`: a total may not be larger
 func isTotal(_ text: String) -> Bool {
@@ -19,7 +19,7 @@ func isTotal(_ text: String) -> Bool {
         || (parts[0] == "100000000" && (parts.count == 1 || parts[1].allSatisfy { $0 == "0" }))
 }
 
-/// True for base 64 with its padding. Source: RFC 4648 §4
+/// Returns true for padded base64. Source: RFC 4648 §4
 func isBase64(_ text: Span<UInt8>) -> Bool {
     guard text.count % 4 == 0 else { return false }
     var end = text.count

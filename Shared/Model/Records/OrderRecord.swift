@@ -10,9 +10,9 @@ public struct OrderRecord: Hashable, Sendable {
     public var positions: AppliedPositions
     public var recent: RecentChanges
     public var recipe: PackageRecipe
-    /// The text of the `PackageSeal`: with it the package is made again without signing. Nil if it is not known.
+    /// The text of the `PackageSeal`, with which the package is built again without signing; nil if it is not known.
     public var seal: String?
-    /// As of `OrderState`; nil or empty: the order has none.
+    /// As in `OrderState`; nil or empty if the order has none.
     public var contributions: Contributions?
 
     public init(_ state: OrderState, recipe: PackageRecipe, seal: String? = nil) {
@@ -27,7 +27,7 @@ public struct OrderRecord: Hashable, Sendable {
         self.contributions = state.contributions
     }
 
-    /// The order as it stood.
+    /// Returns the state of the order.
     public func state(key: OrderKey) -> OrderState {
         OrderState(
             key: key, document: self.document, token: self.token, version: self.version,
@@ -45,7 +45,7 @@ public struct OrderRecord: Hashable, Sendable {
             contributions.json(version: self.version).write(to: &output)
             output.append(text: ",")
         }
-        // Sorted as well, and all behind "document".
+        // Sorted as well, and all after "document".
         var others: JSONObject = [
             "modified": .integer(self.modifiedEpochSeconds),
             "package": self.recipe.json,
@@ -65,7 +65,7 @@ public struct OrderRecord: Hashable, Sendable {
 
     /// Reads what `encoded` made; members that a later version of Waybill may have added are ignored.
     ///
-    /// The document is not validated: it was before it was written, and rules may have changed since.
+    /// The document is not validated: that was done before it was written, and rules may have changed since.
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> OrderRecord {
         try OrderRecord(json: try RecordError.json(value, "an order record"))

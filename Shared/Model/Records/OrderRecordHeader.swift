@@ -1,5 +1,5 @@
-/// Headers of `waybill.orders`, and of records that moved to another partition also of `waybill.registrations`.
+/// Headers of `waybill.orders`, and also of `waybill.registrations` for records that moved to another partition.
 public enum OrderRecordHeader {
-    /// Of a version that no device is to be told of; its value is `1`. The next version tells of it as well.
+    /// Marks a version that no device is to be notified of; its value is `1`. The next notification covers it as well.
     public static let silent = "waybill-silent"
 }

@@ -1,10 +1,10 @@
 /// A record of `waybill.orders` whose document stays text.
 ///
-/// An order that is put back as it was published needs no tree of its document: its order.json is put together from
-/// the document's own text. That text is only searched for the ends of its members, so whoever uses `orderJSON` proves
-/// by a digest that it is what was published, and takes `record()` otherwise.
+/// An order that is restored as it was published needs no tree of its document: its order.json is assembled from the
+/// document's own text. That text is only searched for the ends of its members, so a caller of `orderJSON` verifies by
+/// a digest that it is what was published, and uses `record()` otherwise.
 public struct OrderRecordText: Sendable {
-    /// The places of the record's members.
+    /// The positions of the record's members.
     private struct Places: Sendable {
         var document = 0..<0
         var members: [JSONScanner.Member] = []
@@ -20,7 +20,7 @@ public struct OrderRecordText: Sendable {
     public let version: Int64
     public let modifiedEpochSeconds: Int64
     private let bytes: [UInt8]
-    /// Nil for a text that is not as `OrderRecord.encoded` writes it.
+    /// Nil if the text is not as `OrderRecord.encoded` writes it.
     private let places: Places?
 
     /// - Throws: `RecordError` as `OrderRecord.decode` for a text that is not as Waybill writes it.
@@ -72,13 +72,13 @@ public struct OrderRecordText: Sendable {
         (try? String(copying: UTF8Span(validating: bytes.extracting(range)))) ?? ""
     }
 
-    /// As `JSONNumber` writes it; nil for another value.
+    /// Returns an integer as `JSONNumber` writes it; nil for any other value.
     private static func integer(_ bytes: Span<UInt8>, _ range: Range<Int>) -> Int64? {
         let text = Self.text(bytes, range)
         return Int64(text).flatMap { String($0) == text ? $0 : nil }
     }
 
-    /// The content of a string without escapes; nil for another value.
+    /// Returns the content of a string without escapes; nil for any other value.
     private func string(_ place: Range<Int>) -> String? {
         let bytes = self.bytes.span
         guard place.count >= 2, bytes[place.lowerBound] == UInt8(ascii: "\"") else { return nil }
@@ -87,15 +87,15 @@ public struct OrderRecordText: Sendable {
         return Self.text(bytes, content)
     }
 
-    /// The whole record.
+    /// Returns the whole record.
     ///
     /// - Throws: `RecordError` as `OrderRecord.decode`.
     public func record() throws(RecordError) -> OrderRecord { try OrderRecord.decode(self.bytes) }
 
-    /// As of `OrderRecord`; nil also if it has to be read from `record()`.
+    /// As in `OrderRecord`; nil also if it has to be read from `record()`.
     public var seal: String? { self.places?.seal.flatMap { self.string($0) } }
 
-    /// As of `PackageRecipe`; nil if they have to be read from `record()`.
+    /// As in `PackageRecipe`; nil if they have to be read from `record()`.
     public var assets: [String]? {
         guard let places, let json = try? JSON(parsing: Array(self.bytes[places.package])) else { return nil }
         return (try? PackageRecipe(json: json, path: "$"))?.assets
@@ -105,7 +105,7 @@ public struct OrderRecordText: Sendable {
         self.places.flatMap { self.string($0.token) }.flatMap { try? AuthenticationToken($0) }
     }
 
-    /// The fields of the order in Redis; nil if they have to be made from `record()`.
+    /// Returns the fields of the order in Redis; nil if they have to be made from `record()`.
     public func fields(key: OrderKey) -> OrderFields? {
         guard let places, let token = self.token,
             let recent = self.string(places.recent), (try? RecentChanges(decoding: Array(recent.utf8))) != nil
@@ -126,9 +126,9 @@ public struct OrderRecordText: Sendable {
             contributions: contributions)
     }
 
-    /// The complete order.json as `OrderState.orderJSON` makes it, in UTF-8; nil if it has to be made from `record()`.
+    /// Returns the complete order.json as `OrderState.orderJSON` makes it, in UTF-8; nil if `record()` has to make it.
     ///
-    /// It is another one where the document has a string that looks like a date-time with a fraction and is none.
+    /// The result differs if the document has a string that looks like a date-time with a fraction but is none.
     public func orderJSON(key: OrderKey, rules: BrandRules) -> [UInt8]? {
         guard let places, let token = self.token else { return nil }
         let bytes = self.bytes.span
@@ -160,14 +160,14 @@ public struct OrderRecordText: Sendable {
         for member in members { Self.copy(member, bytes, without: &fractions, to: &output) }
         output.append(UInt8(ascii: "}"))
         var result = output.bytes
-        // In place of the first member's comma.
+        // This replaces the first member's comma.
         result[0] = UInt8(ascii: "{")
         return result
     }
 
     /// Copies a member after a comma.
     ///
-    /// - Parameter fractions: the places to leave out; loses those that are before the member's end.
+    /// - Parameter fractions: the ranges to leave out; loses those before the member's end.
     private static func copy(
         _ member: JSONScanner.Member, _ bytes: Span<UInt8>, without fractions: inout ArraySlice<Range<Int>>,
         to output: inout JSONOutput
@@ -183,7 +183,7 @@ public struct OrderRecordText: Sendable {
         output.append(json: bytes.extracting(start..<member.value.upperBound))
     }
 
-    /// Below 0, 0 or above it, as a name in the text is before, the same as or after another one.
+    /// Returns a number below, equal to or above 0 if a name in the text is before, the same as or after another one.
     private func compare(_ place: Range<Int>, _ name: String) -> Int {
         let (bytes, other) = (self.bytes.span, name.utf8.span)
         for offset in 0..<min(place.count, other.count) {
@@ -197,7 +197,7 @@ public struct OrderRecordText: Sendable {
         members.first { self.compare($0.name, name) == 0 }.map { Self.text(self.bytes.span, $0.value) }
     }
 
-    /// As of `OrderDocument`.
+    /// Returns the same as in `OrderDocument`.
     private func impliedSchemaVersion(_ members: [JSONScanner.Member]) -> Int64 {
         guard let payment = members.first(where: { self.compare($0.name, "payment") == 0 }) else { return 1 }
         var scanner = JSONScanner(at: payment.value.lowerBound)

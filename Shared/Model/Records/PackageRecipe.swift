@@ -1,10 +1,10 @@
-/// The parts of a stored package besides its own, enough to tell if another one would be the same.
+/// The assets and the entity tag of a stored package, enough to decide whether another one would be the same.
 ///
 /// Source: Design §3, `waybill.orders`; §7
 public struct PackageRecipe: Hashable, Sendable {
     /// Digests of the ZIP entries, 64 lower-case hexadecimal digits each, in the order of the archive.
     public var assets: [String]
-    /// Without quotation marks.
+    /// The entity tag, without quotation marks.
     public var entityTag: String
 
     public init(assets: [String], entityTag: String) {

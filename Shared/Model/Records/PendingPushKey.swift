@@ -1,7 +1,7 @@
-/// The devices that have yet to be told: all of an order, or one of them.
+/// The devices that have yet to be notified: all devices of an order, or one of them.
 public struct PendingPushKey: Hashable, Sendable {
     public let order: OrderKey
-    /// nil: every device that is registered for the order.
+    /// The device; nil for every device that is registered for the order.
     public let device: DeviceIdentifier?
 
     public init(order: OrderKey, device: DeviceIdentifier? = nil) {
@@ -23,7 +23,7 @@ public struct PendingPushKey: Hashable, Sendable {
         }
     }
 
-    /// `<type>/<id>`, or `<device>/<type>/<id>` with the device in clear.
+    /// `<type>/<id>`, or `<device>/<type>/<id>` with the device in plain text.
     public var text: String {
         guard let device else { return self.order.description }
         return RegistrationKey(device: device, order: self.order).text

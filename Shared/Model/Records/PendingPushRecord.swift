@@ -1,12 +1,12 @@
-/// The value of `waybill.push-pending`: somebody could not be told of a change yet. The key, a `PendingPushKey`, says
-/// who.
+/// The value of `waybill.push-pending`: devices that could not be notified of a change yet. The key, a
+/// `PendingPushKey`, says which.
 ///
-/// A tombstone there says that it is done; see `PendingPushHeader`.
+/// A tombstone there says that they have been notified; see `PendingPushHeader`.
 public struct PendingPushRecord: Hashable, Sendable {
-    /// When the newest change that it stands for was published, milliseconds since 1970.
+    /// The moment when the newest change that it covers was published, milliseconds since 1970.
     public var sinceEpochMilliseconds: Int64
-    /// Of a device that registered: the moment, milliseconds since 1970. It is told only if its order changed shortly
-    /// before. nil: it is told in any case.
+    /// The moment when the device registered, milliseconds since 1970: it is notified only if its order changed shortly
+    /// before. If nil, it is notified in any case.
     public var registeredEpochMilliseconds: Int64?
 
     public init(sinceEpochMilliseconds: Int64, registeredEpochMilliseconds: Int64? = nil) {
@@ -35,7 +35,7 @@ public struct PendingPushRecord: Hashable, Sendable {
 
 /// Headers of `waybill.push-pending`.
 public enum PendingPushHeader {
-    /// Of a tombstone: the offset, in decimal digits, of the record in the same partition that is done. A record of the
-    /// key between that one and the tombstone is not done.
+    /// The header of a tombstone: the offset, in decimal digits, of the record in the same partition that is done. A
+    /// record with the key between that record and the tombstone is not done.
     public static let told = "waybill-told"
 }

@@ -1,6 +1,6 @@
 /// The reason why bytes that Waybill itself once wrote cannot be read, in a sentence with the JSON path.
 ///
-/// Holds no values: records hold tokens.
+/// It contains no values, since records contain tokens.
 public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     public let message: String
 

@@ -1,4 +1,4 @@
-/// Reads the members of an object that must be there; members it is not asked for are ignored.
+/// Reads the required members of an object; members that it is not asked for are ignored.
 struct RecordReader {
     private let object: JSONObject
     private let path: String
@@ -11,7 +11,7 @@ struct RecordReader {
         self.path = path
     }
 
-    /// True if a member is there.
+    /// Returns true if a member exists.
     func has(_ name: String) -> Bool { self.object[name] != nil }
 
     func value(_ name: String) throws(RecordError) -> JSON {
@@ -41,7 +41,7 @@ struct RecordReader {
         return integer
     }
 
-    /// Makes an identifier of a string, telling the path when it cannot be one.
+    /// Makes an identifier of a string; the error has the path if it cannot be one.
     func identifier<Identifier>(
         _ name: String, _ make: (String) throws(IdentifierError) -> Identifier
     ) throws(RecordError) -> Identifier {

@@ -1,10 +1,11 @@
-/// The value of `waybill.registrations`: where a device wants to hear of an order. The key says which device and order.
+/// The value of `waybill.registrations`: a device is to be notified of an order. The key says which device and order.
 ///
 /// A registration that ended is a tombstone (null value) there and has no record.
 /// Source: Design §3
 public struct RegistrationRecord: Hashable, Sendable {
     public var pushToken: PushToken
-    /// A later registration survives when APNs retires the token as of an earlier moment (Wallet Orders §4.6).
+    /// The moment of registration: a later one survives if APNs retires the token as of an earlier moment.
+    /// Source: Wallet Orders §4.6
     public var registeredEpochMilliseconds: Int64
 
     public init(pushToken: PushToken, registeredEpochMilliseconds: Int64) {

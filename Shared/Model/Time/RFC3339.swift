@@ -4,10 +4,10 @@
 /// every value. Leap seconds (`:60`) are refused: no clock here makes them and many parsers trip over them.
 /// Source: RFC 3339 §5.6; Wallet Orders §3
 public enum RFC3339 {
-    /// - Returns: seconds since 1970 with the fraction dropped, nil when the text is no date-time of the calendar.
+    /// - Returns: seconds since 1970 without the fraction; nil if the text is not a date-time of the calendar.
     public static func parse(_ text: String) -> Int64? { self.instant(text)?.epochSeconds }
 
-    /// - Parameter epochSeconds: brought into the years 0000 to 9999 first, so that there is always an answer.
+    /// - Parameter epochSeconds: clamped to the years 0000 to 9999, so that there is always a result.
     /// - Returns: `2025-03-05T16:02:11Z`, always in UTC and without a fraction.
     public static func format(epochSeconds: Int64) -> String {
         let seconds = min(max(epochSeconds, self.earliest), self.latest)
@@ -39,7 +39,7 @@ public enum RFC3339 {
         /// The first nine digits of the fraction.
         let nanoseconds: Int64
 
-        /// With the fraction cut to three digits.
+        /// Milliseconds since 1970, with the fraction truncated to three digits.
         var epochMilliseconds: Int64 { self.epochSeconds * 1000 + self.nanoseconds / 1_000_000 }
 
         /// The first whole second that is not before this moment.
@@ -55,7 +55,7 @@ public enum RFC3339 {
     /// 9999-12-31T23:59:59Z
     static let latest: Int64 = 253_402_300_799
 
-    /// - Returns: nil when the text is no date-time of the calendar.
+    /// - Returns: nil if the text is not a date-time of the calendar.
     static func instant(_ text: String) -> Instant? {
         let bytes = text.utf8.span
         guard bytes.count >= 20, bytes.count <= 64,
@@ -86,7 +86,7 @@ public enum RFC3339 {
             epochSeconds: epochDay * 86_400 + hour * 3600 + minute * 60 + second - offset, nanoseconds: nanoseconds)
     }
 
-    /// - Returns: seconds east of Greenwich, nil when the rest of the text is no zone.
+    /// - Returns: seconds east of Greenwich; nil if the rest of the text is not a zone.
     private static func zone(_ bytes: Span<UInt8>, at position: Int) -> Int64? {
         guard position < bytes.count else { return nil }
         if bytes[position] == UInt8(ascii: "Z") { return position + 1 == bytes.count ? 0 : nil }
@@ -117,9 +117,9 @@ public enum RFC3339 {
         }
     }
 
-    /// Days since 1970-01-01 in the proleptic Gregorian calendar.
+    /// Returns the days since 1970-01-01 in the proleptic Gregorian calendar.
     ///
-    /// The year is taken to begin in March, so that the leap day is its last, and counted in eras of 400 years.
+    /// Years are taken to begin in March, so that the leap day is their last, and are counted in eras of 400 years.
     private static func epochDay(year: Int64, month: Int64, day: Int64) -> Int64 {
         let shifted = month > 2 ? year : year - 1
         let era = (shifted >= 0 ? shifted : shifted - 399) / 400
@@ -128,7 +128,7 @@ public enum RFC3339 {
         return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
     }
 
-    /// The inverse of `epochDay`.
+    /// Returns the date of a day: the inverse of `epochDay`.
     private static func date(epochDay: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let days = epochDay + 719_468
         let era = (days >= 0 ? days : days - 146_096) / 146_097
@@ -143,7 +143,10 @@ public enum RFC3339 {
 }
 
 extension RFC3339 {
-    /// A point in time as a person types it: RFC 3339, or the time since then as 90s, 30m, 6h or 2d.
+    /// The end of an error about text that is not such a point in time.
+    public static let momentForms = "must be a time such as 2025-03-05T16:02:11Z, or an age such as 90s, 30m, 6h, 2d"
+
+    /// Parses a point in time as a person types it: RFC 3339, or the time since then as 90s, 30m, 6h or 2d.
     ///
     /// - Returns: milliseconds since 1970; nil for anything else.
     public static func moment(_ text: String, nowMilliseconds: Int64) -> Int64? {

@@ -1,11 +1,11 @@
 /// The exact sum of decimal numbers of any length, written as `-?digits[.digits]`.
 ///
-/// Each decimal place has its own column, which is carried over only when the sum is asked for. A column cannot
+/// Each decimal place has its own column, which is carried over only when the sum is needed. A column cannot
 /// overflow: a text of at most a megabyte has too few digits for that.
 struct DecimalSum {
-    /// From the units upwards.
+    /// The columns from the units upwards.
     private var whole: [Int] = []
-    /// From the tenths downwards.
+    /// The columns from the tenths downwards.
     private var fraction: [Int] = []
 
     /// - Parameter text: already checked with `isDecimal`.
@@ -18,7 +18,7 @@ struct DecimalSum {
         return difference.digits() == nil
     }
 
-    /// The sum in the shortest way that keeps the decimal places of what was added.
+    /// The sum in the shortest form that keeps the decimal places of the numbers added.
     var text: String {
         guard let digits = self.digits() else { return "0" }
         var text = digits.isNegative ? "-" : ""

@@ -1,10 +1,10 @@
-/// The members an object may have. A class, so that handing it on takes one reference and not three.
+/// The members that an object may have. A class, so that passing it on takes one reference instead of three.
 final class ObjectSchema: Sendable {
-    /// With its article, for messages.
+    /// The title with its article, for messages.
     let title: String
     /// Sorted by name, as the members of a `JSONObject` are, so that one pass over both checks an object.
     let members: [MemberSchema]
-    /// Members that need another one beside them.
+    /// The members that require another member.
     let needs: [(member: String, needed: String)]
 
     init(_ title: String, needs: [(member: String, needed: String)] = [], _ members: MemberSchema...) {
@@ -40,6 +40,6 @@ enum Shape: Sendable {
     indirect case array(of: Shape)
     /// An object whose currency must be the order's.
     case amount
-    /// An object whose `fulfillmentType` says which members it may have.
+    /// An object whose `fulfillmentType` decides which members it may have.
     case fulfillment
 }

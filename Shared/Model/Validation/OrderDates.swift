@@ -1,8 +1,8 @@
 extension JSONObject {
     /// The order with all its moments in whole seconds, the fraction dropped.
     ///
-    /// Publishers may send fractions, which RFC 3339 allows; no order of Apple's has them and many parsers of dates
-    /// refuse them, so order.json never does. `updatedAt` is not among them: Waybill writes it, without.
+    /// Publishers may send fractions, which RFC 3339 allows; none of Apple's orders has them and many date parsers
+    /// refuse them, so order.json never has any. `updatedAt` is not changed: Waybill writes it without a fraction.
     /// Source: Wallet Orders §3 (conventions), §3.1, §3.11 to §3.15
     var inWholeSeconds: JSONObject {
         var order = self
@@ -18,7 +18,7 @@ extension JSONObject {
         return order
     }
 
-    /// - Returns: whether there was a fraction, here as below: most orders have none, and nothing of them is copied.
+    /// - Returns: whether there was a fraction, as below: most orders have none, and none of their values is copied.
     @discardableResult
     private mutating func dropFractions(of members: [String]) -> Bool {
         var isChanged = false
@@ -51,7 +51,7 @@ extension JSONObject {
 }
 
 extension RFC3339 {
-    /// - Returns: nil if the text is no date-time or has no fraction.
+    /// - Returns: nil if the text is not a date-time or has no fraction.
     static func withoutFraction(_ text: String) -> String? {
         guard let point = text.utf8.firstIndex(of: UInt8(ascii: ".")), self.instant(text) != nil else { return nil }
         let zone = text[point...].dropFirst().drop { $0.isNumber }

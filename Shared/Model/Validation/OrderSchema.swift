@@ -1,4 +1,4 @@
-/// order.json as a table: the same as `order.schema.json`, which the tests hold it against.
+/// order.json as a table: the same as `order.schema.json`, with which the tests compare it.
 ///
 /// Source: Wallet Orders §3.1 to §3.16
 enum OrderSchema {

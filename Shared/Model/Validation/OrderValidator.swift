@@ -1,6 +1,6 @@
-/// Checks an order.json as strictly as `order.schema.json`, and what a schema cannot say but needs no files.
+/// Checks an order.json as strictly as `order.schema.json`, and rules that a schema cannot express but need no files.
 ///
-/// Every violation is found in one pass, so that a publisher mends them together.
+/// Every violation is found in one pass, so that a publisher can fix them together.
 /// Source: `order.schema.json`; Wallet Orders §3.20
 public enum OrderValidator {
     /// The values that image members may have.
@@ -12,15 +12,15 @@ public enum OrderValidator {
         case filesAndURLs
     }
 
-    /// Violations that are told at most.
+    /// The most violations that are reported.
     public static let limit = 20
 
     /// Checks a complete order.json.
     ///
     /// - Parameters:
-    ///   - allowUnknownMembers: lets members through that the schema does not know.
-    ///   - nowEpochSeconds: refuses a `createdAt` more than 24 hours after it; nil leaves that out.
-    ///   - images: what image members may say.
+    ///   - allowUnknownMembers: accepts members that the schema does not know.
+    ///   - nowEpochSeconds: refuses a `createdAt` more than 24 hours after it; nil skips this check.
+    ///   - images: the values that image members may have.
     /// - Returns: the first 20 violations; none for a valid order.
     public static func violations(
         in orderJSON: JSON, allowUnknownMembers: Bool, nowEpochSeconds: Int64?, images: Images = .filesAndURLs
@@ -39,13 +39,13 @@ public enum OrderValidator {
         let first = walk(currency: total)
         guard first.isMixedInCurrency, let common = Self.commonCurrency(of: orderJSON, total: total), common != total
         else { return first.violations }
-        // The odd ones are told, also when the total is one of them.
+        // The amounts in other currencies are reported, even if the total is one of them.
         return walk(currency: common).violations
     }
 
-    /// Checks what a brand gives to orders that have no such member of their own.
+    /// Checks a member that a brand gives to orders that lack it.
     ///
-    /// - Returns: paths begin with `$`, which is the member's value.
+    /// - Returns: violations whose paths begin with `$`, which is the member's value.
     public static func violations(
         in object: JSONObject, ofDefault member: Default, allowUnknownMembers: Bool
     ) -> [Violation] {
@@ -58,7 +58,7 @@ public enum OrderValidator {
     /// A member that orders get from their brand.
     public enum Default: String, Hashable, Sendable { case merchant, returnInfo }
 
-    /// The currency of most amounts; of the total if as many are in that. The parser bounds the depth.
+    /// Returns the currency of most amounts; on a tie, that of the total. The parser bounds the depth.
     private static func commonCurrency(of order: JSON, total: String?) -> String? {
         var counts: [String: Int] = [:]
         func count(_ value: JSON) {

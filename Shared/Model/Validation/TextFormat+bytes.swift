@@ -1,4 +1,4 @@
-/// `-?digits[.digits]`
+/// Returns true for `-?digits[.digits]`.
 func isDecimal(_ bytes: Span<UInt8>) -> Bool {
     var position = bytes.count > 0 && bytes[0] == UInt8(ascii: "-") ? 1 : 0
     guard skipDigits(bytes, &position) else { return false }
@@ -8,14 +8,14 @@ func isDecimal(_ bytes: Span<UInt8>) -> Bool {
     return skipDigits(bytes, &position) && position == bytes.count
 }
 
-/// Exactly so many of `A-Z`.
+/// Returns true for exactly `count` letters of `A-Z`.
 func isCapitals(_ bytes: Span<UInt8>, count: Int) -> Bool {
     guard bytes.count == count else { return false }
     for index in bytes.indices where !(UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(bytes[index]) { return false }
     return true
 }
 
-/// `P[nY][nM][nW][nD][T[nH][nM][n[.n]S]]`, with one part at least, and one behind `T`.
+/// Returns true for `P[nY][nM][nW][nD][T[nH][nM][n[.n]S]]`, with at least one part, and at least one after `T`.
 ///
 /// Source: ISO 8601-1; `order.schema.json`, `duration`
 func isDuration(_ bytes: Span<UInt8>) -> Bool {
@@ -30,9 +30,9 @@ func isDuration(_ bytes: Span<UInt8>) -> Bool {
     return skipDurationParts(bytes, &position, "HMS") && position == bytes.count
 }
 
-/// Goes over numbers with the given units, each at most once and in this order.
+/// Skips numbers with the given units, each at most once and in this order.
 ///
-/// - Returns: whether there was one at least.
+/// - Returns: whether there was at least one.
 private func skipDurationParts(_ bytes: Span<UInt8>, _ position: inout Int, _ units: StaticString) -> Bool {
     let start = position
     var remaining = Substring(units.description).utf8
@@ -60,7 +60,7 @@ private func skipDigits(_ bytes: Span<UInt8>, _ position: inout Int) -> Bool {
     return position > start
 }
 
-/// An absolute URL: a scheme, and behind it only characters that a URL may have, `%` with two digits.
+/// Returns true for an absolute URL: a scheme, then only characters that a URL may have, and two digits after a `%`.
 ///
 /// `http` and `https` need a host. Source: RFC 3986 §2, §3; RFC 9110 §4.2
 func isURL(_ bytes: Span<UInt8>) -> Bool {
@@ -124,9 +124,9 @@ private func isHexDigit(_ byte: UInt8) -> Bool {
     byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 6
 }
 
-/// Something, one `@`, something: what can be said without asking the mail server. No spaces, no control characters.
+/// Returns true for text around one `@`, without spaces and control characters: only the mail server knows more.
 ///
-/// Source: RFC 5321 §4.1.2 with §4.5.3.1: 64 bytes before the `@`, 255 behind it. Quoted local parts are refused.
+/// Source: RFC 5321 §4.1.2 with §4.5.3.1: 64 bytes before the `@`, 255 after it. Quoted local parts are refused.
 func isEmailAddress(_ bytes: Span<UInt8>) -> Bool {
     var at: Int?
     for index in bytes.indices {
@@ -140,7 +140,7 @@ func isEmailAddress(_ bytes: Span<UInt8>) -> Bool {
     return (1...64).contains(at) && (1...255).contains(bytes.count - at - 1)
 }
 
-/// Relative, without `..` segments and without backslashes.
+/// Returns true for a relative path without `..` segments and backslashes.
 ///
 /// Source: `order.schema.json`, `fileName`
 func isFileName(_ bytes: Span<UInt8>) -> Bool {
@@ -159,7 +159,7 @@ func isFileName(_ bytes: Span<UInt8>) -> Bool {
     return true
 }
 
-/// A file name that is no URL and ends neither in `@2x` nor `@3x`, with or without an extension.
+/// Returns true for a file name that is not a URL and ends in neither `@2x` nor `@3x`, with or without an extension.
 ///
 /// Source: `order.schema.json`, `imageName`; Wallet Orders §2.6
 func isImageName(_ text: String) -> Bool {
@@ -177,7 +177,7 @@ private func endsInScale(_ bytes: Span<UInt8>, _ end: Int) -> Bool {
     return bytes[end - 2] == UInt8(ascii: "2") || bytes[end - 2] == UInt8(ascii: "3")
 }
 
-/// `scheme://`
+/// Returns true for text that begins with `scheme://`.
 private func hasScheme(_ bytes: Span<UInt8>) -> Bool {
     guard bytes.count >= 4, (bytes[0] | 0x20) &- UInt8(ascii: "a") < 26 else { return false }
     for index in 1..<bytes.count - 2 {

@@ -26,7 +26,7 @@ enum TextFormat: Sendable {
     case knownCountry, knownCurrency
     /// Up to 64 characters.
     case shortLabel
-    /// An amount in a payment request: signed, not below zero, or at most 100,000,000 as well.
+    /// An amount in a payment request: signed; not below zero; from 0 to 100,000,000.
     case signedAmount, price, totalAmount
 
     func accepts(_ text: String, images: OrderValidator.Images) -> Bool {
@@ -58,7 +58,7 @@ enum TextFormat: Sendable {
         }
     }
 
-    /// The expected format in words, for messages.
+    /// Returns the expected format in words, for messages.
     func expectation(images: OrderValidator.Images) -> String {
         switch self {
         case .any: "a string"
@@ -90,7 +90,7 @@ enum TextFormat: Sendable {
         }
     }
 
-    /// True if messages may repeat a wrong value. Those that concern a person or are secrets are not repeated.
+    /// True if messages may repeat a wrong value. Personal data and secrets are not repeated.
     var isShown: Bool {
         switch self {
         case .any, .filled, .url, .httpsURL, .email, .token, .base64, .shortLabel: false

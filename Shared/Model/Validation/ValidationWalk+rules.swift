@@ -1,7 +1,7 @@
 extension ValidationWalk {
-    /// The rules between members, which no schema of one member can tell.
+    /// Checks the rules between members, which a schema of one member cannot express.
     ///
-    /// Each looks only at values that are of the right kind; the others were reported before.
+    /// Each rule looks only at values of the right kind; the others were reported before.
     /// Source: Wallet Orders §3.1, §3.20
     mutating func checkRules(of order: JSONObject, nowEpochSeconds: Int64?) {
         let created = order["createdAt"]?.string.flatMap { RFC3339.instant($0) }
@@ -32,7 +32,7 @@ extension ValidationWalk {
         }
     }
 
-    /// House rule: the summary items make up the total. An empty list says nothing about it.
+    /// Checks our own rule that the summary items add up to the total. An empty list says nothing about it.
     private mutating func checkTotal(of payment: JSONObject) {
         guard let total = payment["total"]?.object?["amount"]?.string, isDecimal(total.utf8.span),
             let items = payment["summaryItems"]?.array, !items.isEmpty

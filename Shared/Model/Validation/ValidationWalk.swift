@@ -1,18 +1,18 @@
-/// One pass over an order, with the way that led to the value in hand.
+/// One pass over an order, with the path to the current value.
 struct ValidationWalk {
     private(set) var violations: [Violation] = []
     private let root: JSONObject
-    /// The indices of members and elements on the way: what they are called matters only to a violation.
+    /// The indices of members and elements on the path; only a violation needs their names.
     private var steps: [Int] = []
     private let allowUnknownMembers: Bool
     private let images: OrderValidator.Images
-    /// The currency of the order: that of its total, else the first one that is met.
+    /// The currency of the order: that of its total, otherwise the first one that occurs.
     private var currency: String?
-    /// An amount is in another currency.
+    /// True if an amount is in another currency.
     private(set) var isMixedInCurrency = false
 
-    /// The depth to which an order may nest if unknown members are let through: well below what the parser takes, so
-    /// that records that hold an order can be read back.
+    /// The depth to which an order may nest if unknown members are accepted: well below the parser's limit, so that
+    /// records that contain an order can be read back.
     private static let depthLimit = 24
 
     init(of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {
@@ -23,7 +23,7 @@ struct ValidationWalk {
         self.steps.reserveCapacity(8)
     }
 
-    /// Adds a violation at the value in hand, or at a member of it.
+    /// Adds a violation at the current value, or at a member of it.
     mutating func report(_ message: String, at member: String? = nil) {
         guard self.violations.count < OrderValidator.limit else { return }
         var path = "$"
@@ -50,9 +50,9 @@ struct ValidationWalk {
         self.violations.append(Violation(path: path, message: message))
     }
 
-    /// Checks an object against its schema: both are sorted by name, so both are gone over once.
+    /// Checks an object against its schema: both are sorted by name, so one pass over both suffices.
     mutating func object(_ object: JSONObject, _ schema: ObjectSchema) {
-        // Spans lend their elements, where going over an array would take a reference to each of them.
+        // Spans lend their elements, whereas iterating over an array would take a reference to each of them.
         let members = object.members.span
         let schemas = schema.members
         let known = schemas.span
@@ -148,7 +148,7 @@ struct ValidationWalk {
         }
     }
 
-    /// House rule: currencies agree. Source: Wallet Orders §3.20
+    /// Checks our own rule that currencies agree. Source: Wallet Orders §3.20
     private mutating func checkCurrency(of amount: JSONObject) {
         guard case .string(let found)? = amount["currency"] else { return }
         guard let currency else {

@@ -1,4 +1,4 @@
-/// One thing that is wrong in an order.
+/// One error in an order.
 public struct Violation: Hashable, Sendable, CustomStringConvertible {
     /// `$.payment.total.amount`
     public let path: String
@@ -10,7 +10,7 @@ public struct Violation: Hashable, Sendable, CustomStringConvertible {
         self.message = message
     }
 
-    /// A member is not there that could still come, and nothing is wrong.
+    /// True if a member is missing, which may still arrive, and no value is wrong.
     var isMissing: Bool { self.message.hasPrefix("is missing") }
 
     /// The whole sentence.

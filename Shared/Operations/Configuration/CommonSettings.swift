@@ -47,10 +47,10 @@ public struct CommonSettings: Sendable {
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))
     }
 
-    /// The topics of changes, each name and pattern checked.
+    /// Returns the topics of changes, after a check of each name and pattern.
     ///
-    /// A pattern may match no topic that Waybill writes: each of its records would become a dead letter there, which
-    /// would be a change again.
+    /// A pattern must not match a topic that Waybill writes: each of its records would become a dead letter there,
+    /// which would be a change again.
     private static func orderChangeTopics(_ settings: Settings, prefix: String) throws(SettingsError) -> [String] {
         guard let text = settings.text(.orderChangeTopics) else { return [] }
         let names = text.split(separator: ",", omittingEmptySubsequences: false).map {
@@ -89,7 +89,7 @@ public struct CommonSettings: Sendable {
     /// Most names and patterns.
     private static let orderChangeTopicLimit = 32
 
-    /// The worker's name in a consumer group; nil: an ordinary member.
+    /// Returns the worker's name in a consumer group; nil for an ordinary member.
     ///
     /// The same name in two groups is not a conflict, but would look like one in a broker's log.
     public func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }

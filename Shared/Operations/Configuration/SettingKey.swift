@@ -12,7 +12,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case groupInstance = "WAYBILL_GROUP_INSTANCE"
     /// The prefix of all topics.
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"
-    /// Topics that changes are taken from, names or patterns that begin with `^`, separated by commas.
+    /// Topics that changes are read from, names or patterns that begin with `^`, separated by commas.
     case orderChangeTopics = "WAYBILL_ORDER_CHANGE_TOPICS"
     /// `redis://` or `rediss://`, with user and password if needed. Secret.
     case redisURL = "WAYBILL_REDIS_URL"
@@ -82,7 +82,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     /// Path of a PEM file with the roots for the certificates of picture hosts.
     case pictureRoots = "WAYBILL_PICTURE_ROOTS"
     /// Addresses from which pictures are fetched although they are not public, separated by commas. For development:
-    /// whoever writes orders reaches the services there.
+    /// any writer of orders reaches the services there.
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
     /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600.
     case unknownOrderSeconds = "WAYBILL_UNKNOWN_ORDER_SECONDS"
@@ -101,7 +101,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     /// True if a part of the value is secret.
     var isSecret: Bool { self == .redisURL || self == .apnsProxy }
 
-    /// A value in a form that may be shown.
+    /// Returns a value in a form that may be shown.
     ///
     /// Only the part of a proxy's URL before the last `@` is hidden, since a password may contain that character too;
     /// the rest helps to find a mistake.

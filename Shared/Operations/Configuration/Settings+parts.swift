@@ -3,7 +3,7 @@ import Redis
 
 /// Settings that more than one service reads, each with the check that prevents a start.
 extension Settings {
-    /// The address and the properties of Kafka.
+    /// Reads the address and the properties of Kafka.
     func kafka() throws(SettingsError) -> KafkaConfiguration {
         let bootstrap = self.text(.kafkaBootstrap, default: "127.0.0.1:9092")
         guard let file = self.text(.kafkaProperties) else { return KafkaConfiguration(bootstrap: bootstrap) }
@@ -17,7 +17,7 @@ extension Settings {
         }
     }
 
-    /// The address and the credentials of Redis.
+    /// Reads the address and the credentials of Redis.
     func redis() throws(SettingsError) -> RedisConfiguration {
         let url = self.text(.redisURL, default: "redis://127.0.0.1:6379/0")
         var password: String?
@@ -47,7 +47,7 @@ extension Settings {
         }
     }
 
-    /// The base URL written into each order.
+    /// Reads the base URL that is written into each order.
     public func webServiceURL() throws(SettingsError) -> String {
         let url = try self.required(.webServiceURL, "https://… as Wallet will call the gateway")
         guard url.hasPrefix("https://"), url.utf8.count > 8, !url.contains(where: \.isWhitespace) else {

@@ -15,12 +15,12 @@ public struct SettingsError: Error, CustomStringConvertible, Sendable {
     init(file: String, _ problem: String) { self.description = "\(file): \(problem)" }
 }
 
-/// Reads configuration and records the effective values, so that they can be shown.
+/// A reader of the configuration that records the effective values, so that they can be shown.
 ///
 /// Order: environment, then the file, then the default. Source: Design §8
 public final class Settings {
     private let reader: ConfigReader
-    /// True if the configuration is only checked; errors that a service could live with are then reported too.
+    /// True if the configuration is only checked; errors that a service could tolerate are then reported too.
     public let isCheck: Bool
     /// Settings that work but should be changed, for the log.
     public private(set) var warnings: [String] = []
@@ -46,7 +46,7 @@ public final class Settings {
         self.init(reader: ConfigReader(providers: providers), isCheck: isCheck)
     }
 
-    /// The file's members under the names of the environment variables.
+    /// Returns the file's members under the names of the environment variables.
     private static func file(_ path: String) throws(SettingsError) -> [String: String] {
         let content: Data
         do {
@@ -78,7 +78,7 @@ public final class Settings {
         return values
     }
 
-    /// The value of a key; an empty one counts as absent.
+    /// Returns the value of a key; an empty one counts as absent.
     public func text(_ key: SettingKey) -> String? {
         let components = key.rawValue.lowercased().split(separator: "_").map(String.init)
         let value = self.reader.string(forKey: ConfigKey(components), isSecret: key.isSecret)
@@ -111,7 +111,7 @@ public final class Settings {
         return value
     }
 
-    /// One of an enumeration's raw values.
+    /// Reads one of an enumeration's raw values.
     public func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _ key: SettingKey, default fallback: Choice
     ) throws(SettingsError) -> Choice {
@@ -123,7 +123,7 @@ public final class Settings {
         return value
     }
 
-    /// `host:port`, with brackets around an IPv6 address.
+    /// Reads `host:port`, with brackets around an IPv6 address.
     public func address(_ key: SettingKey, default fallback: String) throws(SettingsError) -> ListenAddress {
         let text = self.text(key, default: fallback)
         guard let address = ListenAddress(text) else {
@@ -132,7 +132,7 @@ public final class Settings {
         return address
     }
 
-    /// The content of the file named by a key.
+    /// Returns the content of the file named by a key.
     ///
     /// - Throws: `SettingsError` if it cannot be read or is larger than `limit` bytes.
     public func content(_ key: SettingKey, of path: String, limit: Int = 1 << 20) throws(SettingsError) -> [UInt8] {
@@ -158,7 +158,7 @@ public final class Settings {
         self.warn(warning)
     }
 
-    /// The warning about a file with a secret that every user of the machine can read; nil if it is fine.
+    /// Returns the warning about a file with a secret that every user of the machine can read; nil if it is fine.
     ///
     /// A group may read it: Kubernetes gives secrets in this way to a pod that does not run as root.
     public static func secrecyWarning(of path: String) -> String? {

@@ -1,4 +1,4 @@
-/// A variable of the environment that looks like a configuration key and is not one.
+/// A variable of the environment that looks like a configuration key but is not one.
 struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
     let name: String
     /// The key that was most likely meant.
@@ -17,7 +17,7 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
     #endif
     private static let links = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"]
 
-    /// At most 20, in the order of their names.
+    /// Returns at most 20 of them, sorted by name.
     static func all(in environment: [String: String]) -> [UnknownVariable] {
         let names = environment.keys.filter { name in
             name.hasPrefix("WAYBILL_") && name != SettingKey.fileVariable && SettingKey(rawValue: name) == nil
@@ -27,7 +27,7 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
         return names.sorted().prefix(20).map { UnknownVariable(name: $0, nearest: Self.nearest(to: $0)) }
     }
 
-    /// The key with the smallest edit distance, at most a third of the name.
+    /// Returns the key with the smallest edit distance, at most a third of the name.
     private static func nearest(to name: String) -> SettingKey? {
         let name = name.prefix(100).dropFirst("WAYBILL_".count)
         let distances = SettingKey.allCases.map {
@@ -36,8 +36,8 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
         return distances.min { $0.edits < $1.edits }.flatMap { $0.edits <= max(2, name.count / 3) ? $0.key : nil }
     }
 
-    /// Edit distance: letters to insert, delete or replace. Source: Wagner and Fischer, The String-to-String Correction
-    /// Problem
+    /// Returns the edit distance: the number of letters to insert, delete or replace. Source: Wagner and Fischer, The
+    /// String-to-String Correction Problem
     private static func edits(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var row = Array(0...right.count)
         for (index, letter) in left.enumerated() {

@@ -13,11 +13,11 @@ public struct KafkaReadiness {
 
     /// The facts at one moment.
     struct Look {
-        /// nil: no broker answers.
+        /// nil if no broker answers.
         var faults: [KafkaFault]?
         /// The reason why no broker answers.
         var silence = ""
-        /// The present refusals of brokers.
+        /// The present refusals by brokers.
         var refusals: [String] = []
     }
 
@@ -28,7 +28,7 @@ public struct KafkaReadiness {
         case open
     }
 
-    /// The time for which a service that depends in part waits for a refusal, since refusals come with the first
+    /// The time for which a service that depends in part waits for a refusal, since refusals arrive with the first
     /// attempt.
     static let settling = Duration.seconds(1)
     /// The time for which it waits for a first answer.

@@ -1,7 +1,7 @@
 import Kafka
 import Synchronization
 
-/// The present refusals of brokers, and the limit on log lines about them. No clock.
+/// The present refusals by brokers, and the limit on log lines about them. No clock.
 ///
 /// Bounded: one entry for each right that a service needs.
 struct KafkaRefusals {
@@ -19,7 +19,7 @@ struct KafkaRefusals {
 
     private var entries: [KafkaDenial: Entry] = [:]
 
-    /// An operation was refused.
+    /// Notes that an operation was refused.
     ///
     /// - Returns: true if that is worth a log line.
     mutating func denied(_ denial: KafkaDenial, _ text: String, now: ContinuousClock.Instant) -> Bool {
@@ -36,18 +36,18 @@ struct KafkaRefusals {
         return isLogged
     }
 
-    /// A refused operation works.
+    /// Notes that an operation that was refused works now.
     mutating func granted(_ denial: KafkaDenial) { self.entries[denial] = nil }
 
-    /// The group admitted us, which requires the right to read its topics.
+    /// Notes that the group admitted us, which requires the right to read its topics.
     mutating func joined() { self.entries = self.entries.filter { !$0.key.lasts } }
 
-    /// A broker answered a request made at a given time: it accepts our identity.
+    /// Notes that a broker answered a request made at a given time, so it accepts our identity.
     mutating func admitted(asked: ContinuousClock.Instant) {
         if let entry = self.entries[.access], entry.seen < asked { self.entries[.access] = nil }
     }
 
-    /// The present refusals, in a fixed order.
+    /// Returns the present refusals, in a fixed order.
     mutating func reasons(now: ContinuousClock.Instant) -> [String] {
         self.forget(now: now)
         return self.entries.values.map(\.text).sorted()
@@ -59,7 +59,7 @@ struct KafkaRefusals {
 }
 
 extension KafkaDenial {
-    /// librdkafka reports this once, not with every attempt, so silence does not mean that it is over.
+    /// True if librdkafka reports this once, not with every attempt, so that silence does not mean that it is over.
     fileprivate var lasts: Bool {
         switch self {
         case .group, .read: true

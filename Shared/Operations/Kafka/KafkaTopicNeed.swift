@@ -52,7 +52,7 @@ extension KafkaTopicNeed {
     /// Judges the cluster's description of the topic.
     ///
     /// - Parameters:
-    ///   - partitions: a failure other than a refusal or a missing topic says nothing.
+    ///   - partitions: a failure other than a refusal or a missing topic yields no fault.
     ///   - settings: those in effect; nil if the broker does not report them.
     func faults(
         _ partitions: Result<[KafkaPartitionState], KafkaError>, settings: [String: String]?

@@ -2,7 +2,8 @@ import Kafka
 import Logging
 import ServiceLifecycle
 
-/// Checks, at the start and periodically, that Kafka lets a service do its work, and reports to readiness and the log.
+/// A watch that checks, at the start and periodically, that Kafka lets a service do its work. It reports to readiness
+/// and the log.
 ///
 /// Owner: `run`. Thread: a task, and the one of its `KafkaAdmin`. Bounded: a query by `timeout`; one check at a time.
 struct KafkaWatch: Service {
@@ -112,12 +113,12 @@ struct KafkaWatch: Service {
         return found
     }
 
-    /// Remembers what has been logged about the topics.
+    /// A log of the topics' faults that remembers the lines written.
     private struct FaultLog {
         let logger: Logger
         private var logged: Set<KafkaFault> = []
         private var isHidden = false
-        /// False for a broker without such a request: it will not get one later.
+        /// False for a broker that does not offer this request, which it will not do later either.
         private(set) var wantsSettings = true
 
         init(logger: Logger) { self.logger = logger }

@@ -2,7 +2,7 @@ public import CoreMetrics
 
 extension Dictionary
 where Key: CaseIterable & RawRepresentable, Key.RawValue == String, Value == Counter {
-    /// A counter for each case, which a dimension names.
+    /// Makes a counter for each case; a dimension names the case.
     public init(
         label: String, by dimension: String, dimensions: [(String, String)] = [], factory: any MetricsFactory
     ) {

@@ -1,6 +1,6 @@
 /// Durations in buckets of the caller's choice, recorded in bursts.
 ///
-/// With thousands of durations, one lock per burst costs less than one each. Thread: any.
+/// With thousands of durations, one lock per burst costs less than one per duration. Thread: any.
 public struct DurationHistogram: Sendable {
     private let metric: HistogramMetric?
 
@@ -11,9 +11,10 @@ public struct DurationHistogram: Sendable {
 }
 
 extension MetricsRegistry {
-    /// A histogram with its own buckets, for durations whose range or resolution the buckets for requests do not cover.
+    /// Returns a histogram with its own buckets, for durations whose range or resolution the buckets for requests do
+    /// not cover.
     ///
-    /// A second request for the same name and labels returns the one with the buckets that it was first made with.
+    /// A second request for the same name and labels returns the first histogram, with the buckets it was made with.
     /// - Parameter bounds: the upper ends of the buckets in seconds, ascending.
     public func durations(
         _ label: String, dimensions: [(String, String)] = [], bounds: [Double]

@@ -1,7 +1,7 @@
 import Foundation
 import Logging
 
-/// Writes each log event as one line: JSON for machines, text for people.
+/// A log handler that writes each event as one line: JSON for machines, text for people.
 ///
 /// Log lines are written in one `write` each, so lines of several threads do not mix.
 struct LineLogHandler: LogHandler {
@@ -40,7 +40,7 @@ struct LineLogHandler: LogHandler {
         try? file.write(contentsOf: Data(line.utf8))
     }
 
-    /// One line with its line end; the content of values cannot forge another one.
+    /// Returns one line with its line end; the content of values cannot forge another line.
     func line(time: String, level: Logger.Level, message: String, fields: [(String, String)]) -> String {
         switch self.format {
         case .text:
@@ -53,7 +53,7 @@ struct LineLogHandler: LogHandler {
         }
     }
 
-    /// The text without characters that end a line, control a terminal, or reverse the direction of writing.
+    /// Returns the text without characters that end a line, control a terminal, or reverse the direction of writing.
     private static func visible(_ text: String) -> String {
         var visible = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {

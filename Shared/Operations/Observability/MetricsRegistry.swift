@@ -1,7 +1,7 @@
 public import CoreMetrics
 import Synchronization
 
-/// Keeps all metrics of the process and writes them as Prometheus text.
+/// All metrics of the process, which it writes as Prometheus text.
 ///
 /// Bounded by the code that names metrics: labels come from closed sets only. A counter is never removed, since it
 /// would start again from zero.
@@ -119,7 +119,7 @@ struct MetricName: Hashable, Comparable {
 
     static func < (left: Self, right: Self) -> Bool { (left.label, left.labels) < (right.label, right.labels) }
 
-    /// The name of one series, for instance `waybill_pushes_total{outcome="delivered"}`.
+    /// Returns the name of one series, for instance `waybill_pushes_total{outcome="delivered"}`.
     func series(suffix: String = "", extra: String = "") -> String {
         let all = [self.labels, extra].filter { !$0.isEmpty }.joined(separator: ",")
         return all.isEmpty ? "\(self.label)\(suffix)" : "\(self.label)\(suffix){\(all)}"

@@ -4,13 +4,13 @@ import NIOHTTP1
 public import NIOPosix
 public import ServiceLifecycle
 
-/// Answers `/livez`, `/readyz` and `/metrics` on a port of its own, for operators and their tools.
+/// A server that answers `/livez`, `/readyz` and `/metrics` on a separate port, for operators and their tools.
 ///
-/// Request bodies are not read, each connection is closed after an idle minute. With 64 connections open the oldest is
-/// closed for the next, so a probe always gets in. The reasons of `/readyz` contain addresses of Kafka and Redis and
-/// are returned to this machine alone; other clients get the names of the unmet conditions.
+/// Request bodies are not read, and each connection is closed after an idle minute. With 64 connections open the oldest
+/// is closed for the next, so a probe can always connect. The reasons of `/readyz` contain addresses of Kafka and Redis
+/// and are returned to this machine alone; other clients get the names of the unmet conditions.
 public final class OperationsServer: Service {
-    /// Most connections at once.
+    /// Most simultaneous connections.
     static let connectionLimit = 64
 
     private let address: ListenAddress
@@ -54,7 +54,7 @@ public final class OperationsServer: Service {
             "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.onListening(channel.localAddress?.port ?? 0)
         // It continues to answer while the services above it stop, so that /readyz can report it; it is the last to
-        // end. Cancellation ends it as well: when another service failed, the process must not stay for this one.
+        // end. Cancellation ends it as well: when another service failed, the process must not keep running for it.
         await withTaskCancellationOrGracefulShutdownHandler {
             _ = try? await channel.closeFuture.get()
         } onCancelOrGracefulShutdown: {
@@ -63,7 +63,7 @@ public final class OperationsServer: Service {
     }
 }
 
-/// Keeps the number of connections to a limit by closing the oldest.
+/// A handler that keeps the number of connections within a limit by closing the oldest.
 private final class OldestGivesWay: ChannelInboundHandler {
     typealias InboundIn = any Channel
 
@@ -124,7 +124,7 @@ final class OperationsHandler: ChannelInboundHandler {
         if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
     }
 
-    /// True if an address is one of this machine.
+    /// Returns true if an address belongs to this machine.
     private static func isLoopback(_ address: SocketAddress) -> Bool {
         guard let text = address.ipAddress else { return true }
         return text == "::1" || text.hasPrefix("127.") || text.hasPrefix("::ffff:127.")

@@ -23,7 +23,7 @@ public final class Readiness: Sendable {
     /// Adds a remark to `/readyz` about a fault that another process of the same kind would have as well; it does not
     /// make the service unready.
     ///
-    /// - Parameter reason: no secrets; nil: removes the remark.
+    /// - Parameter reason: no secrets; nil removes the remark.
     public func note(_ condition: String, _ reason: String?) { self.notes.withLock { $0[condition] = reason } }
 
     /// Remarks about a service that may be ready, `name: reason` sorted.

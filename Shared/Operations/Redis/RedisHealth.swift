@@ -1,6 +1,6 @@
 import Redis
 
-/// Decides from the servers' INFO if Redis can be relied on. No I/O, no clock.
+/// The decision, from the servers' INFO, if Redis can be relied on. No I/O, no clock.
 struct RedisHealth {
     /// The possible faults, as metrics name them.
     enum Fault: String, CaseIterable {
@@ -72,7 +72,7 @@ struct RedisHealth {
         return self.change(to: found)
     }
 
-    /// No server can be used, since it is too old.
+    /// Notes that no server can be used, since it is too old.
     mutating func refused(_ reason: String) -> Change { self.change(to: [.unsupported: reason]) }
 
     private mutating func change(to found: [Fault: String]) -> Change {
@@ -85,7 +85,7 @@ struct RedisHealth {
 
     private static func share(_ used: Int64, _ limit: Int64) -> Double { limit > 0 ? Double(used) / Double(limit) : 0 }
 
-    /// The sentence about a policy under which no order is safe; nil for any other.
+    /// Returns the sentence about a policy under which no order is safe; nil for any other.
     static func evictsAll(_ policy: String, _ server: String) -> String? {
         guard policy.hasPrefix("allkeys-") else { return nil }
         return "maxmemory-policy is \(policy) at \(server): with it Redis silently deletes orders, registrations and "

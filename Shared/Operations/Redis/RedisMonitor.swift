@@ -4,8 +4,8 @@ import NIOPosix
 public import Redis
 public import ServiceLifecycle
 
-/// Queries the state of the Redis servers every few seconds while a service runs, and reports faults: in the log once
-/// when each begins and ends, in metrics, and in readiness if the service asks for that.
+/// A monitor that queries the state of the Redis servers every few seconds while a service runs, and reports faults: in
+/// the log once when each begins and ends, in metrics, and in readiness if the service asks for that.
 public struct RedisMonitor: Service {
     /// The condition of readiness that is unmet while there is a severe fault.
     public static let condition = "redis"
@@ -21,8 +21,8 @@ public struct RedisMonitor: Service {
 
     /// - Parameters:
     ///   - redis: closed by its owner after this has ended.
-    ///   - holdsReadiness: true if a severe fault makes the service unready. Not for one that still serves: a load
-    ///     balancer would take all of its instances out at once.
+    ///   - holdsReadiness: true if a severe fault makes the service unready. Not for a service that still serves: a
+    ///     load balancer would remove all of its instances at the same time.
     public init(_ redis: RedisClient, _ environment: ServiceEnvironment, holdsReadiness: Bool) {
         self.init(redis, environment, holdsReadiness: holdsReadiness, interval: Self.interval)
     }

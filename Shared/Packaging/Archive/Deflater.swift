@@ -20,10 +20,10 @@ struct Deflater: ~Copyable {
         if let raw = unsafe self.raw { unsafe libdeflate_free_compressor(raw) }
     }
 
-    /// For order.json, which is different in each package. Level 2 takes half as long again and saves five bytes.
+    /// Makes one for order.json, which differs in each package. Level 2 takes 1.5 times as long and saves five bytes.
     static func forOrders() -> Deflater { Deflater(level: 1) }
 
-    /// The deflated bytes, or nil if they would not be fewer. The same input always gives the same output.
+    /// Returns the deflated bytes, or nil if they would not be fewer. The same input always gives the same output.
     func deflate(_ bytes: [UInt8]) -> [UInt8]? {
         guard let raw = unsafe self.raw, bytes.count > 1 else { return nil }
         let output = unsafe [UInt8](unsafeUninitializedCapacity: bytes.count - 1) { output, count in
@@ -37,7 +37,7 @@ struct Deflater: ~Copyable {
     }
 }
 
-/// CRC-32 as used by ZIP.
+/// Returns the CRC-32 as used by ZIP.
 ///
 /// Source: APPNOTE §4.4.7; libdeflate.h, libdeflate_crc32
 func zipChecksum(_ bytes: [UInt8]) -> UInt32 {

@@ -6,7 +6,7 @@
 struct ZIPEntry: Hashable, Sendable {
     /// The path inside the archive in UTF-8.
     let name: [UInt8]
-    /// True if the data is deflated, else it is stored.
+    /// True if the data is deflated; otherwise it is stored.
     let isDeflated: Bool
     /// CRC-32 of the file.
     let checksum: UInt32
@@ -31,7 +31,7 @@ struct ZIPEntry: Hashable, Sendable {
         bytes += self.name
     }
 
-    /// The content of the signature in the head of a package; nil if these bytes are not such a head.
+    /// Returns the content of the signature in the head of a package; nil if these bytes are not such a head.
     static func signature(inHead head: [UInt8]) -> [UInt8]? {
         var rest = head[...]
         while rest.count > Self.localHeaderSize {
@@ -50,7 +50,7 @@ struct ZIPEntry: Hashable, Sendable {
     }
 
     /// Appends the record of the central directory.
-    /// - Parameter offset: that of the local header, from the start of the archive.
+    /// - Parameter offset: the offset of the local header from the start of the archive.
     func appendCentralRecord(offset: UInt32, to bytes: inout [UInt8]) {
         bytes.append(littleEndian: 0x0201_4B50 as UInt32)
         // Made by version 2.0 on MS-DOS, with no file attributes at all.
@@ -77,7 +77,7 @@ struct ZIPEntry: Hashable, Sendable {
         bytes.append(littleEndian: 0 as UInt16)
     }
 
-    /// The fields that both headers have, from "version needed" to "extra field length".
+    /// Appends the fields that both headers have, from "version needed" to "extra field length".
     private func appendShared(to bytes: inout [UInt8]) {
         // 2.0 is needed for deflate, 1.0 for a stored file. Source: APPNOTE §4.4.3.2
         bytes.append(littleEndian: (self.isDeflated ? 20 : 10) as UInt16)
@@ -108,7 +108,7 @@ extension [UInt8] {
         self.append(littleEndian: UInt16(truncatingIfNeeded: value >> 16))
     }
 
-    /// Writes a number over four bytes that are there already, low byte first.
+    /// Writes a number over four existing bytes, low byte first.
     mutating func put(littleEndian value: UInt32, at position: Int) {
         for byte in 0..<4 { self[position + byte] = UInt8(truncatingIfNeeded: value >> UInt32(8 * byte)) }
     }

@@ -33,13 +33,13 @@ public struct Asset: Hashable, Sendable {
         self.header = header
     }
 
-    /// True if deflating would only cost time on the device: PNG, JPEG and PDF are already compressed.
+    /// Returns true if deflating would only cost time on the device: PNG, JPEG and PDF are already compressed.
     private static func isCompressed(_ content: [UInt8]) -> Bool {
         let starts: [[UInt8]] = [[0x89, 0x50, 0x4E, 0x47], [0xFF, 0xD8, 0xFF], [0x25, 0x50, 0x44, 0x46]]
         return starts.contains { content.starts(with: $0) }
     }
 
-    /// `logo.png` for `logo@2x.png` and `logo@3x.png`.
+    /// Returns `logo.png` for `logo@2x.png` and `logo@3x.png`.
     ///
     /// Source: Wallet Orders §2.6
     public static func withoutScale(_ name: String) -> String {
@@ -52,7 +52,8 @@ public struct Asset: Hashable, Sendable {
 
 /// SHA-256 of a ready ZIP entry in lower-case hexadecimal digits.
 ///
-/// Of the entry and not of the content, because the name is inside: one picture with two names is two entries.
+/// The digest is that of the entry, not of the content, because the entry contains the name: one picture with two
+/// names is two entries.
 public struct AssetDigest: Hashable, Sendable {
     public let rawValue: String
 

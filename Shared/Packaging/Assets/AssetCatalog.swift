@@ -12,7 +12,7 @@ final class AssetCatalog: Sendable {
     private let stems: [String: [String]]
     /// The files that go into every package: the translations.
     private let always: [Int]
-    /// For each file those that a package has if it has this one.
+    /// For each file, the files that a package has if it has that one.
     private let companions: [[Int]]
     /// The indices by the digests of the entries.
     private let indices: [AssetDigest: Int]
@@ -57,10 +57,10 @@ final class AssetCatalog: Sendable {
         self.stems = stems
     }
 
-    /// The indices for a name, nil if the brand does not have that file.
+    /// Returns the indices for a name, nil if the brand does not have that file.
     func family(_ name: String) -> [Int]? { self.families[name] }
 
-    /// The file that an order means, nil if the brand does not have it or it cannot be shown at this place.
+    /// Returns the file that an order means, nil if the brand does not have it or it cannot be shown at this place.
     ///
     /// A picture may be named without its suffix, as in Apple's text, if there is only one of that name.
     /// Source: Wallet Orders §2.6
@@ -74,7 +74,7 @@ final class AssetCatalog: Sendable {
         return (name, indices)
     }
 
-    /// The set of some assets and those that are in every package.
+    /// Returns the set of some assets and those that are in every package.
     /// - Parameters:
     ///   - indices: from `family`, in any order, any number of times.
     ///   - pictures: fetched pictures to include, each once; such sets are not remembered, since they differ from order
@@ -101,8 +101,8 @@ final class AssetCatalog: Sendable {
         return made
     }
 
-    /// The set with exactly the entries of an earlier package, if an order that names the same files would get the same
-    /// set at present; nil if the brand lost one of them, changed one, or has another variant or language.
+    /// Returns the set with exactly the entries of an earlier package, if an order that names the same files would get
+    /// the same set now; nil if the brand lost or changed one of them, or has another variant or language.
     func set(of entries: [AssetDigest]) -> AssetSet? {
         var unique = Set<Int>(minimumCapacity: entries.count)
         for entry in entries {

@@ -2,7 +2,7 @@ import Model
 
 /// The parts of a package that depend only on its set of assets. Shared by all orders that show the same ones.
 final class AssetSet: Sendable {
-    /// The entries in their order.
+    /// The entries in the order of the archive.
     let digests: [AssetDigest]
     /// Bytes of all entries.
     let size: Int
@@ -54,5 +54,5 @@ final class AssetSet: Sendable {
     }
 }
 
-/// True if a name precedes another one in manifest and archive: by bytes, which is the same everywhere.
+/// Returns true if a name precedes another one in manifest and archive: by bytes, which is the same everywhere.
 public func precedes(_ left: String, _ right: String) -> Bool { left.utf8.lexicographicallyPrecedes(right.utf8) }

@@ -4,8 +4,8 @@
 public enum LanguageFolder {
     public static let suffix = ".lproj"
 
-    /// The error in the name, nil if there is none: it must be a tag in the devices' spelling.
-    /// - Parameter folder: with `.lproj`.
+    /// Returns the error in a name, nil if there is none: it must be a tag in the devices' spelling.
+    /// - Parameter folder: the name with `.lproj`.
     public static func fault(_ folder: String) -> String? {
         let tag = String(folder.dropLast(self.suffix.count))
         let parts = tag.split(omittingEmptySubsequences: false) { $0 == "-" || $0 == "_" }
@@ -15,7 +15,7 @@ public enum LanguageFolder {
         return canonical == tag ? nil : "rename the folder to \(canonical)\(self.suffix)"
     }
 
-    /// The tag with each part in its usual case, nil if it is not one.
+    /// Returns the tag with each part in its usual case, nil if it is not a tag.
     private static func canonical(_ parts: [Substring]) -> String? {
         var rest = parts[...]
         guard let language = rest.popFirst(), (2...3).contains(language.utf8.count), language.utf8.allSatisfy(isLetter)

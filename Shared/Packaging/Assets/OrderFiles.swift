@@ -2,7 +2,7 @@ import Model
 
 /// The files that an order names.
 enum OrderFiles {
-    /// Calls for each name in an order, in one fixed order of places.
+    /// Calls `body` for each name in an order, in a fixed order of places.
     static func forEach(in order: JSONObject, _ body: (_ name: String, _ place: FilePlace) -> Void) {
         func visit(_ object: JSONObject?, _ member: String, _ place: FilePlace) {
             if case .string(let name)? = object?[member] { body(name, place) }
@@ -28,7 +28,7 @@ enum OrderFiles {
         elements(order["payment"]?.object, "transactions") { visit($1, "receipt", .receipt($0)) }
     }
 
-    /// Removes the value at the end of a path. A value that is gone already is ignored.
+    /// Removes the value at the end of a path. A value that does not exist is ignored.
     static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON) {
         self.change(path, in: &value, to: nil)
     }
@@ -102,7 +102,7 @@ enum FilePlace: Hashable {
         }
     }
 
-    /// True if only a picture is allowed there, which may also be a URL; receipts and labels may be PDF as well.
+    /// True if only a picture is allowed there, which may also be a URL; receipts and labels may also be PDF.
     ///
     /// Source: Wallet Orders §2.6, §2.7; Design §3
     var isPicture: Bool {

@@ -3,7 +3,7 @@ import Glibc
 public import Model
 import Synchronization
 
-/// Turns orders of one brand into signed packages, on any number of threads at once.
+/// Turns orders of one brand into signed packages, on any number of threads.
 ///
 /// Keep one per brand: it caches the parts that orders have in common. The same order and brand give the same bytes,
 /// except for the signature, which contains the time.
@@ -26,7 +26,7 @@ public struct PackageBuilder: Sendable {
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
 
-    /// Identifies the certificates that are inside each signature: 32 hexadecimal digits.
+    /// Returns an identifier of the certificates that are inside each signature: 32 hexadecimal digits.
     public static func signer(of signing: SigningIdentity) -> String {
         String(SHA256.hex(signing.certificate.der + signing.intermediate.der).prefix(32))
     }
@@ -38,8 +38,8 @@ public struct PackageBuilder: Sendable {
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
     ///   - pictures: the fetched pictures, by `PictureHosts.identity`.
-    ///   - seal: that of an earlier package of this order. If the manifest and the certificates are still the same, so
-    ///     are all bytes of the package, and nothing is signed.
+    ///   - seal: the seal of an earlier package of this order. If the manifest and the certificates are still the
+    ///     same, so are all bytes of the package, and nothing is signed.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
         _ orderJSON: JSON, pictures: [String: PictureFile] = [:], seal: PackageSeal? = nil, signingEpochSeconds: Int64
@@ -75,12 +75,12 @@ public struct PackageBuilder: Sendable {
         return package
     }
 
-    /// The package as it was published, if its manifest is still the same by the digest in its seal.
+    /// Builds the package as it was published, if its manifest still has the digest in its seal.
     ///
     /// - Parameters:
-    ///   - document: order.json as it may have been: if it was not, the digests differ.
+    ///   - document: order.json as it may have been published; if it was a different one, the digests differ.
     ///   - entries: `OrderPackage.assets`.
-    /// - Returns: nil if it was another one, or if files or certificates of the brand changed: see `build`.
+    /// - Returns: nil if the document, or files or certificates of the brand, are not those as published: see `build`.
     public func build(
         asPublished document: [UInt8], entries: [AssetDigest], seal: PackageSeal
     ) -> OrderPackage? {
@@ -111,7 +111,7 @@ public struct PackageBuilder: Sendable {
             missingPictures: files.missingPictures)
     }
 
-    /// The `OrderPackage.contentDigest` of an order's package, without signing it.
+    /// Returns the `OrderPackage.contentDigest` of an order's package, without signing it.
     public func contentDigest(of orderJSON: JSON, pictures: [String: PictureFile] = [:]) -> String {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
         return Self.contentDigest(SHA256.digest(Self.manifest(of: files.order.serialized, files.assets)))
@@ -128,7 +128,7 @@ public struct PackageBuilder: Sendable {
         return manifest
     }
 
-    /// The manifest has the digests of all files, so its own identifies all of them.
+    /// Returns the digest of the manifest as text. It identifies all files, since the manifest has their digests.
     private static func contentDigest(_ digest: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(digest.prefix(PackageSeal.digestSize))), as: UTF8.self)
     }
@@ -195,7 +195,7 @@ public struct PackageBuilder: Sendable {
 }
 
 extension ZIPEntry {
-    /// An entry whose data is the file itself.
+    /// Makes an entry whose data is the file itself.
     fileprivate init(plain name: [UInt8], _ content: [UInt8]) {
         self.init(
             name: name, isDeflated: false, checksum: zipChecksum(content), storedSize: UInt32(clamping: content.count),

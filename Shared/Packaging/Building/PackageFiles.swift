@@ -16,7 +16,7 @@ struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
 
-    /// An upper bound of the bytes besides order.json and assets: manifest, signature and central directory.
+    /// An upper bound on the bytes besides order.json and assets: manifest, signature and central directory.
     private static let overhead = 16_384
     private static let overheadPerAsset = 512
 
@@ -25,7 +25,7 @@ struct PackageFileFinder: Sendable {
         self.hosts = hosts
     }
 
-    /// The files of an earlier package, as `AssetCatalog.set(of:)`.
+    /// Returns the files of an earlier package, as `AssetCatalog.set(of:)`.
     func assets(of entries: [AssetDigest]) -> AssetSet? { self.catalog.set(of: entries) }
 
     /// Finds the files that an order names. Missing ones are left out.
@@ -96,7 +96,7 @@ struct PackageFileFinder: Sendable {
         return (files, shown)
     }
 
-    /// Of a URL only the host is repeated: it may contain a key that gives access to the picture.
+    /// Describes an omitted file. Of a URL only the host is repeated: the rest may contain a key to the picture.
     private func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
         guard name.hasPrefix("https://") else { return "\(place.text): \(name)" }
         if isTooLarge { return "\(place.text): a URL whose picture makes the package too large" }

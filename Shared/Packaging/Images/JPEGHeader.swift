@@ -42,12 +42,12 @@ enum JPEGHeader {
         }
     }
 
-    /// Frames of all kinds; C4, C8 and CC are something else. Source: T.81 table B.1
+    /// Returns true for frames of all kinds; C4, C8 and CC are something else. Source: T.81 table B.1
     private static func isFrame(_ marker: UInt8) -> Bool {
         (0xC0...0xCF).contains(marker) && marker != 0xC4 && marker != 0xC8 && marker != 0xCC
     }
 
-    /// - Parameter segment: from its length on.
+    /// - Parameter segment: the bytes of the segment, beginning with its length.
     private static func frame(_ segment: Span<UInt8>, _ marker: UInt8) throws(PictureFault) -> Picture {
         // Baseline, extended and progressive; lossless, hierarchical and arithmetic ones are rarely supported by
         // decoders.
@@ -61,8 +61,8 @@ enum JPEGHeader {
             height: Int(segment[3]) << 8 | Int(segment[4]))
     }
 
-    /// True if an end marker follows. In the pixels an FF is followed by 0 or a restart marker, so it cannot be one of
-    /// them. Source: T.81 §B.1.1.5
+    /// Returns true if an end marker follows. Among the pixels an FF is followed by 0 or a restart marker, so they
+    /// cannot contain one. Source: T.81 §B.1.1.5
     private static func hasEnd(_ bytes: Span<UInt8>, from start: Int) -> Bool {
         var position = start
         while position + 1 < bytes.count {

@@ -1,7 +1,7 @@
 /// The format and size from the header of a picture: Wallet shows PNG and JPEG.
 ///
-/// By content, never by name: a shop's export often has the wrong suffix, and an error page saved as `logo.png` is not
-/// a picture. Nothing is decoded; the structure is followed up to the end, so that a truncated file is noticed.
+/// Judged by content, never by name: a shop's export often has the wrong suffix, and an error page saved as `logo.png`
+/// is not a picture. Nothing is decoded; the structure is followed up to the end, so that a truncated file is noticed.
 /// Source: Wallet Orders §2.6
 public struct Picture: Hashable, Sendable {
     /// The formats that Wallet accepts.
@@ -26,7 +26,7 @@ public struct Picture: Hashable, Sendable {
 
     /// The longest side in pixels.
     ///
-    /// Our own limit: Wallet's is not known, it asks for 300; decoded, this is 64 MB already.
+    /// Our own limit: Wallet's is not known; it asks for 300. Decoded, a picture of this size already has 64 MB.
     static let sideLimit = 4096
 
     /// Reads the header of a picture.
@@ -56,7 +56,7 @@ public struct Picture: Hashable, Sendable {
     /// Start of image, and the first byte of the next marker. Source: ITU-T T.81 §B.1.1.3
     static let jpegStart: [UInt8] = [0xFF, 0xD8, 0xFF]
 
-    /// The apparent type of a file that is not a picture, for messages.
+    /// Returns the apparent type of a file that is not a picture, for messages.
     private static func guess(_ bytes: [UInt8]) -> String {
         func starts(_ text: String, at offset: Int = 0) -> Bool { bytes.dropFirst(offset).starts(with: text.utf8) }
         if starts("GIF8") { return ", it is a GIF" }

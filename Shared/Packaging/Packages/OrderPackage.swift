@@ -7,7 +7,7 @@ import Cryptography
 public final class OrderPackage: Sendable {
     /// The ZIP entries of order.json, manifest.json and signature.
     public let head: [UInt8]
-    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`, or of fetched pictures.
+    /// The entries that follow, in order; their bytes are the brand's `Asset.entry`, or those of fetched pictures.
     public let assets: [AssetDigest]
     /// Central directory and end record.
     public let tail: [UInt8]
@@ -25,8 +25,8 @@ public final class OrderPackage: Sendable {
     /// Files that the order names and the brand does not have, as JSON path and value:
     /// `$.lineItems[0].image: lamp.png`.
     public let omittedFiles: [String]
-    /// URLs in the order that may be fetched and whose pictures were missing, each once. They may carry keys: not for
-    /// logs.
+    /// URLs in the order that may be fetched and whose pictures were missing, each once. They may contain keys, so they
+    /// must not be logged.
     public let missingPictures: [String]
 
     init(
@@ -50,9 +50,9 @@ public final class OrderPackage: Sendable {
     /// Source: Wallet Orders §2.1: below 5 MB
     public static let sizeLimit = 4_999_999
 
-    /// The entity tag of the package with a signature.
+    /// Returns the entity tag of the package with a signature.
     ///
-    /// The signature covers the manifest, the manifest covers all files, and the signature includes the time: so the
+    /// The signature covers the manifest, the manifest covers all files, and the signature includes the time, so the
     /// last bytes of its value identify everything.
     static func entityTag(_ value: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(value.suffix(16))), as: UTF8.self)
@@ -60,6 +60,6 @@ public final class OrderPackage: Sendable {
 }
 
 extension OrderPackage: CustomStringConvertible {
-    /// Without the content, which names the customer and holds the token.
+    /// Size and tag, without the content, which names the customer and contains the token.
     public var description: String { "package of \(self.size) bytes, tag \(self.entityTag)" }
 }

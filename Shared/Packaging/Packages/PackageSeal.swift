@@ -1,7 +1,7 @@
 import Cryptography
 
-/// The parts of a package that only its key could make, with the digests that show if they fit: enough to make the same
-/// package again, byte by byte, without signing.
+/// The parts of a package that only its key could make, with the digests that show whether they fit: enough to make the
+/// same package again, byte for byte, without signing.
 public struct PackageSeal: Hashable, Sendable {
     /// Bytes of the signer's identifier and of the content's digest.
     static let digestSize = 16
@@ -27,8 +27,8 @@ public struct PackageSeal: Hashable, Sendable {
     ///   - head: `OrderPackage.head`.
     ///   - signer: `OrderPackage.signer`, 32 hexadecimal digits.
     ///   - content: `OrderPackage.contentDigest`, 32 hexadecimal digits.
-    ///   - entityTag: that of the same package.
-    /// - Returns: nil if the four do not belong together, or are of a package that cannot be made again.
+    ///   - entityTag: the tag of the same package.
+    /// - Returns: nil if the four do not belong together, or are those of a package that cannot be made again.
     public init?(head: [UInt8], signer: String, content: String, entityTag: String) {
         guard let der = ZIPEntry.signature(inHead: head), let signature = DetachedSignature(der: der),
             OrderPackage.entityTag(signature.value) == entityTag, let signer = Hexadecimal.bytes(signer),
@@ -49,7 +49,7 @@ public struct PackageSeal: Hashable, Sendable {
         self.value = Array(bytes[(time + 8)...])
     }
 
-    /// Signer, content, signing time in eight bytes, big-endian, and value, in base 64 for URLs.
+    /// Signer, content, signing time in eight big-endian bytes, and value, in base 64 for URLs.
     public var text: String {
         var bytes = self.signer + self.content
         bytes.reserveCapacity(bytes.count + 8 + self.value.count)

@@ -57,7 +57,7 @@ public struct PictureHosts: Hashable, Sendable {
         return Pattern(name: isSuffix ? "." + host : host, isSuffix: isSuffix, port: port)
     }
 
-    /// True if pictures may be fetched from a host.
+    /// Returns true if pictures may be fetched from a host.
     ///
     /// - Parameter host: the name as it is looked up; the case does not matter.
     public func allows(host: String, port: Int) -> Bool {
@@ -69,15 +69,15 @@ public struct PictureHosts: Hashable, Sendable {
         }
     }
 
-    /// True if a URL names an allowed host; false for anything else.
+    /// Returns true if a URL names an allowed host; false for anything else.
     ///
-    /// The fetcher checks again, by the host that it connects to.
+    /// The fetcher checks again with the host that it connects to.
     public func allows(url: String) -> Bool {
         guard !self.isEmpty, let (host, port) = Self.place(of: url) else { return false }
         return self.allows(host: host, port: port)
     }
 
-    /// The URLs of pictures in an order that may be fetched, each once, in the order of their places.
+    /// Returns the URLs of pictures in an order that may be fetched, each once, in the order of their places.
     public func urls(in orderJSON: JSON) -> [String] {
         guard !self.isEmpty, let order = orderJSON.object else { return [] }
         var urls: [String] = []
@@ -87,7 +87,7 @@ public struct PictureHosts: Hashable, Sendable {
         return urls
     }
 
-    /// The host of a URL, with a port that is not 443, in the form of the list; nil for anything unusual.
+    /// Returns the host of a URL, with a port that is not 443, in the form of the list; nil for anything unusual.
     static func host(of url: String) -> String? {
         Self.place(of: url).map { $0.port == 443 ? $0.host : "\($0.host):\($0.port)" }
     }

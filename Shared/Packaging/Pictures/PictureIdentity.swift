@@ -8,13 +8,13 @@ public enum IgnoredQuery: Hashable, Sendable {
     /// All parameters count except those with these names.
     case names(Set<String>)
 
-    /// Most names.
+    /// The most names.
     public static let countLimit = 100
 }
 
 extension PictureHosts {
-    /// The identity that distinguishes a picture from others: its URL without the parts that do not matter by the
-    /// brand's rules. The URL itself is the one that is fetched.
+    /// Returns the identity that distinguishes a picture from others: its URL without the parts that do not matter
+    /// under the brand's rules. The URL itself is the one that is fetched.
     public func identity(of url: String) -> String {
         guard self.ignoredQuery != .none else { return url }
         let end = url.firstIndex(of: "#") ?? url.endIndex

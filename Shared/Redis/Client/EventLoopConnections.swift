@@ -60,7 +60,7 @@ final class EventLoopConnections {
         }
     }
 
-    /// Fails what is pending and ends the connections.
+    /// Fails the pending requests and closes the connections.
     /// - Returns: completed when the sockets are closed.
     func close() -> EventLoopFuture<Void> {
         switch self.way {
@@ -70,8 +70,8 @@ final class EventLoopConnections {
         }
     }
 
-    /// After a fail-over the former master may live on for a while. Once another event loop has found the new one,
-    /// nothing more is sent to the former.
+    /// Leaves a former master, which may live on for a while after a fail-over: once another event loop has found the
+    /// new one, nothing more is sent to the former.
     private func leaveFormerServer(_ link: RedisLink) {
         let generation = self.known.generation
         guard generation != self.generation else { return }

@@ -1,14 +1,13 @@
 extension RedisClient {
     /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies are elements of the array.
     ///
-    /// Runs of a script that their server does not know (SCRIPT FLUSH, a new master, one to which a redirection leads)
-    /// are repeated with the source, and only those, and so after the others: runs of one call must not depend on their
-    /// order.
+    /// If a server does not know a script (SCRIPT FLUSH, a new master, one to which a redirection leads), only its runs
+    /// are repeated, with the source and after the others: runs of one call must not depend on their order.
     public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
         try await self.evaluate(invocations, checkedBy: [])
     }
 
-    /// The same with checks, as in `pipeline(_:checkedBy:)`.
+    /// Runs scripts with checks, as in `pipeline(_:checkedBy:)`.
     ///
     /// - Returns: the answers of the runs, then those of the checks that were answered last.
     public func evaluate(

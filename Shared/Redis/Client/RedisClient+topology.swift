@@ -1,6 +1,6 @@
 extension RedisClient {
-    /// Grows each time keys are answered by another server, or by the same one restarted: a fail-over, a new master, a
-    /// server whose name leads elsewhere.
+    /// Grows each time another server, or the same one restarted, answers for keys: a fail-over, a new master, a name
+    /// that now leads to another server.
     ///
     /// Data read before that may be newer than the data of the new server. Read the generation before and after a read:
     /// if it is the same, so was the server. It grows before the other server gives its first answer, and commands
@@ -12,7 +12,7 @@ extension RedisClient {
     /// - Parameter action: called on an event loop; it must not block.
     public func onAnotherServer(_ action: @escaping @Sendable () -> Void) { self.known.observe(action) }
 
-    /// The masters. Asks Redis only if no connection was made yet.
+    /// Returns the masters. Asks Redis only if no connection was made yet.
     /// - Throws: `RedisError` if there is none within the deadline.
     public func topology() async throws(RedisError) -> RedisTopology {
         if let topology = self.known.topology { return topology }
@@ -20,19 +20,19 @@ extension RedisClient {
         return self.known.topology ?? RedisTopology()
     }
 
-    /// One hash tag per master of a cluster; empty for a single server. See `RedisTopology.anchors`.
+    /// Returns one hash tag per master of a cluster; empty for a single server. See `RedisTopology.anchors`.
     public func anchors() async throws(RedisError) -> [String] { try await self.topology().anchors }
 
     /// As `anchors()` without asking: also empty until the first connection is made.
     public var knownAnchors: [String] { self.known.topology?.anchors ?? [] }
 
-    /// The anchor of the master that serves a key, as far as it is known without asking: empty for a single server, nil
-    /// in a cluster for a slot that no master serves.
+    /// Returns the anchor of the master that serves a key, as far as it is known without asking: empty for a single
+    /// server, nil in a cluster for a slot that no master serves.
     public func knownAnchor(of key: String) -> String? {
         guard let topology = self.known.topology, !topology.anchors.isEmpty else { return "" }
         return topology.anchor(of: key)
     }
 
-    /// The anchor of the master that serves a key; nil for a single server.
+    /// Returns the anchor of the master that serves a key; nil for a single server.
     public func anchor(of key: String) async throws(RedisError) -> String? { try await self.topology().anchor(of: key) }
 }

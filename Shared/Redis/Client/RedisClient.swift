@@ -56,7 +56,7 @@ public final class RedisClient: Sendable {
         return value
     }
 
-    /// Sends commands at once and returns their answers in order. Error replies are elements of the array.
+    /// Sends commands together and returns their answers in order. Error replies are elements of the array.
     ///
     /// Not a transaction: commands of other connections may run between them.
     public func pipeline(_ commands: [RedisCommand]) async throws(RedisError) -> [RedisValue] {
@@ -74,7 +74,7 @@ public final class RedisClient: Sendable {
         try await self.run(commands + checks, checks: checks.count, on: self.anyConnection)
     }
 
-    /// As `pipeline(_:)` for callers that live on an event loop.
+    /// Sends commands like `pipeline(_:)`, for callers on an event loop.
     ///
     /// On a loop of the group, called on that loop, there is no thread change and the future completes while the answer
     /// is being read. The failure is a `RedisError`.
@@ -99,7 +99,7 @@ public final class RedisClient: Sendable {
         return promise.futureResult
     }
 
-    /// Fails what is pending with `.closed` and closes the connections; returns when they are closed.
+    /// Fails pending commands with `.closed` and closes the connections; returns when they are closed.
     public func close() async {
         for connection in self.connections {
             // The only failures are those of a loop that was shut down, and then the socket is closed as well.

@@ -23,14 +23,14 @@ final class ClusterRequest {
         return self.pipeline.begin(on: map, choice: Int.random(in: 0...Int.max))
     }
 
-    /// Only the first completion counts: parts that come in later belong to a call that failed.
+    /// Completes the call. Only the first completion counts: parts that arrive later belong to a call that failed.
     func succeed(_ answers: [RedisValue]) {
         guard !self.isDone else { return }
         self.isDone = true
         self.request.succeed(answers)
     }
 
-    /// As `succeed`.
+    /// Fails the call, under the same rule as `succeed`.
     func fail(_ error: RedisError) {
         guard !self.isDone else { return }
         self.isDone = true

@@ -57,7 +57,7 @@ final class ClusterRouter {
         }
     }
 
-    /// Fails what is pending and ends the connections.
+    /// Fails the pending requests and closes the connections.
     func close() -> EventLoopFuture<Void> {
         self.isClosed = true
         let links = self.links.values
@@ -199,7 +199,7 @@ extension ClusterRouter {
         self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.askForMap() }
     }
 
-    /// Nodes with a connection first, then the others that are known, then those of the configuration.
+    /// Asks nodes with a connection first, then the other known ones, then those of the configuration.
     private func askForMap() {
         guard !self.isClosed else { return }
         let serving = (self.map?.serving ?? []).shuffled()

@@ -11,7 +11,7 @@ enum CommandRoute: Hashable {
     /// To all masters.
     case everyMaster(Merge)
 
-    /// The way in which the answers of all masters become one.
+    /// The way in which the answers of all masters are merged.
     enum Merge: Hashable {
         /// The first error, else the first answer.
         case allMustSucceed

@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Decides when a cluster's nodes are asked for the slot map, and which nodes.
+/// The state machine that decides when a cluster's nodes are asked for the slot map, and which nodes.
 ///
-/// Pure. Many redirections at once cause one round, at most ten rounds a second are made, with three nodes at a time:
-/// the first usable answer counts, and one node that hangs delays nothing.
+/// Pure. Many simultaneous redirections cause one round, and at most ten rounds a second are made. Three nodes are
+/// asked at a time: the first usable answer counts, and one node that hangs delays nothing.
 struct MapRefresh {
     /// Nodes asked at the same time.
     static let width = 3
@@ -32,14 +32,14 @@ struct MapRefresh {
     private var state = State.idle(notBefore: .uptimeNanoseconds(0))
     private var failures = 0
 
-    /// The map may be wrong.
+    /// Notes that the map may be wrong.
     mutating func wanted(now: NIODeadline) -> Want {
         guard case .idle(let notBefore) = self.state else { return .nothing }
         self.state = .scheduled
         return notBefore <= now ? .begin : .beginAt(notBefore)
     }
 
-    /// A round begins.
+    /// Begins a round.
     ///
     /// - Parameter candidates: the most promising first.
     /// - Returns: the nodes to ask.
@@ -60,7 +60,7 @@ struct MapRefresh {
         case late
     }
 
-    /// A node that was asked did not answer, or gave an unusable answer.
+    /// Notes that a node did not answer, or gave an unusable answer.
     mutating func failed(now: NIODeadline) -> Failure {
         guard case .asking(let missing, var rest) = self.state else { return .late }
         if !rest.isEmpty {
@@ -77,7 +77,7 @@ struct MapRefresh {
         return .beginAt(now + min(Self.pause * (1 << self.failures), Self.longestPause))
     }
 
-    /// A node answered.
+    /// Notes that a node answered.
     ///
     /// - Returns: false for an answer of a round that is over.
     mutating func succeeded(now: NIODeadline) -> Bool {

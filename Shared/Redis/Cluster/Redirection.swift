@@ -7,9 +7,9 @@ enum Redirection: Hashable {
     case answer
     /// The slot is served by that node from this moment on.
     case moved(slot: Int, to: NodeAddress)
-    /// This key is there already, others of its slot are not: this command only, after ASKING.
+    /// That node has this key already, but not all others of its slot: send this command alone there, after ASKING.
     case ask(NodeAddress)
-    /// The keys are being moved, or the cluster is being reconfigured: the same command again a little later.
+    /// The keys are being moved, or the cluster is being reconfigured: send the command again a little later.
     case later
 
     /// - Parameter asked: the node that answered.

@@ -5,8 +5,8 @@
 /// order unless the slot is moved between two of them.
 ///
 /// With checks, the last commands of the call, nothing is sent again: a command has an answer only if a check follows
-/// it on the connection to the node that answered. A command sent elsewhere, or once more, would have been executed
-/// after the checks, or by a node that received none.
+/// it on the connection to the node that answered. A command sent elsewhere, or again, would have been executed after
+/// the checks, or by a node that received none.
 struct ScatteredPipeline {
     /// Most redirections of one command.
     static let redirectionLimit = 5
@@ -15,7 +15,7 @@ struct ScatteredPipeline {
     struct Part: Hashable {
         let node: NodeAddress
         let items: [Int]
-        /// Each after ASKING.
+        /// True if each of them is sent after ASKING.
         let isAsking: Bool
     }
 
@@ -38,7 +38,7 @@ struct ScatteredPipeline {
         var node: NodeAddress?
         var answer: RedisValue?
 
-        /// It goes to one node and nowhere else: a redirection is its answer.
+        /// True if it goes to one node and nowhere else: then a redirection is its answer.
         var isBound: Bool {
             switch self.route {
             case .slot: false
@@ -77,7 +77,7 @@ struct ScatteredPipeline {
         self.missing = items.count
     }
 
-    /// The commands of a part as they are written.
+    /// Returns the commands of a part as they are written.
     func commands(of part: Part) -> [RedisCommand] {
         let commands = part.items.map { self.commands[self.items[$0].command] }
         return part.isAsking ? commands.flatMap { [RedisCommand("ASKING"), $0] } : commands
@@ -119,7 +119,7 @@ struct ScatteredPipeline {
         return step
     }
 
-    /// The answers of a part came, as many as `commands(of:)`.
+    /// Processes the answers of a part, as many as `commands(of:)` returned commands.
     mutating func received(_ answers: [RedisValue], of part: Part, on map: SlotMap) -> Step {
         var step = Step()
         var again: [Int] = []
@@ -168,7 +168,7 @@ struct ScatteredPipeline {
         return step
     }
 
-    /// A part was lost with its connection, or not answered in time: it may have been executed.
+    /// Notes that a part was lost with its connection, or not answered in time: it may have been executed.
     ///
     /// Its commands are answered with an error, the others with their answers: one master that cannot be reached does
     /// not hide the results of the others.
@@ -181,7 +181,7 @@ struct ScatteredPipeline {
     /// The reason why the call as a whole has failed: no command of it was answered.
     var totalFailure: RedisError? { self.failed == self.items.count ? self.failure : nil }
 
-    /// A part was never written, because its node is not the right one any more. Call `resume`.
+    /// Takes back a part that was never written, because its node is no longer the right one. Call `resume`.
     mutating func withdrawn(_ part: Part) {
         for index in part.items {
             if self.firstCheck != nil {
@@ -198,7 +198,7 @@ struct ScatteredPipeline {
         }
     }
 
-    /// Sends again what was postponed.
+    /// Sends the postponed commands again.
     mutating func resume(on map: SlotMap) -> Step {
         var step = Step()
         let postponed = self.postponed.sorted()
@@ -217,7 +217,7 @@ struct ScatteredPipeline {
         }
     }
 
-    /// One answer per command in order once all are there, else nil.
+    /// One answer per command, in order, once all have arrived; else nil.
     var answers: [RedisValue]? {
         guard self.missing == 0 else { return nil }
         guard self.items.count != self.commands.count || self.merges.contains(where: { $0 != nil }) else {
@@ -237,7 +237,7 @@ struct ScatteredPipeline {
         self.receive(.error("TRYAGAIN its slot is migrating, and no check follows it"), for: index)
     }
 
-    /// Counts a redirection. One too many is answered with a retriable error that says so.
+    /// Counts a redirection. One beyond the limit is answered with a retriable error that says so.
     private mutating func mayRedirect(_ index: Int, _ answer: RedisValue) -> Bool {
         self.items[index].redirections += 1
         guard self.items[index].redirections > Self.redirectionLimit else { return true }

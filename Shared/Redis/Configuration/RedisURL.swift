@@ -106,7 +106,7 @@ struct RedisURL: Hashable, Sendable {
         text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
     }
 
-    /// Nil for a bad escape or for bytes that are not UTF-8.
+    /// Decodes a text; nil for a bad escape or for bytes that are not UTF-8.
     private static func percentDecoded(_ text: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = text.utf8

@@ -15,10 +15,10 @@ final class ConnectionHandler: ChannelInboundHandler {
     /// - Throws: `RedisError` if there is no memory for a reader.
     init() throws(RedisError) { self.reader = try ReplyReader() }
 
-    /// From this call on the link receives replies and the end of the connection.
+    /// Makes the link receive replies, and the end of the connection, from this call on.
     func adopt(by link: RedisLink) { self.link = link }
 
-    /// The link receives nothing more.
+    /// Detaches the link, which receives nothing more.
     func release() { self.link = nil }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

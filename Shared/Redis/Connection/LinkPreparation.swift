@@ -1,6 +1,6 @@
 /// The first commands of a new connection, and the findings from their answers.
 ///
-/// Pure: the answers are passed in one after the other.
+/// Pure: the answers are passed in one by one.
 struct LinkPreparation: Hashable {
     /// The purpose of a link.
     enum Purpose: Hashable {
@@ -86,7 +86,7 @@ struct LinkPreparation: Hashable {
             if case .array = reply { self.findings.slots = reply }
             return nil
         case .information:
-            // An error: a user without that permission. READONLY is noticed all the same.
+            // An error: a user without that permission. READONLY is noticed anyway.
             guard error == nil else { return nil }
             guard case .string = reply, let text = reply.text else { return "an unexpected answer to INFO" }
             let information = RedisServerInformation(text)
@@ -99,7 +99,7 @@ struct LinkPreparation: Hashable {
 }
 
 extension RedisConfiguration {
-    /// The preparation of a connection.
+    /// Returns the preparation of a connection.
     func preparation(for purpose: LinkPreparation.Purpose) -> LinkPreparation {
         var steps: [LinkPreparation.Step] = []
         if self.password != nil { steps.append(purpose == .sentinel ? .authenticateIfWanted : .authenticate) }

@@ -1,11 +1,12 @@
 import DequeModule
 import NIOCore
 
-/// Decides what one link (the connection of one event loop, and those that replace it) does on each event.
+/// The state machine that decides what one link (the connection of one event loop, and those that replace it) does on
+/// each event.
 ///
 /// Pure: no channel, no clock, no randomness. Every request that was submitted leaves through exactly one action.
 /// Answers belong to requests by their order alone, so any event that breaks the order (a lost connection, a late
-/// answer, one too many) ends the connection. A request is written at most once: lost with its connection, it fails.
+/// answer, one too many) ends the connection. A request is written at most once: if its connection is lost, it fails.
 struct LinkStateMachine<Request> {
     /// Waiting requests are those not yet written, unanswered ones are written. Unanswered ones exist in `ready` only.
     enum State: Hashable {
@@ -15,7 +16,7 @@ struct LinkStateMachine<Request> {
         case connecting
         /// TLS, AUTH, PING and the like are in progress until `deadline`. Goes to: ready, pausing, closed.
         case preparing(LinkPreparation, deadline: NIODeadline)
-        /// Requests are written as they come. Goes to: pausing, closed.
+        /// Requests are written as they arrive. Goes to: pausing, closed.
         case ready
         /// Waits before the next attempt. Goes to: connecting, closed.
         case pausing
@@ -80,7 +81,7 @@ extension LinkStateMachine {
         case fail(RedisError)
     }
 
-    /// A request with this many commands came.
+    /// Accepts or refuses a request with this many commands.
     mutating func submit(_ request: Request, commands: Int, bytes: Int, now: NIODeadline) -> SubmitAction {
         if self.state == .closed { return .fail(Self.closedError) }
         guard commands <= self.limits.commands - self.commands, bytes <= self.limits.bytes - self.bytes else {
@@ -127,7 +128,7 @@ extension LinkStateMachine {
         var cause: RedisError
     }
 
-    /// A complete reply came from the connection.
+    /// Processes a complete reply from the connection.
     ///
     /// Requests that waited for the connection get at least a quarter of the deadline for their answers: if the first
     /// of them were written with a millisecond left, its timeout would end the new connection for all the others.
@@ -188,7 +189,7 @@ extension LinkStateMachine {
 // MARK: The connection
 
 extension LinkStateMachine {
-    /// A connection is wanted before the first request.
+    /// Asks for a connection before the first request.
     /// - Returns: true if one must be made now.
     mutating func start() -> Bool {
         guard self.state == .idle else { return false }
@@ -196,7 +197,7 @@ extension LinkStateMachine {
         return true
     }
 
-    /// The TCP connection is established.
+    /// Notes that the TCP connection is established.
     /// - Parameter preparation: the commands that are written first.
     /// - Returns: true: adopt it and write them. False: close it, it is not needed any more.
     mutating func connected(_ preparation: LinkPreparation, now: NIODeadline) -> Bool {
@@ -205,7 +206,7 @@ extension LinkStateMachine {
         return true
     }
 
-    /// The attempt to connect failed, or the connection ended or broke the protocol.
+    /// Notes that the attempt to connect failed, or that the connection ended or broke the protocol.
     /// - Returns: nil if that changes nothing.
     mutating func lost(_ error: RedisError) -> Replacement? {
         switch self.state {
@@ -214,7 +215,7 @@ extension LinkStateMachine {
         }
     }
 
-    /// The pause that a `Replacement` required is over.
+    /// Notes that the pause that a `Replacement` required is over.
     /// - Returns: true if a connection must be made now.
     mutating func pauseEnded() -> Bool {
         guard self.state == .pausing else { return false }
@@ -228,7 +229,7 @@ extension LinkStateMachine {
         case replace(Replacement)
     }
 
-    /// Time has passed.
+    /// Fails the requests whose deadline has passed.
     mutating func hitDeadline(now: NIODeadline) -> DeadlineAction {
         if let first = self.unanswered.first, first.deadline <= now {
             let limit = self.limits.commandDeadline.text
@@ -259,7 +260,7 @@ extension LinkStateMachine {
         return taken.map(\.request)
     }
 
-    /// Ends everything, permanently.
+    /// Closes the link permanently. Returns the requests that it still had.
     mutating func close() -> [Request] {
         self.state = .closed
         defer {

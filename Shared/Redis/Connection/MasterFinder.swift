@@ -1,9 +1,10 @@
 import NIOCore
 
-/// Asks sentinels for the address of the master. Runs on one event loop only.
+/// The search for the master's address at the sentinels. Runs on one event loop only.
 ///
-/// One after the other, beginning with the one that answered last; each has the time allowed for a connection. A
-/// sentinel's answer may be outdated: the link asks the server for its role, and asks again here if that is a replica.
+/// They are asked one after another, beginning with the one that answered last; each has the time allowed for a
+/// connection. A sentinel's answer may be outdated: the link asks the server for its role, and asks again here if that
+/// is a replica.
 /// Source: Redis, "Guidelines for Redis clients with support for Redis Sentinel"
 final class MasterFinder {
     private let configuration: RedisConfiguration

@@ -6,8 +6,8 @@ import NIOSSL
 /// The connection of one event loop, replaced when it is lost. Runs on that loop only.
 ///
 /// Thin: `LinkStateMachine` decides, this writes, reads the clock, arms one timer and completes requests. Completing a
-/// request may run its owner's code at once, which may submit the next one; so each call of the machine has returned
-/// before anything is completed.
+/// request may immediately run its owner's code, which may submit the next one; so each call of the machine has
+/// returned before anything is completed.
 final class RedisLink {
     /// Commands, and the completion that waits for their answers.
     struct Request {
@@ -108,7 +108,7 @@ final class RedisLink {
         if self.machine.start() { self.connect() }
     }
 
-    /// Fails what is pending and ends the connection.
+    /// Fails the pending requests and closes the connection.
     /// - Returns: completed when the socket is closed; nil if there is none.
     func close() -> EventLoopFuture<Void>? {
         let requests = self.machine.close()
@@ -122,7 +122,7 @@ final class RedisLink {
         return closed
     }
 
-    /// True while requests are written as they come.
+    /// True while requests are written as they arrive.
     var isReady: Bool { self.machine.state == .ready }
 
     /// True if no request waits or is unanswered.
@@ -136,7 +136,7 @@ final class RedisLink {
         }
     }
 
-    /// Called by the handler: a complete reply.
+    /// Processes a complete reply. Called by the handler.
     func received(_ reply: RedisValue) {
         if case .error(let text) = reply, text.hasPrefix("OOM") { self.onEvent(.outOfMemory) }
         switch self.machine.received(reply, now: .now()) {
@@ -155,7 +155,7 @@ final class RedisLink {
         }
     }
 
-    /// Called by the handler: the connection has ended, or must.
+    /// Replaces a connection that has ended, or must end. Called by the handler.
     func lost(_ error: any Error) {
         let reason = (error as? RedisError) ?? self.connectionError(error)
         if let replacement = self.machine.lost(reason) { self.replaceConnection(replacement) }
@@ -219,7 +219,7 @@ extension RedisLink {
         }
     }
 
-    /// The machine is closed; the link's owner takes its requests elsewhere.
+    /// Hands the requests to the link's owner, which takes them elsewhere; the machine is closed.
     private func divert(_ requests: [Request]) {
         let slots = self.machine.findings.slots ?? .null
         self.timer?.task.cancel()
@@ -277,7 +277,7 @@ extension RedisLink {
         self.eventLoop.assumeIsolated().execute { self.flush() }
     }
 
-    /// One write for all commands of a tick. The buffer's storage is reused unless the socket still holds it.
+    /// Writes all commands of a tick together. The buffer's storage is reused unless the socket still holds it.
     private func flush() {
         self.isFlushScheduled = false
         guard let channel, self.outgoing.readableBytes > 0 else { return }
@@ -289,8 +289,8 @@ extension RedisLink {
         }
     }
 
-    /// One timer for the earliest deadline. It is moved when an earlier one appears (that of a preparation), but not
-    /// when its request is answered: when it fires, the deadlines are checked again.
+    /// Sets one timer for the earliest deadline. It is moved when an earlier deadline appears (that of a preparation),
+    /// but not when its request is answered: when it fires, the deadlines are checked again.
     private func armTimer() {
         guard let deadline = self.machine.nextDeadline else { return }
         if let timer {
@@ -330,8 +330,8 @@ extension RedisLink.Request {
 }
 
 extension RedisConfiguration {
-    /// Verifies the certificate against the host name, or against the address if the host is one: NIOSSL does the
-    /// latter without a name, and a server name indication must not be an address (RFC 6066 §3).
+    /// Makes a handler that verifies the certificate against the host name, or against the address if the host is one:
+    /// NIOSSL does the latter without a name, and a server name indication must not be an address (RFC 6066 §3).
     fileprivate func makeTLSHandler(_ context: NIOSSLContext, for host: String) throws -> NIOSSLClientHandler {
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
         if isAddress { return try NIOSSLClientHandler(context: context, serverHostname: nil) }

@@ -12,7 +12,7 @@ struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Parses `host:port` as servers announce it, an IPv6 address without brackets; nil if it is not that.
+    /// Parses `host:port` as servers announce it, an IPv6 address without brackets; nil for any other text.
     ///
     /// - Parameter asked: the server that announced it; its host replaces one that is empty or `?`, which means that
     ///   the server does not know.

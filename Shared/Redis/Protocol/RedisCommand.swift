@@ -6,9 +6,9 @@ public enum RedisArgument: Hashable, Sendable, ExpressibleByStringLiteral {
     case bytes([UInt8])
     case buffer(ByteBuffer)
     case integer(Int64)
-    /// Several arguments at once.
+    /// Several arguments together.
     case encoded(RedisEncodedArguments)
-    /// Not an argument: as the last one of a command it says where in a cluster the command goes.
+    /// Not an argument: as the last one of a command it names the command's destination in a cluster.
     case place(RedisPlace)
 
     public init(stringLiteral value: String) { self = .string(value) }

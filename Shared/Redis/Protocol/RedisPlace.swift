@@ -1,4 +1,4 @@
-/// The destination, in a cluster, of a command that names no key of its own.
+/// The destination, in a cluster, of a command that has no key.
 public enum RedisPlace: Hashable, Sendable {
     /// To the master that serves a key.
     case key(String)

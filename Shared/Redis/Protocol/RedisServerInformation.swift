@@ -6,7 +6,7 @@ public struct RedisServerInformation: Hashable, Sendable {
     public struct Version: Hashable, Sendable, Comparable, CustomStringConvertible {
         let major: Int
         let minor: Int
-        /// As the server spells it.
+        /// As the server reports it.
         public let description: String
 
         /// Parses `7.0.15`; nil for anything that does not begin with two numbers.

@@ -1,10 +1,10 @@
 import NIOCore
 
-/// Assembles the elements that the reader reports one after the other into one reply.
+/// One reply, assembled from the elements that the reader reports one by one.
 ///
 /// All texts of a reply share one buffer: a reply of eight small texts costs one allocation instead of sixteen. So the
-/// elements are only noted as they come, an array before its elements, and become values once all are there. A class
-/// because hiredis keeps its address while it parses.
+/// elements are only noted as they arrive, an array before its elements, and become values once they are complete. A
+/// class because hiredis keeps its address while it parses.
 final class ReplyBuilder {
     private enum Part {
         /// Followed by this many elements.
@@ -21,7 +21,7 @@ final class ReplyBuilder {
     private var elements = 0
     private var parts: [Part] = []
     private var bytes = ByteBuffer()
-    /// For each open array the number of its elements still to come.
+    /// For each open array, the number of its elements that are still missing.
     private var missing: [Int] = []
     private var isComplete = false
     /// The reason why an element was refused.
@@ -29,7 +29,7 @@ final class ReplyBuilder {
 
     init(elementLimit: Int) { self.elementLimit = elementLimit }
 
-    /// The reply, once, when all of its elements were added.
+    /// Returns the reply, once, when all of its elements were added.
     func takeReply() -> RedisValue? {
         guard self.isComplete else { return nil }
         var index = 0
@@ -85,7 +85,7 @@ final class ReplyBuilder {
         switch part {
         case .value(let value): return value
         case .text(let range):
-            // Never empty: the range is one that was written.
+            // The default is never used: the range is one that was written.
             return .string(self.bytes.getSlice(at: range.lowerBound, length: range.count) ?? ByteBuffer())
         case .array(let count):
             var values: [RedisValue] = []

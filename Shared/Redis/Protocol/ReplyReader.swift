@@ -4,10 +4,10 @@
 import CHiredis
 import NIOCore
 
-/// Turns bytes of a connection into replies, incrementally: the bytes may be split anywhere.
+/// A reader that turns bytes of a connection into replies, incrementally: the bytes may be split anywhere.
 ///
-/// hiredis copies its input and moves the rest of its buffer after each reply of a kilobyte, so bytes go in small
-/// slices, each read empty before the next one (hiredis#656: quadratic otherwise).
+/// hiredis copies its input and moves the rest of its buffer after each reply of a kilobyte, so bytes are fed in small
+/// slices, each consumed before the next one (hiredis#656: quadratic otherwise).
 @safe
 struct ReplyReader: ~Copyable {
     /// Limits for one reply.
@@ -64,7 +64,7 @@ struct ReplyReader: ~Copyable {
         }
     }
 
-    /// The next complete reply, or nil if more bytes are needed.
+    /// Returns the next complete reply, or nil if more bytes are needed.
     /// - Throws: `RedisError` with code `.protocol`, the same one on every later call: the end of the reply is not
     ///   known any more.
     mutating func next() throws(RedisError) -> RedisValue? {
@@ -115,7 +115,8 @@ struct ReplyReader: ~Copyable {
     }
 }
 
-/// The callbacks by which hiredis reports each element. They return a marker that is not an object: only null matters.
+/// Returns the callbacks by which hiredis reports each element. Their result is a marker, not an object: only null
+/// matters.
 private func replyFunctions() -> redisReplyObjectFunctions {
     unsafe redisReplyObjectFunctions(
         createString: { task, text, length in

@@ -1,4 +1,4 @@
 import CHiredis
 
-/// The version of hiredis that this program was built with; the library does not tell its own.
+/// Returns the version of hiredis that this program was built with; the library does not report its own.
 public func hiredisVersion() -> String { "\(HIREDIS_MAJOR).\(HIREDIS_MINOR).\(HIREDIS_PATCH)" }

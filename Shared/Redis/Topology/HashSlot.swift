@@ -6,7 +6,7 @@ public enum HashSlot {
     public static let count = 16384
     /// Bytes of each of `tags`.
     public static let tagLength = 3
-    /// A hash tag for each slot, one after the other in the order of the slots: three letters and digits each.
+    /// A hash tag for each slot, concatenated in the order of the slots: three letters and digits each.
     public static let tags: String = {
         let characters = Array("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".utf8)
         var tags = [UInt8](repeating: characters[0], count: Self.count * Self.tagLength)
@@ -32,8 +32,8 @@ public enum HashSlot {
         return crc
     }
 
-    /// The slot of a key: computed from the text between its first `{` and the next `}` if that is not empty, else from
-    /// all of it.
+    /// Returns the slot of a key: computed from the text between its first `{` and the next `}` if that is not empty,
+    /// else from all of it.
     public static func of(_ key: some BidirectionalCollection<UInt8>) -> Int {
         let whole = key[...]
         guard let open = whole.firstIndex(of: UInt8(ascii: "{")) else { return Int(Self.crc(whole)) % Self.count }
@@ -44,7 +44,7 @@ public enum HashSlot {
         return Int(Self.crc(behind[..<close])) % Self.count
     }
 
-    /// The checksum: width 16, polynomial 0x1021, starts at 0, nothing reflected.
+    /// Returns the checksum: width 16, polynomial 0x1021, starts at 0, nothing reflected.
     static func crc(_ bytes: some Sequence<UInt8>) -> UInt16 {
         var crc: UInt16 = 0
         // The index is a byte, the table has 256 elements.

@@ -16,7 +16,7 @@ final class KnownServers: Sendable {
     /// Grows with each write that a server refused because its memory is full.
     var memoryRefusals: UInt64 { self.refusals.load(ordering: .relaxed) }
 
-    /// A server refused a write because its memory is full.
+    /// Notes that a server refused a write because its memory is full.
     func refusedForMemory() { self.refusals.add(1, ordering: .relaxed) }
 
     /// Calls `action` each time the generation has grown, on the loop that noticed it; it must not block.
@@ -28,7 +28,7 @@ final class KnownServers: Sendable {
     /// nil until the first connection is made.
     var topology: RedisTopology? { self.state.withLock { $0.topology } }
 
-    /// A connection to the single server is established.
+    /// Notes that a connection to the single server is established.
     ///
     /// - Parameters:
     ///   - identifier: the server's, nil if it does not report one: each connection may then be to another server.
@@ -37,15 +37,16 @@ final class KnownServers: Sendable {
         self.update { $0.connected(identifier, isFirst: isFirst) }
     }
 
-    /// A connection to a node of a cluster is established.
+    /// Notes that a connection to a node of a cluster is established.
     func connected(to node: NodeAddress, _ identifier: String?, isFirst: Bool) {
         self.update { $0.connected(to: node, identifier, isFirst: isFirst) }
     }
 
-    /// A node returned its slot map.
+    /// Notes the slot map that a node returned.
     func learned(_ map: SlotMap) { self.update { $0.learned(map) } }
 
-    /// A node said that another one serves a slot. An unknown one has taken over, though no map says so yet.
+    /// Notes the node that another one named as serving a slot. If it is unknown it has taken over, though no map shows
+    /// that yet.
     func redirected(to node: NodeAddress) { self.update { $0.redirected(to: node) } }
 
     private func update(_ change: (inout State) -> Bool) {

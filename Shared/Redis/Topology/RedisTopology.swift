@@ -11,7 +11,7 @@ public struct RedisTopology: Sendable {
     private let anchorOfMaster: [NodeAddress: String]
     private let map: SlotMap?
 
-    /// A single server.
+    /// Makes the topology of a single server.
     init() {
         self.masters = []
         self.anchors = []
@@ -30,12 +30,13 @@ public struct RedisTopology: Sendable {
         self.map = map
     }
 
-    /// The anchor of the master that serves a key; nil for a single server, and for a slot that no master serves.
+    /// Returns the anchor of the master that serves a key; nil for a single server, and for a slot that no master
+    /// serves.
     public func anchor(of key: String) -> String? {
         self.map?.master(of: HashSlot.of(key.utf8)).flatMap { self.anchorOfMaster[$0] }
     }
 
-    /// The master that serves a key; nil as for `anchor(of:)`.
+    /// Returns the master that serves a key; nil as for `anchor(of:)`.
     public func master(of key: String) -> RedisMaster? {
         self.map?.master(of: HashSlot.of(key.utf8)).map { RedisMaster($0) }
     }

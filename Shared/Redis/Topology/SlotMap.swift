@@ -39,14 +39,14 @@ struct SlotMap: Hashable, Sendable {
         guard !self.masters.isEmpty else { throw Self.error(asked, "no slot is served by anybody") }
     }
 
-    /// The master that serves a slot; nil if none does, or if the number is not a slot.
+    /// Returns the master that serves a slot; nil if none does, or if the number is not a slot.
     func master(of slot: Int) -> NodeAddress? {
         guard self.owners.indices.contains(slot), self.owners[slot] != Self.nobody else { return nil }
         // Only indices of masters are stored, and masters are never removed.
         return self.masters[Int(self.owners[slot])]
     }
 
-    /// A redirection said that this node serves the slot.
+    /// Notes that this node serves the slot, for example after a redirection.
     mutating func move(_ slot: Int, to node: NodeAddress) {
         guard self.owners.indices.contains(slot) else { return }
         let index = self.masters.firstIndex(of: node) ?? self.masters.count

@@ -1,6 +1,6 @@
 /// The assets that orders name, in 8 MiB regardless of their number: a Bloom filter.
 ///
-/// It never forgets an asset that was inserted. It reports some others as inserted: one of 400 with four million
+/// It never forgets an asset that was inserted. It reports some others as inserted: one in 400 with four million
 /// assets; those stay in Redis until the next scan, which uses another salt.
 struct AssetMarks {
     private static let bitCount: UInt64 = 1 << 26
@@ -20,7 +20,7 @@ struct AssetMarks {
         self.places(digest).allSatisfy { self.words[Int($0 >> 6)] & 1 << ($0 & 63) != 0 }
     }
 
-    /// Double hashing. The digests are SHA-256, so any hash distributes them.
+    /// Returns the bits of a digest, by double hashing. The digests are SHA-256, so any hash distributes them.
     private func places(_ digest: some StringProtocol) -> [UInt64] {
         var first = Hasher()
         first.combine(self.salt)

@@ -14,7 +14,7 @@ extension StoreScripts {
         return redis.call('EXISTS', KEYS[1])
         """)
 
-    /// Processes the result of a scan of all orders that found none that names an asset.
+    /// Marks or deletes an asset after a scan of all orders found none that names it.
     ///
     /// A server that does not report its history keeps all assets: it would go unnoticed that it forgot which orders
     /// use them.
@@ -41,10 +41,10 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Makes one of all packagers the one that sweeps. The first sweep is due after a period.
+    /// Claims the sweep for one of the packagers, or renews its lease. The first sweep is due after a period.
     ///
-    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period. Returns 1 if the sweep is the
-    /// owner's, also to renew it; 0 if it is another's or not due.
+    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period. Returns 1 if the owner has the
+    /// sweep; 0 if another owner has it, or it is not due.
     static let claimSweep = RedisScript(
         Self.clock + """
             local standing = redis.call('HMGET', KEYS[1], 'due', 'owner', 'lease')
@@ -60,8 +60,8 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Sets the time of the next sweep. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if the sweep
-    /// was another owner's by then.
+    /// Sets the time of the next sweep. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if another
+    /// owner has the sweep by now.
     static let endSweep = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end

@@ -1,14 +1,14 @@
 import Redis
 
-/// Finds assets that are no longer named by any order, and deletes them.
+/// A sweep that finds assets that no order names any more, and deletes them.
 ///
 /// A scan reads the asset lists of all orders, then goes through the assets. One that no order names is marked as
 /// unused. A later scan that begins at least a grace period after the mark and again finds no order deletes it, if the
-/// mark still exists. That is safe beside packagers: packaging checks for each asset first, which removes its mark; it
-/// may rely on an asset that it found for `AssetTiming.memory`, and Redis refuses its write after `AssetTiming.write`.
-/// So a packager that saw the asset before it was marked has written long before the deciding scan began, and one that
-/// saw it later has removed the mark. A sweeper that was suspended for days, or a second one at the same time, changes
-/// nothing about this.
+/// mark still exists. That is safe while packagers run: packaging checks for each asset first, which removes its mark.
+/// It may rely on an asset that it found for `AssetTiming.memory`, and Redis refuses its write after
+/// `AssetTiming.write`. So a packager that saw the asset before it was marked has written long before the deciding scan
+/// began, and one that saw it later has removed the mark. A sweeper that was suspended for days, or a second one at the
+/// same time, changes nothing about this.
 ///
 /// If it is interrupted at any point it leaves marks, which expire by themselves.
 ///
@@ -19,7 +19,7 @@ public struct AssetSweep: Sendable {
     public static let pageKeys = 500
     /// The time that a mark is kept beyond the grace period.
     private static let markSlack: Duration = .seconds(7 * 24 * 3600)
-    /// Assets that are decided at once.
+    /// Assets that are decided in one pipeline.
     private static let chunk = 100
 
     private let redis: RedisClient
@@ -68,7 +68,7 @@ public struct AssetSweep: Sendable {
             cursor = page.next
             try await pause()
         } while cursor != nil
-        // Orders of a view that was lost meanwhile come back later.
+        // Orders of a view that was lost meanwhile will be restored later.
         try await self.view.confirm(epochs)
         guard try await self.topology().slots == topology.slots else {
             throw StoreError(.incomplete, "sweeping assets: slots of the cluster got other masters")
@@ -114,7 +114,7 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    /// The assets named by some orders. A value that is not an order names nothing that could be served.
+    /// Returns the asset lists of some orders. A value that is not an order names nothing that could be served.
     private func assetLists(_ keys: [String]) async throws -> [String] {
         let field = RedisArgument.string(OrderField.assets.rawValue)
         return try await self.pipeline(keys.map { RedisCommand("HGET", .string($0), field) }).compactMap { reply in
@@ -128,7 +128,7 @@ public struct AssetSweep: Sendable {
 
     private func count(_ digests: [String], _ counts: inout Counts) async throws {
         for reply in try await self.pipeline(digests.map { RedisCommand("STRLEN", .string(StoreKeys.asset($0))) }) {
-            // One that was deleted just now has no length; without permission no length is known.
+            // An asset that was deleted just now has no length; without permission no length is known.
             guard reply != .integer(0) else { continue }
             counts.assets += 1
             counts.bytes += reply.integer ?? 0
@@ -151,7 +151,7 @@ public struct AssetSweep: Sendable {
         return (keys.compactMap(\.text), place.master, place.next(behind: next, in: topology))
     }
 
-    /// The time of each server's clock in milliseconds.
+    /// Returns the time of each server's clock in milliseconds.
     private func clocks(_ topology: RedisTopology) async throws -> [RedisMaster?: Int64] {
         let places: [RedisMaster?] = topology.masters.isEmpty ? [nil] : topology.masters.map { $0 }
         let replies = try await self.pipeline(

@@ -27,7 +27,7 @@ struct ScanCursor: Hashable {
         }
     }
 
-    /// True if a text has the form of a cursor of either kind.
+    /// Returns true if a text has the form of a cursor of either kind.
     static func isCursor(_ text: String) -> Bool {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         switch parts.count {
@@ -37,7 +37,7 @@ struct ScanCursor: Hashable {
         }
     }
 
-    /// The cursor to continue with; nil at the end.
+    /// Returns the cursor to continue with; nil at the end.
     /// - Parameter position: the cursor in Redis's answer.
     func next(behind position: String, in topology: RedisTopology) -> String? {
         guard self.master != nil else { return position == "0" ? nil : position }

@@ -6,7 +6,7 @@ import Model
 /// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: Design §7
 enum StoreKeys {
     static func order(_ key: OrderKey) -> String { Self.tagged("waybill:order:{", key) }
-    /// Assembled by hand: interpolation costs a microsecond, and this runs for each request of the gateway.
+    /// Appends the parts: interpolation costs a microsecond, and this runs for each request of the gateway.
     private static func tagged(_ prefix: String, _ key: OrderKey) -> String {
         var text = prefix
         text.reserveCapacity(17 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
@@ -18,21 +18,21 @@ enum StoreKeys {
     }
     /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
     static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
-    /// A hash: where a change stood that came before its order -> the record.
+    /// A hash: the place of a change that arrived before its order -> the record.
     static func early(_ key: OrderKey) -> String { Self.tagged("waybill:early:{", key) }
-    /// A hash: device -> the `RegistrationRecord` as JSON: the devices that get pushes.
+    /// A hash: device -> the `RegistrationRecord` as JSON: the devices that are notified.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
     /// A hash: device -> `<offset>:<moment>::<origin>`, the `RegistrationStamp` of its registration.
     static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
-    /// A hash as `stamps`: the ends of an order's registrations, remembered for an hour.
+    /// A hash like `stamps`: the ended registrations of an order, remembered for an hour.
     static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
     /// A number: the time when the debt of an order's new devices is paid, in milliseconds of the store's clock.
     static func admitted(_ key: OrderKey) -> String { "waybill:devices-admitted:{\(key)}" }
     /// A set of order identifiers: the orders that the device may list.
     static func listed(_ device: DeviceTag) -> String { "waybill:listed:{\(device.text)}" }
-    /// A hash: order identifier -> the same, with the microsecond of the store's clock at the registration.
+    /// A hash: order identifier -> the same stamp, with the microsecond of the store's clock at the registration.
     static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
-    /// The device's counterpart of an order's ends.
+    /// The device's counterpart of an order's ended registrations.
     static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }
     /// The prefix of the keys of all orders.
     static let anyOrder = "waybill:order:{"
@@ -45,7 +45,7 @@ enum StoreKeys {
     static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
     /// The beginning and the end of the keys of all assets.
     static let assets = (prefix: "waybill:asset:{", suffix: "}")
-    /// The digest of an asset's key; nil for any other key.
+    /// Returns the digest in an asset's key; nil for any other key.
     static func digest(ofAsset key: String) -> String? {
         guard key.hasPrefix(Self.assets.prefix), key.hasSuffix(Self.assets.suffix) else { return nil }
         return String(key.dropFirst(Self.assets.prefix.count).dropLast(Self.assets.suffix.count))
@@ -64,22 +64,22 @@ enum StoreKeys {
 
     /// The order of a token that was handed out, under the token's digest.
     static func token(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
-    /// A request that may come again, under the digest of its name: see `RepeatedRequests`.
+    /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
     static let notifiedPositions = "waybill:{told}"
-    /// A hash: topic -> its partitions when all its keys lay where they belong.
+    /// A hash: topic -> its number of partitions when all its keys were where they belong.
     static let partitions = "waybill:{partitions}"
 
-    // Keys of the view as a whole: one of each on a single server, one of each on every master of a cluster. The number
+    // Keys of the view as a whole: one of each on a single server, or on every master of a cluster. The number
     // is the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
     static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
     /// A hash: `<cluster>/<topic>/<partition>` -> an offset below which everything is certainly stored here.
     static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
-    /// The restoring in progress: `<plan>:<history of the server>`.
+    /// The restore in progress: `<plan>:<history of the server>`.
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
     static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:view:2:fresh", anchor) }

@@ -1,2 +1,2 @@
-/// The scripts that change Redis, each beside the types that call it. Each touches one slot.
+/// The scripts that change Redis, each in the folder of the types that call it. Each touches one slot.
 enum StoreScripts {}

@@ -1,9 +1,9 @@
 public import Model
 public import Redis
 
-/// Changes of orders that were not there in time: kept beside their dead letters until the order comes into being.
+/// Changes of orders that did not exist in time, kept in addition to their dead letters until the order is created.
 ///
-/// They are part of the view alone: what is lost with a Redis is still among the dead letters.
+/// They are part of the view alone: changes that are lost with Redis are still among the dead letters.
 public struct EarlyChanges: Sendable {
     /// Most changes that are kept of an order.
     public static let limit = 32
@@ -14,7 +14,7 @@ public struct EarlyChanges: Sendable {
 
     /// A record as its owner encodes it.
     public struct Kept: Hashable, Sendable {
-        /// Tells it from all others of its order.
+        /// Distinguishes it from all others of its order.
         public let place: String
         public let bytes: [UInt8]
 
@@ -27,9 +27,9 @@ public struct EarlyChanges: Sendable {
     /// The result of keeping an order's changes.
     public enum Keeping: Hashable, Sendable {
         case kept
-        /// The order is there by now, or was there: nothing was kept.
+        /// The order exists by now, or did exist: nothing was kept.
         case orderExists
-        /// There is no room for all of them, or Redis refused it, with its words.
+        /// There is no room for all of them, or Redis refused them, with its error text.
         case refused(String)
     }
 
@@ -37,7 +37,7 @@ public struct EarlyChanges: Sendable {
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// Keeps changes of orders, as long as their orders are not there.
+    /// Keeps changes of orders, unless the orders exist.
     ///
     /// - Returns: one answer per order. Keeping again is safe.
     public func keep(_ orders: [(key: OrderKey, changes: [Kept])]) async throws(StoreError) -> [Keeping] {
@@ -61,7 +61,7 @@ public struct EarlyChanges: Sendable {
         }
     }
 
-    /// - Returns: what is kept of each order, in no order.
+    /// - Returns: the changes that are kept of each order, in no particular sequence.
     public func read(_ keys: [OrderKey]) async throws(StoreError) -> [[Kept]] {
         guard !keys.isEmpty else { return [] }
         let replies: [RedisValue]
@@ -103,10 +103,10 @@ public struct EarlyChanges: Sendable {
 }
 
 extension StoreScripts {
-    /// Keeps changes of an order that is not there.
+    /// Keeps changes of an order that does not exist.
     ///
     /// KEYS: the order, its early changes. ARGV: most changes, seconds to keep them, then place, record, …
-    /// Returns 1 if they are kept, 0 if the order is there or was removed, -1 if they are too many.
+    /// Returns 1 if they are kept, 0 if the order exists or was removed, -1 if there are too many.
     static let keepEarly = RedisScript(
         """
         if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end

@@ -1,15 +1,15 @@
 public import Model
 public import Redis
 
-/// Goes through all orders of a type, and stores its progress.
+/// A scan of all orders of a type, which can store its progress.
 ///
-/// An order that exists from the beginning to the end is seen at least once; one that is added or removed meanwhile may
-/// be seen or not, one may be seen twice.
+/// An order that exists from the beginning to the end is seen at least once, perhaps twice; one that is added or
+/// removed meanwhile may or may not be seen.
 /// Source: Redis SCAN, "Scan guarantees"; an iteration may be interrupted and continued, since its state is in the
 /// cursor alone
 ///
-/// In a cluster one master after the other is scanned. If slots get other masters meanwhile it starts over; while a
-/// slot is being moved from a master that was not scanned yet to one that was, orders may be missed.
+/// In a cluster the masters are scanned one after another. If slots get other masters meanwhile the scan starts over;
+/// while a slot is being moved from a master that was not scanned yet to one that was, orders may be missed.
 public struct OrderScan: Sendable {
     /// Keys that Redis examines for one page, of any kind.
     static let pageKeys: Int64 = 100
@@ -30,7 +30,7 @@ public struct OrderScan: Sendable {
 
     /// Reads a page.
     ///
-    /// - Parameter cursor: that of the page before; nil begins.
+    /// - Parameter cursor: that of the previous page; nil for the first one.
     public func page(of type: OrderTypeIdentifier, from cursor: String?) async throws(StoreError) -> Page {
         // An order type has none of the characters that are special in a pattern.
         let pattern = StoreKeys.orders(type)
@@ -47,7 +47,7 @@ public struct OrderScan: Sendable {
         return Page(orders: orders, next: next)
     }
 
-    /// Some keys, and the cursor to continue with.
+    /// Returns some keys, and the cursor to continue with.
     ///
     /// - Parameter count: the number of keys that Redis examines, of any kind.
     func keys(
@@ -66,11 +66,11 @@ public struct OrderScan: Sendable {
         return (keys, place.next(behind: next, in: topology))
     }
 
-    /// True if a text has the form of a cursor; only reading a page shows if it is valid.
+    /// Returns true if a text has the form of a cursor; only reading a page shows if it is valid.
     public static func isCursor(_ text: String) -> Bool { ScanCursor.isCursor(text) }
 
-    /// The identifier of the running server, or of all masters of a cluster. A cursor is meaningless for another one,
-    /// and also for the same one after a restart, which sorts its keys by another seed.
+    /// Returns the identifier of the running server, or of all masters of a cluster. A cursor is meaningless for
+    /// another server, and also for the same one after a restart, which sorts its keys by another seed.
     public func serverIdentifier() async throws(StoreError) -> String {
         let topology = try await self.topology()
         guard !topology.masters.isEmpty else { return try await self.serverIdentifier(at: nil) }
@@ -97,7 +97,7 @@ public struct OrderScan: Sendable {
         }
     }
 
-    /// The bookmark of a type.
+    /// Returns the bookmark of a type.
     public func bookmark(of type: OrderTypeIdentifier) async throws(StoreError) -> [UInt8]? {
         try await self.send(RedisCommand("GET", .string(StoreKeys.bookmark(type)))).bytes
     }

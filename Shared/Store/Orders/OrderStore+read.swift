@@ -1,18 +1,18 @@
 public import Model
 import Redis
 
-/// Reads orders with a bound on the memory in use at once.
+/// Reads orders with a bound on the memory in use at any time.
 extension OrderStore {
-    /// The most bytes of a document that comes with the first answer; of a larger one only its size does.
+    /// The most bytes of a document that the first answer contains; of a larger one it contains the size alone.
     public static let smallDocument = 16 << 10
-    /// Most bytes of larger documents that are read at once. One alone may be larger.
+    /// Most bytes of larger documents that are read together. One alone may be larger.
     public static let pageBytes = 4 << 20
 
     /// The result of the first read of an order.
     public enum Sight: Sendable {
         /// It was read; nil for an unknown order.
         case read(Result<StoredOrder?, StoreError>)
-        /// It is not there, and changes of it are kept that came early: `EarlyChanges`.
+        /// It does not exist, but early changes of it are kept: see `EarlyChanges`.
         case early
         /// Its document has this many bytes and was not read.
         case large(bytes: Int)
@@ -20,14 +20,14 @@ extension OrderStore {
 
     /// Reads some orders for the first time, in one pipeline: everything but large documents.
     ///
-    /// - Returns: one sight per key, in order. An order that cannot be read at the moment, as when one of several
-    ///   servers is down, is a failure with code `.unavailable` in its place.
+    /// - Returns: one sight per key, in order. For an order that cannot be read at the moment, for example because one
+    ///   of several servers is down, it is a failure with code `.unavailable`.
     /// - Throws: the errors of `orders`.
     public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
         try await self.read(keys, documentsUpTo: Self.smallDocument)
     }
 
-    /// Reads some orders whole, whatever their size.
+    /// Reads some orders in full, regardless of their size.
     ///
     /// - Parameter keys: those of one of the `pages`, so that the bounds on memory and on the answers' deadline hold.
     /// - Returns: the same as `look`.
@@ -39,7 +39,7 @@ extension OrderStore {
         }
     }
 
-    /// Divides large orders into pages that are read one after the other.
+    /// Divides large orders into pages that are read one after another.
     public static func pages<Item>(_ large: [(item: Item, bytes: Int)]) -> [[Item]] {
         var pages: [[Item]] = []
         var room = 0
@@ -55,9 +55,9 @@ extension OrderStore {
     }
 
     private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
-        // The epochs after the orders, on the same connections: if the view had been incomplete in between, they would
-        // differ from those known before. An order that is redirected, to be read after an epoch that was read already,
-        // has no answer: a node that lost what it had just received would be taken for one without the order.
+        // The epochs are read after the orders, on the same connections: if the view had been incomplete in between,
+        // they would differ from those known before. An order whose command is redirected would be read after its epoch
+        // and gets no answer: a node that lost keys it had just received would be taken for one without the order.
         let epochs = try await self.view?.known()
         let checks = self.view?.view.epochCommands ?? []
         let replies: [RedisValue]
@@ -74,7 +74,7 @@ extension OrderStore {
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
         return zip(keys, replies).map { key, reply in
             if let epochs, epochs.awaited.contains(key.orderType) {
-                // The order that exists may be older than the published one.
+                // The stored order may be older than the published one.
                 return .read(
                     .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
             }

@@ -9,13 +9,13 @@ extension OrderStore {
         public let modifiedEpochSeconds: Int64
         public let isRemoved: Bool
 
-        /// True if a version is not newer than this one.
+        /// Returns true if a version is not newer than this one.
         public func isAsNew(asVersion version: Int64, modifiedEpochSeconds: Int64) -> Bool {
             (self.version, self.modifiedEpochSeconds) >= (version, modifiedEpochSeconds)
         }
     }
 
-    /// The stored states of some orders, with a complete view or not; nil for an unknown or damaged one.
+    /// Returns the stored states of some orders, even from an incomplete view; nil for an unknown or damaged one.
     public func storedVersions(_ keys: [OrderKey]) async throws(StoreError) -> [StoredVersion?] {
         let replies: [RedisValue]
         do {
@@ -58,7 +58,7 @@ extension OrderStore {
     ///
     /// - Parameter begun: a time before any asset of these orders was looked up.
     /// - Returns: the number written.
-    /// - Throws: `StoreError`; doing it again is safe.
+    /// - Throws: `StoreError`; a retry is safe.
     public func restore(_ orders: [Restored], begun: PackagingStart = .now) async throws(StoreError) -> Int {
         guard !orders.isEmpty else { return 0 }
         let replies: [RedisValue]

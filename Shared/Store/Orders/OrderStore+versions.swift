@@ -2,7 +2,7 @@ public import Model
 import Redis
 
 extension OrderStore {
-    /// The versions of some orders in Redis, removals included.
+    /// Returns the versions of some orders in Redis, removals included.
     ///
     /// - Returns: one per key, in order; nil for an order that does not exist.
     /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
@@ -15,7 +15,7 @@ extension OrderStore {
         return replies.map(\.integer)
     }
 
-    /// The heads of the packages of some orders.
+    /// Returns the heads of the packages of some orders.
     ///
     /// - Parameter keys: some dozens to hundreds; a head is smaller than the document.
     /// - Returns: one per key, in order; nil for an order that has no package.
@@ -29,11 +29,11 @@ extension OrderStore {
         return replies.map(\.bytes)
     }
 
-    /// Notes that the records of versions were acknowledged, each if it still stands.
+    /// Notes that the records of versions were acknowledged, each if it is still the current version.
     ///
     /// - Parameter published: the version that was published; nil notes nothing.
-    /// - Returns: as `versions(of:)`, the versions that stand.
-    /// - Throws: as `versions(of:)`.
+    /// - Returns: the current versions, as `versions(of:)` does.
+    /// - Throws: as `versions(of:)` does.
     public func notePublished(_ orders: [(key: OrderKey, published: Int64?)]) async throws(StoreError) -> [Int64?] {
         let what = "noting versions that were published"
         let replies: [RedisValue]

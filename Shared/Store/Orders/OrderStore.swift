@@ -1,7 +1,7 @@
 public import Model
 public import Redis
 
-/// The orders from the packager's point of view: reads states, writes states and packages, each write a
+/// The orders from the packager's point of view: it reads states, and writes states and packages, each write a
 /// compare-and-set.
 ///
 /// All calls are pipelined over many orders; a failure of one order affects it alone.
@@ -10,14 +10,14 @@ public struct OrderStore: Sendable {
     /// the order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
-    /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. A client that
-    /// has its token gets that answer for as long; after that the order counts as one that may still come.
+    /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. For that long
+    /// a client with its token gets that answer; then the order counts as one that may still be created.
     static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
     let view: ViewEpochCache?
     private let present = PresentAssets()
-    /// The times that unused assets live. The same for all packagers.
+    /// The lifetimes of unused assets. The same for all packagers.
     var timing = AssetTiming()
 
     /// - Parameter view: ensures that no order is read from a view that is not complete; nil reads the present keys.
@@ -26,7 +26,7 @@ public struct OrderStore: Sendable {
         self.view = view
     }
 
-    /// Changes of orders that are not there, in the same Redis.
+    /// Changes of orders that do not exist yet, in the same Redis.
     public var earlyChanges: EarlyChanges { EarlyChanges(redis: self.redis) }
 
     /// An order as stored in Redis, without the bytes of its package.
@@ -42,14 +42,14 @@ public struct OrderStore: Sendable {
         public var signer = ""
         /// Digest of everything in the package except the signature; empty if not known.
         public var content = ""
-        /// The version whose announcement is not known to be done, empty if there is none.
+        /// The version that is not known to be announced, empty if there is none.
         public var unannounced = ""
         /// The version whose record was acknowledged last, empty if that is not known.
         public var publishedVersion = ""
         /// Bytes of its document in Redis.
         public var documentBytes = 0
 
-        /// True if the version that stands is known to be published, and so is all that devices are to be told of it.
+        /// True if the current version is known to be published, with all that devices are to be notified of.
         public var isPublished: Bool { self.publishedVersion == String(self.state.version) }
     }
 
@@ -90,8 +90,8 @@ public struct OrderStore: Sendable {
             case unannouncedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
-            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not
-            /// know; it counts as published if the one before it did.
+            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not be
+            /// notified; it counts as published if the previous version did.
             case renumbered(isPublished: Bool)
             /// The same version; only the applied positions advanced.
             case positions
@@ -185,16 +185,16 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// The millisecond after which an order may not be written; 0 for any time, since no asset is named.
+    /// Returns the millisecond after which an order may not be written; 0 for no limit, if no asset is named.
     func lastMoment(assets: [String], _ begun: PackagingStart) -> Int64 {
         assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
     /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
-    /// are published, each if it still stands.
+    /// are published, each if it is still current.
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unannounced`, empty if there is none, and with
-    ///   the version that was published; nil if something before it may still have to be told of.
+    ///   the version that was published; nil if devices may still have to be notified of something before it.
     public func acknowledge(_ orders: [(key: OrderKey, mark: String, published: Int64?)]) async throws(StoreError) {
         guard !orders.isEmpty else { return }
         let invocations = orders.map {
@@ -224,7 +224,7 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// The same for a caller that can do without some of them.
+    /// Writes assets that are missing, for a caller that can do without some of them.
     ///
     /// - Returns: the digests of those that Redis refused, with its error texts.
     private func putEachAsset(
@@ -262,8 +262,8 @@ public struct OrderStore: Sendable {
         return refused
     }
 
-    /// The same for a caller that confirms the epochs afterwards: an asset that was found under them is not looked up
-    /// again.
+    /// Writes assets that are missing, for a caller that confirms the epochs afterwards: an asset that was found under
+    /// them is not looked up again.
     public func putEachAsset(
         _ assets: [(digest: String, entry: [UInt8])], under epochs: MaterializedView.Epochs?
     ) async throws(StoreError) -> [String: String] {
@@ -332,7 +332,7 @@ extension OrderStore.Write {
 }
 
 extension OrderFields {
-    /// The fields to write, in one HSET.
+    /// Returns the fields to write, in one HSET.
     ///
     /// - Parameter package: nil for a removed order.
     func written(with package: OrderStore.StoredPackage?) -> [(OrderField, RedisArgument)] {

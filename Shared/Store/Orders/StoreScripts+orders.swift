@@ -1,12 +1,12 @@
 import Redis
 
-/// Orders: writing, reading, and what was announced of them.
+/// The scripts that write and read orders, and note which of their versions were announced.
 extension StoreScripts {
     /// Writes an order's hash if it has not been written since it was read.
     ///
     /// The comparison uses the revision, which changes with each write, and not the version, which a write of positions
     /// leaves unchanged: else a worker that lost its partition could take back the positions of its successor, and with
-    /// them a change without new content. It is a moment and not a count: a Redis that falls back to before a write
+    /// them a change without new content. It is a moment, not a count: a Redis that falls back to before a write
     /// must not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
@@ -89,7 +89,7 @@ extension StoreScripts {
 
     /// Reads fields of an order, with the size of its document in place of a large one.
     ///
-    /// Of an order that is not there the answer has one value more: whether there are changes that came early.
+    /// For an order that does not exist the answer has one more value: 1 if early changes of it are kept, else 0.
     ///
     /// KEYS: the order, its early changes. ARGV: most bytes of a document, then the fields: the fourth is
     /// the document, the 13th the parts that it is made of, which count with it.
@@ -103,7 +103,7 @@ extension StoreScripts {
         """)
 
     /// Removes the mark of an order whose version is announced, unless another one was set meanwhile, and notes that
-    /// the record of a version is acknowledged, if that version stands. A Redis that is full may do without the note.
+    /// the record of a version is acknowledged, if that version is current. If Redis is full the note may be omitted.
     ///
     /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.
     static let acknowledge = RedisScript(
@@ -114,10 +114,10 @@ extension StoreScripts {
         return 1
         """)
 
-    /// Notes that the record of a version is acknowledged, if that version stands. A Redis that is full may do without.
+    /// Notes that the record of a version is acknowledged, if that version is current. If Redis is full the note may be
+    /// omitted.
     ///
-    /// KEYS: the order. ARGV: the version or nothing.
-    /// Returns the version that stands.
+    /// KEYS: the order. ARGV: the version or nothing. Returns the current version.
     static let notePublished = RedisScript(
         """
         local version = redis.call('HGET', KEYS[1], 'version')

@@ -36,7 +36,7 @@ extension PackageReader {
 
     /// Looks up an order without a byte of its package, for a request that may be refused.
     ///
-    /// Two small commands in one pipeline as long as the view is known to be complete, see `ViewMemory`.
+    /// Sends two small commands in one pipeline as long as the view is known to be complete, see `ViewMemory`.
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func lookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
         guard let known = self.memory.known() else { return self.certainLookup(of: key, on: eventLoop) }
@@ -59,7 +59,7 @@ extension PackageReader {
         }
     }
 
-    /// True if an order was removed that left no other trace: see `OrderStore.goneSeconds`.
+    /// Checks if an order was removed that left no other trace: see `OrderStore.goneSeconds`.
     ///
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func isGone(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Bool> {
@@ -72,10 +72,10 @@ extension PackageReader {
         }
     }
 
-    /// The same with a check of the servers' histories.
+    /// Looks up an order, with a check of the servers' histories.
     ///
-    /// An order could be missing, then be restored, and then the view be complete: that is why the epoch is read before
-    /// and after it.
+    /// An order could be missing, and be restored before the view becomes complete: so the epoch is read before and
+    /// after it.
     private func certainLookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
         let (generation, now) = (self.redis.generation, NIODeadline.now())
         let (anchors, epochs) = self.memory.view.epochReads

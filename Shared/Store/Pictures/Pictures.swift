@@ -8,11 +8,11 @@ public import Redis
 /// stored in Redis.
 /// Source: Design §7
 public struct Pictures: Sendable {
-    /// Most pictures that are waited for at once.
+    /// Most pictures that are waited for at the same time.
     static let dueLimit: Int64 = 100_000
     /// The time for which unused data is kept, in seconds.
     static let keptSeconds: Int64 = 30 * 24 * 3600
-    /// Orders returned at once.
+    /// Orders in one page.
     static let pageSize: Int64 = 200
 
     private let redis: RedisClient
@@ -111,7 +111,7 @@ public struct Pictures: Sendable {
             let members = parts[2].array
         else { throw StoreError(.corrupt, "claiming pictures: an unexpected reply") }
         let texts = members.compactMap(\.text)
-        // Keys written by others would come up again and again.
+        // Keys written by others would be due again and again.
         let unreadable = texts.filter { PictureKey($0) == nil }
         _ = try await self.pipeline(
             unreadable.map { RedisCommand("ZREM", .string(StoreKeys.picturesDue), .string($0)) }, "removing pictures")
@@ -147,7 +147,7 @@ public struct Pictures: Sendable {
                 ]), "ending with a picture")
     }
 
-    /// Some of the orders that wait for a picture.
+    /// Returns some of the orders that wait for a picture.
     ///
     /// - Parameter cursor: "0" at first, then the returned one.
     /// - Returns: orders, some perhaps twice, and the cursor to continue with; nil at the end. Source: redis.io, SCAN

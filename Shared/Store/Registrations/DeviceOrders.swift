@@ -2,7 +2,7 @@ public import Model
 public import NIOCore
 public import Redis
 
-/// Answers which orders of a device changed since a tag.
+/// The orders of a device that changed since a tag.
 ///
 /// The tag is a stamp of the store's clock (see `StoreScripts.write`). The orders of a device are not read in one
 /// instant: one order could be read, then change, then another could change and be read with a higher stamp. A tag of
@@ -10,10 +10,10 @@ public import Redis
 /// the reading began; changes during the reading are reported again the next time, which is harmless.
 /// An order that the device registered for after it got its tag counts as changed at that moment: it may have changed
 /// between its fetch and its registration, and an older stamp than the tag would hide that.
-/// Only a clock that is set back can hide a change, for those devices that asked in the time that then runs twice.
+/// Only a clock that is set back can hide a change, for devices that asked during the time that then passes twice.
 /// Source: Wallet Orders §1.2d
 public struct DeviceOrders: Sendable {
-    /// Most orders that are read at once.
+    /// Most orders that are read in one pipeline.
     static let page = 500
 
     private let redis: RedisClient
@@ -127,7 +127,7 @@ public struct DeviceOrders: Sendable {
         _ question: Question, on eventLoop: any EventLoop
     ) -> EventLoopFuture<(changes: Changes?, orders: [OrderIdentifier])> {
         let type = question.type
-        // The clock first: a registration after it is later than the next tag.
+        // The clock is read first: a registration after that is later than the next tag.
         let tag = DeviceTag(question.device, type)
         let first = [
             RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.listed(tag))),
@@ -147,7 +147,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The orders of a device's set, each with the microsecond of the device's registration for it.
+    /// Returns the orders of a device's set, each with the microsecond of the device's registration for it.
     ///
     /// 0 for one without a stamp: its registration is older than any tag.
     /// - Parameter stamps: order, stamp, order, stamp, …
@@ -190,7 +190,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The answer, from the values read.
+    /// Builds the answer from the values read.
     ///
     /// - Parameters:
     ///   - stamps: those of the device's orders, or of their registration if that was later.
@@ -205,7 +205,7 @@ public struct DeviceOrders: Sendable {
         return Changes(orders: orders, tag: String(min(highest, clock - 1)))
     }
 
-    /// The stamp of a tag; 0 for one that is not ours.
+    /// Returns the stamp of a tag; 0 for one that is not ours.
     static func stamp(_ tag: String) -> Int64 {
         guard tag.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else { return 0 }
         return Int64(tag) ?? 0

@@ -43,8 +43,8 @@ public struct RegistrationStamp: Hashable, Sendable {
 }
 
 extension RegistrationStamp {
-    /// A value of the hashes of stamps: `<offset>:<moment>:<microsecond of registration>:<origin>`; the third is empty
-    /// but with the device. Stamps without an origin end before it, or after the moment.
+    /// Parses a stamp: `<offset>:<moment>:<microsecond of registration>:<origin>`. The third part is empty except on
+    /// the device's side. Stamps without an origin end before it, or after the moment.
     ///
     /// - Returns: nil for a value that is not ours.
     static func read(_ value: String) -> (stamp: RegistrationStamp, registeredEpochMicroseconds: Int64?)? {

@@ -3,8 +3,8 @@ import Redis
 
 /// The limits on the devices of an order, and on the rate of new ones.
 ///
-/// A client that has an order's token can register devices that do not exist. The data that this makes grow (a hash in
-/// Redis, records in Kafka, notifications) is bounded by a refusal here, before Kafka has it. New devices are also
+/// A client that has an order's token can register devices that do not exist. A refusal here, before Kafka has the
+/// record, bounds the data that grows by that (a hash in Redis, records in Kafka, notifications). New devices are also
 /// bounded in time, by a token bucket of the same size that fills within an hour: registering and unregistering in turn
 /// leaves no more records than that. Requests that race may leave an order with twice its limit.
 /// Source: ITU-T I.371 §A.1, generic cell rate algorithm
@@ -20,7 +20,7 @@ extension Registrations {
         case admitted
         /// The order has as many devices as it may have.
         case full
-        /// Too many new devices came; the next is accepted after this time.
+        /// Too many new devices were registered; the next is accepted after this time.
         case tooSoon(milliseconds: Int64)
     }
 

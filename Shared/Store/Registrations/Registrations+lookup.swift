@@ -113,9 +113,9 @@ extension Registrations {
 
     /// Goes through the devices of some orders, a page of each.
     ///
-    /// A device that is registered from the beginning to the end is returned at least once, also if others are removed
+    /// A device that is registered from the beginning to the end is returned at least once, even if others are removed
     /// meanwhile. Source: Redis SCAN, "Scan guarantees"
-    /// - Parameter orders: each with the cursor of its page before; nil begins.
+    /// - Parameter orders: each with the cursor of its previous page; nil for the first one.
     /// - Returns: about 512 devices of each order, often fewer; none if Redis has a value of another kind under the
     ///   key.
     public func pages(

@@ -22,7 +22,7 @@ extension Registrations {
     /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
     /// - Returns: the items, by index, that cannot be written because Redis has a value of another kind under one of
     ///   their keys. A retry does not help them.
-    /// - Throws: `StoreError`; doing it again is safe.
+    /// - Throws: `StoreError`; a retry is safe.
     @discardableResult
     public func restore(_ items: [Restored]) async throws(StoreError) -> [(index: Int, error: StoreError)] {
         // A registration is written with its device first, and is removed from its order first.
@@ -57,9 +57,9 @@ extension Registrations {
         return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// True for each of some records if it, or something newer, is in Redis.
+    /// Returns true for each record if it, or something newer, is in Redis.
     ///
-    /// One that cannot be written counts as present: restoring would not bring it.
+    /// A record that cannot be written counts as present: restoring would not add it.
     public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
         let replies: [RedisValue]
         do {
@@ -100,7 +100,7 @@ extension Registrations {
 }
 
 extension RegistrationStamp {
-    /// The rule of the scripts: offsets of one partition decide if the times are close, else the times decide.
+    /// Applies the rule of the scripts: offsets of one partition decide if the times are close, else the times decide.
     func isNewer(than other: RegistrationStamp) -> Bool {
         let isElsewhere = !self.origin.isEmpty && !other.origin.isEmpty && self.origin != other.origin
         if isElsewhere || self.offset < 0 || other.offset < 0

@@ -69,7 +69,7 @@ public struct Registrations: Sendable {
                 .string(key.device.rawValue), .string(registration.pushToken.rawValue), .integer(moment),
             ])
         guard let stood = try await self.evaluate(invocation, what).text else { return false }
-        // A registration that comes at this moment is written with the device first: it is newer and stays.
+        // A registration that arrives at this moment is written on the device's side first: it is newer and stays.
         let stamp = RegistrationStamp.read(stood)?.stamp ?? RegistrationStamp(offset: -1, epochMilliseconds: moment)
         _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, "0"), what)
         return true
@@ -87,7 +87,7 @@ public struct Registrations: Sendable {
             ])
     }
 
-    /// - Parameter keys: those of the device; nil takes the ones of this format.
+    /// - Parameter keys: those of the device; nil for those of this format.
     static func deviceSide(
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...,
         keys: [String]? = nil
@@ -113,7 +113,7 @@ public struct Registrations: Sendable {
         return reply
     }
 
-    /// The registrations stored with their orders.
+    /// Returns the registrations stored with their orders.
     ///
     /// - Returns: one per key, in order; nil if there is none, or one that cannot be parsed.
     public func registrations(_ keys: [RegistrationKey]) async throws(StoreError) -> [RegistrationRecord?] {
@@ -123,12 +123,12 @@ public struct Registrations: Sendable {
         return replies.map { $0.bytes.flatMap { try? RegistrationRecord.decode($0) } }
     }
 
-    /// The registration stored with its order; nil if there is none, or one that cannot be parsed.
+    /// Returns the registration stored with its order; nil if there is none, or one that cannot be parsed.
     public func registration(_ key: RegistrationKey) async throws(StoreError) -> RegistrationRecord? {
         try await self.registrations([key]).first ?? nil
     }
 
-    /// The orders of one type that a device is registered for.
+    /// Returns the orders of one type that a device is registered for.
     public func orders(
         of device: DeviceIdentifier, type: OrderTypeIdentifier
     ) async throws(StoreError) -> [OrderIdentifier] {

@@ -1,27 +1,27 @@
 import Redis
 
 /// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
-/// set of orders. They hold the registrations. Beside each is a hash of stamps, member -> `RegistrationStamp`, and one
-/// of those that ended, for an hour. A member without a stamp is older than any new one; a stamp without its member
-/// means nothing.
+/// set of orders. They hold the registrations. Each has a hash of stamps, member -> `RegistrationStamp`, and a hash of
+/// the ends, kept for an hour. A member without a stamp is older than any new one; a stamp without its member means
+/// nothing.
 ///
 /// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, origin, …
 extension StoreScripts {
     /// Adds a device to its order, or updates its record with a newer one.
     ///
     /// ARGV: …, record.
-    /// Returns 1 if the device was there already, else 0.
+    /// Returns 1 if the device was registered already, else 0.
     static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.register)
 
     /// Adds an order to its device. Its stamp has the microsecond of the server's clock when that first happened.
     ///
-    /// Returns 1 if the order was there already, else 0.
+    /// Returns 1 if the order was in the set already, else 0.
     static let registerOrder = RedisScript(Self.isNewer + Self.orderSet + Self.register)
 
     /// Removes a device from its order and remembers that, unless there is something newer.
     ///
     /// ARGV: …, seconds to remember it, 0 for not at all.
-    /// Returns 1 if the device is not there any more, 0 if it stays.
+    /// Returns 1 if the device is no longer registered, 0 if it stays.
     static let unregisterDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.unregister)
 
     /// Removes an order from its device; otherwise like `unregisterDevice`.
@@ -30,7 +30,7 @@ extension StoreScripts {
     /// Decides if a device may be registered, or its registration may end.
     ///
     /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, 1 for an end. Returns
-    /// 0 if so, -1 if there are too many, or the milliseconds until the next may come.
+    /// 0 if so, -1 if there are too many, or the milliseconds until the next is admitted.
     static let admit = RedisScript(
         """
         if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
@@ -47,7 +47,7 @@ extension StoreScripts {
         """)
 
     /// Removes a device from its order if its record is still the one that was read. Records are compared by content:
-    /// one that others wrote may be spelt differently.
+    /// one that others wrote may be encoded differently.
     ///
     /// KEYS: hash, stamps. ARGV: device, push token, moment of registration. Returns the stamp if it was removed, empty
     /// if there was none; nil if the device stays.

@@ -3,11 +3,11 @@ import Redis
 
 /// The keys that the format before this one left in Redis, and their removal.
 ///
-/// In it the keys of a device's side named the device in clear, so a device could choose their slots. Everything else
-/// was the same. The epoch had another name as well: for this version such a view is missing, and packagers restore the
-/// registrations from Kafka, while services of the earlier version continue with theirs. Each registration that those
-/// accept meanwhile is with the order, which both versions share, and is moved when its device asks for its orders (see
-/// `EarlierGateways`), or when the earlier keys are removed.
+/// In it the keys of a device's side named the device in clear text, so a device could choose their slots. The epoch
+/// had another name as well; everything else was the same. For this version such a view is missing, and packagers
+/// restore the registrations from Kafka, while services of the earlier version continue with theirs. Registrations that
+/// those accept meanwhile are stored with the order, which both versions share, and are moved when the device asks for
+/// its orders (see `EarlierGateways`), or when the earlier keys are removed.
 public struct EarlierFormat: Sendable {
     /// Keys that Redis examines for one page.
     private static let pageKeys: Int64 = 1000
@@ -25,7 +25,7 @@ public struct EarlierFormat: Sendable {
     private static func plan(_ anchor: String?) -> String { StoreKeys.anchored("waybill:restore:plan", anchor) }
     private static let jobs = "waybill:restore:{jobs}"
 
-    /// True if any key of it may be left.
+    /// Returns true if any key of it may be left.
     public func isThere() async throws(StoreError) -> Bool {
         try await self.view.awaitPlaces()
         let keys = self.view.places.flatMap { [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), Self.plan($0)] }
@@ -34,7 +34,7 @@ public struct EarlierFormat: Sendable {
         return replies.contains { $0.integer == 1 }
     }
 
-    /// True while services of the earlier version may answer from it.
+    /// Returns true while services of the earlier version may answer from it.
     func isServed() async throws(StoreError) -> Bool {
         try await self.view.awaitPlaces()
         let replies = try await self.registrations.pipeline(
@@ -47,7 +47,7 @@ public struct EarlierFormat: Sendable {
         try await self.delete(self.view.places.map(StoreKeys.earlierEpoch))
     }
 
-    /// Forgets that there was such a format.
+    /// Deletes the epochs, tails, plans and jobs of that format.
     public func forget() async throws(StoreError) {
         try await self.delete(
             self.view.places.flatMap { [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), Self.plan($0)] } + [
@@ -55,9 +55,9 @@ public struct EarlierFormat: Sendable {
             ])
     }
 
-    /// Removes some keys of it, and moves those of their registrations that are still with their orders.
+    /// Removes some keys of it, and moves those of their registrations that are still stored with their orders.
     ///
-    /// - Parameter cursor: that of the page before; nil begins.
+    /// - Parameter cursor: that of the previous page; nil for the first one.
     /// - Returns: the number of keys removed, and the cursor to continue with; nil at the end.
     public func removePage(from cursor: String?) async throws(StoreError) -> (removed: Int, next: String?) {
         // Three kinds: waybill:device:{…}, waybill:device-stamps:{…}, waybill:device-ended:{…}. A hyphen that is not
@@ -94,7 +94,7 @@ public struct EarlierFormat: Sendable {
         }
     }
 
-    /// The keys of a device's side: its orders, their stamps, and their ends.
+    /// Returns the keys of a device's side: its orders, their stamps, and their ends.
     static func keys(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> [String] {
         ["device", "device-stamps", "device-ended"].map { "waybill:\($0):{\(device.rawValue)/\(type)}" }
     }
@@ -105,7 +105,7 @@ public struct EarlierFormat: Sendable {
 }
 
 extension Registrations {
-    /// Ensures that registrations that are with their orders are with their device as well.
+    /// Ensures that registrations stored with their orders are stored with their device as well.
     fileprivate func list(_ keys: [RegistrationKey]) async throws(StoreError) {
         let what = "listing registrations"
         let stamps = try await self.pipeline(

@@ -2,13 +2,13 @@ public import Model
 import Redis
 import Synchronization
 
-/// Keeps a device's registrations in step with gateways of the earlier format, while there may be any: they know its
-/// orders under other keys, and nobody else tells them, or takes over from them, before the earlier keys are removed.
+/// The synchronization of a device's registrations with gateways of the earlier format, while there may be any. They
+/// know its orders under other keys; nothing else updates those, or takes over from them, before they are removed.
 ///
 /// So gateways of both versions may serve the same devices, and the earlier version may come back.
 /// Threads: any.
 public final class EarlierGateways: Sendable {
-    /// The time for which a look at Redis is valid.
+    /// The time for which a check of Redis is valid.
     private static let life = Duration.seconds(10)
 
     private let format: EarlierFormat
@@ -20,7 +20,7 @@ public final class EarlierGateways: Sendable {
         self.registrations = Registrations(redis: view.redis)
     }
 
-    /// False if it was seen lately that nobody serves from the earlier format.
+    /// False if a recent check found that no gateway serves from the earlier format.
     public var mayServe: Bool {
         self.seen.withLock { seen in seen.map { $0.isServed || $0.until < .now } ?? true }
     }
@@ -33,19 +33,19 @@ public final class EarlierGateways: Sendable {
         return isServed
     }
 
-    /// Takes over the registrations of a device that they accepted. Before its orders are listed.
+    /// Takes over the registrations of a device that they accepted. Call it before the device's orders are listed.
     public func adopt(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) async throws(StoreError) {
         if try await self.serve() { try await self.format.move(device, type) }
     }
 
-    /// Lets them list an order. Before the device is registered with it, as each registration is written.
+    /// Lets them list an order. Call it before `Registrations.register`, since the device's side is written first.
     public func register(_ key: RegistrationKey, at stamp: RegistrationStamp) async throws(StoreError) {
         guard try await self.serve() else { return }
         _ = try await self.registrations.evaluate(
             self.invocation(StoreScripts.registerOrder, key, stamp, ""), "registering a device with the earlier format")
     }
 
-    /// Lets them list an order no more. After its registration was removed from the order.
+    /// Stops them from listing an order. Call it after the registration was removed from the order.
     public func unregister(_ key: RegistrationKey, at stamp: RegistrationStamp) async throws(StoreError) {
         guard try await self.serve() else { return }
         _ = try await self.registrations.evaluate(
@@ -53,7 +53,7 @@ public final class EarlierGateways: Sendable {
             "unregistering a device with the earlier format")
     }
 
-    /// A stamp as they write it.
+    /// Builds a run of a script, with a stamp as they write it.
     private func invocation(
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
     ) -> RedisInvocation {

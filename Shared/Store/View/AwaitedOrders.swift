@@ -2,7 +2,7 @@ public import Model
 
 /// Orders of one partition that cannot be packaged until their brands load.
 public struct AwaitedOrders: Hashable, Sendable {
-    /// Of the first of them.
+    /// The offset of the first of them.
     public let offset: Int64
     public let types: Set<OrderTypeIdentifier>
 
@@ -16,7 +16,7 @@ public struct AwaitedOrders: Hashable, Sendable {
         return AwaitedOrders(offset: min(self.offset, other.offset), types: self.types.union(other.types))
     }
 
-    /// As `text` wrote it; nil for none.
+    /// Parses the format of `text`; nil for anything else.
     init?(text: String) {
         let parts = text.split(separator: ":", maxSplits: 1)
         guard parts.count == 2, let offset = Int64(parts[0]) else { return nil }

@@ -40,7 +40,7 @@ extension MaterializedView {
         }
     }
 
-    /// The place of each key; nil for one whose slot no master serves.
+    /// Returns the place of each key; nil for one whose slot no master serves.
     private func placesOf(_ keys: [String]) async throws(StoreError) -> [Int?] {
         try await self.awaitPlaces()
         let places = self.places
@@ -59,7 +59,7 @@ extension MaterializedView {
         return .success(reply)
     }
 
-    /// The reason why a value read between two epochs cannot be trusted; nil if it can.
+    /// Returns the reason why a value read between two epochs cannot be trusted; nil if it can.
     private static func doubt(_ before: RedisValue, _ after: RedisValue) -> StoreError? {
         for case .error(let message) in [before, after] {
             return StoreError(.unavailable, "reading the epoch: \(message)")

@@ -4,25 +4,25 @@ import Redis
 /// Slots that are moved between the masters of a cluster.
 ///
 /// A master that gets its first slots has no epoch, and one that loses the slot of its anchor has none under its next
-/// anchor, though nothing is lost by that: the keys were moved along. Such a place is *adopted*: it is complete without
-/// being restored. What must never be adopted is a server that lost keys. The evidence:
+/// anchor, though nothing is lost: the keys were moved along with the slots. Such a place is *adopted*: it is complete
+/// without being restored. A server that lost keys must never be adopted. The evidence:
 ///
 /// 1. While the view is complete each slot has a mark, a key that moves with the others of its slot, with the history
-///    of its master. A slot without a mark lost its keys: by FLUSHALL, by a server that came back empty, or since it
+///    of its master. A slot without a mark lost its keys: by FLUSHALL, by a server that came back empty, or because it
 ///    was given to another master without them.
-/// 2. A server with older data that still has the marks was started again or was a replica, so its history is another.
-///    So all masters that are named by marks must still have the same history after the slots had left them.
-/// 3. The same holds for the place itself since its slots came. If one of its marks is its own, it has had this history
-///    since it was marked, thus since before those of other masters came. A master with its first slots has no such
-///    mark: its server must have been running since before the whole view was last complete, without it, and may never
-///    have taken over from another one (`master_replid2`). Redis forgets the latter after `repl-backlog-ttl`, an hour,
-///    so the view must have been complete within the last minute.
+/// 2. A server with older data that still has the marks was restarted or was a replica, so it has another history. So
+///    all masters that are named by marks must still have the same history after the slots have left them.
+/// 3. The place itself must have had one history since its slots arrived. If one of its marks is its own, it has had
+///    this history since it was marked, thus since before those of other masters arrived. A master with its first slots
+///    has no such mark: its server must have been running since before the whole view was last complete, without it,
+///    and may never have taken over from another one (`master_replid2`). Redis forgets the latter after
+///    `repl-backlog-ttl`, an hour, so the view must have been complete within the last minute.
 ///
 /// A fail-over of a master while a slot is only half moved to it is not noticed, since Redis loses what had been moved
 /// without a trace.
 /// Source: Redis cluster specification; Redis 7.0 replication.c, `shiftReplicationId`, `clearReplicationId2`
 extension MaterializedView {
-    /// A master's slots and their marks, by its own account.
+    /// A master's slots and their marks, as the master reports them.
     struct SlotMarks: Hashable, Sendable {
         /// `<first>-<last>,…`
         var slots: String
@@ -34,7 +34,7 @@ extension MaterializedView {
         /// True if the server did not take over from another one.
         var isFirst = false
         var uptimeSeconds: Int64 = 0
-        /// Since the whole view was known to be complete; nil if the server has no note of it.
+        /// The time since the whole view was known to be complete; nil if the server has no record of that.
         var markedMillisecondsAgo: Int64?
 
         /// True for each slot that it serves; nil unless all are slots.
@@ -53,7 +53,7 @@ extension MaterializedView {
     public enum Adoption: Hashable, Sendable {
         /// The places are complete.
         case adopted
-        /// Servers or the client do not agree on the slots, as while they are being moved: try again.
+        /// Servers and client do not agree on the slots, for example while they are being moved: try again.
         case unsettled
         /// Nothing proves that the places have all of their keys.
         case refused
@@ -96,7 +96,7 @@ extension MaterializedView {
         return .adopted
     }
 
-    /// Declares places complete that have all their keys from places that were. Does nothing for a single server.
+    /// Declares places complete that got all their keys from complete places. Does nothing for a single server.
     ///
     /// - Parameters:
     ///   - places: all of them.

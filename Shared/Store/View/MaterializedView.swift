@@ -4,7 +4,7 @@ public import Redis
 /// The view: the state in Redis derived from Kafka, and the marks of its completeness.
 ///
 /// On a single server there is one place for these marks; in a cluster each master has one, since each may lose its
-/// part alone. The view is complete if it is so in all places.
+/// part alone. The view is complete if it is complete in all places.
 /// Source: Design §4.3
 public struct MaterializedView: Sendable {
     /// The Redis that holds the view.
@@ -18,7 +18,7 @@ public struct MaterializedView: Sendable {
         self.anchors = anchors ?? { redis.knownAnchors }
     }
 
-    /// In an order that does not change when a replica takes over.
+    /// The anchors of all places, in an order that does not change when a replica takes over.
     var places: [String?] {
         let anchors = self.anchors().sorted()
         return anchors.isEmpty ? [nil] : anchors.map { $0 }
@@ -40,14 +40,14 @@ public struct MaterializedView: Sendable {
         public let epoch: String?
         /// True if the epoch is of the server's present history. If not, the earlier judgement may be invalid.
         public let isHere: Bool
-        /// The restoring in progress.
+        /// The restore in progress.
         public let plan: String?
         /// The history of the server that was asked.
         let history: String
-        /// True if the server does not tell its history: then nobody can notice that it fell back.
+        /// True if the server does not report its history: then it goes unnoticed that it fell back.
         public var hidesHistory: Bool { self.history.isEmpty }
-        /// Offsets below which everything is certainly stored in this place, by
-        /// `<cluster>/<topic>/<partition>`, of the earlier format without the cluster.
+        /// Offsets below which everything is certainly stored in this place, by `<cluster>/<topic>/<partition>`; in the
+        /// earlier format without the cluster.
         public let tails: [String: Int64]
         /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
         /// which have other keys there.
@@ -72,7 +72,7 @@ public struct MaterializedView: Sendable {
             self.isFresh = isFresh && plan != nil
         }
 
-        /// The offsets from which to restore.
+        /// Returns the offsets from which to restore.
         public func tails(withRegistrationsIn topic: String, on cluster: String) -> [String: Int64] {
             guard self.isEarlier else { return self.tails }
             let orders = self.tails.filter { !$0.key.hasPrefix("\(topic)/") }
@@ -118,12 +118,12 @@ public struct MaterializedView: Sendable {
     /// Marks the view as incomplete.
     ///
     /// - Parameters:
-    ///   - plan: a name for the restoring, if none is in progress: letters and digits.
+    ///   - plan: a name for the restore, if none is in progress: letters and digits.
     ///   - places: as seen when this was decided.
-    /// - Returns: the plan under which all restore; nil if the view was completed by others meanwhile.
+    /// - Returns: the plan under which all packagers restore; nil if the view was completed meanwhile.
     public func begin(_ plan: String, seen places: [Place]) async throws(StoreError) -> String? {
         var plan = plan
-        // One after the other: the first place decides which plan is used.
+        // In sequence, since the first place decides which plan is used.
         for place in places {
             let reply = try await self.run(
                 [
@@ -140,12 +140,12 @@ public struct MaterializedView: Sendable {
         return plan
     }
 
-    /// Marks the view as complete, in each place where nothing happened since the plan began.
+    /// Marks the view as complete, in each place whose plan and history are still the same.
     ///
     /// - Parameters:
     ///   - tails: the offsets below which everything was restored.
     ///   - types: those with orders still missing.
-    /// - Returns: true if it is so in all places.
+    /// - Returns: true if it is complete in all places.
     public func complete(
         _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
     ) async throws(StoreError) -> Bool {
@@ -169,9 +169,9 @@ public struct MaterializedView: Sendable {
 
     /// Notes that the orders of a type are not missing any more.
     ///
-    /// - Parameter places: all of them, as they were when the restoring of the type began: nothing may have happened to
-    ///   any since.
-    /// - Returns: true if it is so in all places.
+    /// - Parameter places: all of them, as they were when the restore of the type began: the epoch and the history of
+    ///   each must still be the same.
+    /// - Returns: true if this was noted in all places.
     public func release(
         _ type: OrderTypeIdentifier, in places: [Place], epoch: String
     ) async throws(StoreError) -> Bool {
@@ -226,7 +226,7 @@ public struct MaterializedView: Sendable {
 }
 
 extension MaterializedView {
-    /// The epochs of all places while the view is complete. The same value never comes again.
+    /// The epochs of all places while the view is complete. The same value never occurs again.
     public struct Epochs: Hashable, Sendable {
         let values: [String]
         /// Types with orders that may be missing.
@@ -241,7 +241,7 @@ extension MaterializedView {
     /// Commands that read the epochs, for a pipeline with others, once `ViewEpochCache.known` has returned.
     var epochCommands: [RedisCommand] { self.epochReads.commands }
 
-    /// The same with the places that they read, by their anchors; the empty one is that of a single server.
+    /// The same commands, with the anchors of the places that they read; the empty one is that of a single server.
     var epochReads: (anchors: [String], commands: [RedisCommand]) {
         let places = self.places
         return (

@@ -1,10 +1,11 @@
 public import Model
 import Redis
 
-/// The jobs of a restoring, shared by all packagers: each is assigned to one for the duration of its lease.
+/// The jobs of a restore, shared by all packagers: each is assigned to one packager for the duration of its lease.
 ///
-/// Packagers of a version that reads forwards use another queue under the same plan, so that neither takes the progress
-/// of the other for its own. A worker that dies loses its lease, and the job is continued from its last noted position.
+/// Packagers of a version that reads forwards use another queue under the same plan, so that neither version mistakes
+/// the other's progress for its own. A worker that dies loses its lease, and its job continues at the last position
+/// noted.
 /// If the data in Redis is lost again, the queue is lost with it and everything starts over.
 public struct RestoreJobQueue: Sendable {
     private let view: MaterializedView
@@ -12,7 +13,7 @@ public struct RestoreJobQueue: Sendable {
 
     /// - Parameters:
     ///   - type: nil for the jobs of the whole view.
-    ///   - cluster: the Kafka that the jobs' offsets belong to: a plan that goes on with another one has other jobs.
+    ///   - cluster: the Kafka cluster of the jobs' offsets: a plan that continues with another one has other jobs.
     public init(_ view: MaterializedView, of type: OrderTypeIdentifier? = nil, in cluster: String = "") {
         self.view = view
         self.key = (type.map { StoreKeys.jobs($0) } ?? StoreKeys.jobs) + (cluster.isEmpty ? "" : ":\(cluster)")
@@ -64,7 +65,7 @@ public struct RestoreJobQueue: Sendable {
         case over
     }
 
-    /// Adds the jobs of the plan, unless they are there already.
+    /// Adds the jobs of the plan, unless they exist already.
     public func note(_ jobs: [Job], of plan: String) async throws(StoreError) {
         _ = try await self.view.run(
             [
@@ -74,7 +75,7 @@ public struct RestoreJobQueue: Sendable {
             ], "noting jobs")
     }
 
-    /// The jobs of a plan; nil if there are none.
+    /// Returns the jobs of a plan; nil if there are none.
     public func jobs(of plan: String) async throws(StoreError) -> [Job]? {
         let reply: RedisValue
         do {

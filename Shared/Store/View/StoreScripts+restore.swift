@@ -1,6 +1,6 @@
 import Redis
 
-/// The completeness of the view, and its restoring.
+/// The scripts that restore the view and record that it is complete.
 ///
 /// A server's *history* is the identifier that Redis gives to a run of writes: it changes with a restart, with a
 /// fail-over and when a replica takes over, and an old copy never has the one that it had as a copy. A judgement of one
@@ -16,8 +16,8 @@ extension StoreScripts {
 
         """
 
-    /// The epoch, nil unless it is of this history. The source of an EVAL and not a script, since callers on an event
-    /// loop have it in a pipeline after other commands.
+    /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
+    /// event loop send it in a pipeline after other commands.
     ///
     /// KEYS: the epoch.
     static let epoch =
@@ -79,7 +79,7 @@ extension StoreScripts {
             return ARGV[1]
             """)
 
-    /// Marks the view as complete, if nothing happened to it since its restoring began.
+    /// Marks the view as complete, if its plan and history are unchanged since the restore began.
     ///
     /// KEYS: epoch, plan, tails, fresh, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
     /// Returns 1 if so, else 0.
@@ -93,11 +93,11 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Gives a place a new epoch after a judgement: a view of another history is complete all the same, or orders that
-    /// were awaited are there.
+    /// Gives a place a new epoch after a judgement: a view of another history is still complete, or orders that
+    /// were awaited are restored.
     ///
-    /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either is
-    /// another by now.
+    /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either has
+    /// changed since.
     static let confirmView = RedisScript(
         Self.history + """
             if redis.call('GET', KEYS[1]) ~= ARGV[1] or history() ~= ARGV[2] then return 0 end
@@ -178,9 +178,9 @@ extension StoreScripts {
 
 // MARK: Jobs
 
-/// The jobs of a restoring are in one hash: `plan`, and per job `<from>:<to>:<done>:<lease ends>:<owner>`, with the
-/// owner `done` for finished ones; beside it `<job>#awaited` with offset and types, if orders of it are awaited.
-/// Times are milliseconds of the server's clock.
+/// The jobs of a restore are in one hash: `plan`, and per job `<from>:<to>:<done>:<lease ends>:<owner>`, with the owner
+/// `done` for finished ones. If orders of a job are awaited, `<job>#awaited` has their offset and types. Times are
+/// milliseconds of the server's clock.
 extension StoreScripts {
     static let clock = """
         local time = redis.call('TIME')
@@ -188,7 +188,7 @@ extension StoreScripts {
 
         """
 
-    /// Adds the jobs of a plan, unless they are there already.
+    /// Adds the jobs of a plan, unless they exist already.
     ///
     /// KEYS: jobs. ARGV: plan, then job, value, … Returns 1 if added, else 0.
     static let noteJobs = RedisScript(
@@ -204,8 +204,8 @@ extension StoreScripts {
     ///
     /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that come first, the number of
     /// offsets up to which they do, the suffix of the field of awaited orders.
-    /// Returns job, from, to, done, awaited; or the number of open jobs, all assigned to others; -1 if the
-    /// plan is another.
+    /// Returns job, from, to, done, awaited; or the number of open jobs, all assigned to others; -1 if there is another
+    /// plan.
     static let claimJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end

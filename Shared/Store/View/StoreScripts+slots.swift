@@ -2,8 +2,8 @@ import Redis
 
 /// The marks in the slots of a cluster. Each script runs on one master and looks at all slots that it serves.
 ///
-/// A slot whose keys are being moved may have lost its mark already: a read of it is an error of Redis then, not a
-/// missing key, and the slot is passed over.
+/// The mark of a slot whose keys are being moved may have moved already: then reading it fails with an error of Redis,
+/// not as a missing key, and the slot is skipped.
 /// Source: Redis cluster specification, "ASK redirection"; Redis 7.0 script.c, `scriptVerifyClusterState`
 extension StoreScripts {
     /// `slots(slot)`: the ranges of the master that serves this slot, and their text.
@@ -90,7 +90,7 @@ extension StoreScripts {
             """)
 
     /// Marks the slots of a master that is complete, as all others are. If it was marked before, each slot that it got
-    /// since has a mark by which it came with its keys; else the place counts as incomplete.
+    /// since must have a mark, which proves that its keys came along; else the place counts as incomplete.
     ///
     /// KEYS: epoch, marked. ARGV: the epoch as seen, the slot of the keys, the tags of all slots, or nothing to do only
     /// what needs none. Returns 0 if nothing is left to do, 1 if the tags are needed, 2 if keys of slots are lost.

@@ -6,12 +6,12 @@ import Model
 /// under the same rules. A program that knows only the first form takes the second one for that of another history, and
 /// does not report that orders are missing.
 enum ViewEpoch {
-    /// The part before the history.
+    /// Returns the part before the history.
     static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {
         types.isEmpty ? name : "\(name):\(types.map(\.rawValue).sorted().joined(separator: ","))"
     }
 
-    /// The types of a whole epoch.
+    /// Returns the types in a whole epoch.
     static func awaited(in epoch: String) -> Set<OrderTypeIdentifier> {
         let parts = epoch.split(separator: ":", omittingEmptySubsequences: false)
         guard parts.count == 3 else { return [] }

@@ -1,7 +1,7 @@
 import Redis
 import Synchronization
 
-/// Prevents readers from treating an entry missing from an incomplete view as nonexistent.
+/// A cache that prevents readers from treating an entry missing from an incomplete view as nonexistent.
 ///
 /// It remembers the epochs under which the view was complete. If the epochs read after some data are still these, the
 /// view was complete when the data was read: an epoch that is gone never comes back.
@@ -22,7 +22,7 @@ public final class ViewEpochCache: Sendable {
         self.onDoubt = onDoubt
     }
 
-    /// The epochs under which the view is complete, to be compared with those read after the data.
+    /// Returns the epochs under which the view is complete, to be compared with those read after the data.
     ///
     /// - Throws: `StoreError` with code `.incomplete`, or `.unavailable`.
     public func known() async throws(StoreError) -> MaterializedView.Epochs {

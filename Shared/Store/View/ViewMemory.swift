@@ -38,7 +38,7 @@ public final class ViewMemory: Sendable {
 
     public init(_ view: MaterializedView) { self.view = view }
 
-    /// The known epochs, for a reader; nil if a new check is due.
+    /// Returns the known epochs, for a reader; nil if a new check is due.
     func known(at now: NIODeadline = .now()) -> Known? {
         let generation = self.view.redis.generation
         return self.remembered.withLock { remembered in
@@ -47,9 +47,9 @@ public final class ViewMemory: Sendable {
         }
     }
 
-    /// Commands that read the epochs of the places of some keys; `judge` takes the replies.
+    /// Returns commands that read the epochs of the places of some keys; `judge` takes the replies.
     ///
-    /// In a cluster those of the masters that serve the keys, of all of them for a key that no master serves.
+    /// In a cluster these are the places of the masters that serve the keys, or all places if no master serves a key.
     func checks(_ known: Known, of keys: [String]) -> (anchors: [String], commands: [RedisCommand]) {
         var anchors: Set<String> = []
         for key in keys {
@@ -105,7 +105,7 @@ public final class ViewMemory: Sendable {
     ///
     /// - Parameters:
     ///   - generation: that of the client before they were read.
-    ///   - now: the time when that began.
+    ///   - now: the time when the reading began.
     func remember(_ epochs: MaterializedView.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
         guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
         let known = Known(

@@ -1,12 +1,12 @@
 import Cryptography
 import Model
 
-/// A secret key of a merchant's servers, as it stands in `merchant.json`: by its digest.
+/// A secret key of a merchant's servers, stored in `merchant.json` as its digest.
 struct APIKey: Sendable {
-    /// The routes that a key opens.
+    /// The groups of routes to which a key gives access.
     enum Scope: String, CaseIterable, Sendable {
         case details, links, confirm, notify
-        /// Reserved, opens no route.
+        /// Reserved; gives access to no route.
         case read
         /// Publishing changes of orders.
         case orders
@@ -19,7 +19,7 @@ struct APIKey: Sendable {
     let scopes: Set<Scope>
     let orderTypes: Set<OrderTypeIdentifier>
 
-    /// - Parameter sha256: 64 hexadecimal digits; nil if they are none.
+    /// - Parameter sha256: 64 hexadecimal digits. Nil for any other text.
     init?(name: String, sha256: String, scopes: Set<Scope>, orderTypes: Set<OrderTypeIdentifier>) {
         let digits = sha256.utf8.compactMap(\.hexadecimalValue)
         guard digits.count == 64, sha256.utf8.count == 64 else { return nil }
@@ -31,11 +31,11 @@ struct APIKey: Sendable {
 
     static func digest(_ key: String) -> [UInt8] { SHA256.digest(Array(key.utf8)) }
 
-    /// In constant time.
+    /// Compares the digests in constant time.
     func matches(_ digest: [UInt8]) -> Bool { constantTimeEqual(self.digest, digest) }
 }
 
-/// The server that sent a request, by its key.
+/// The server that sent a request, identified by its key.
 struct Caller: Sendable {
     let merchant: Merchant
     let key: APIKey
@@ -52,7 +52,7 @@ struct Caller: Sendable {
         }
     }
 
-    /// - Throws: `scope_missing` for an order type that is not the key's.
+    /// - Throws: `scope_missing` for an order type that the key does not cover.
     func require(_ type: OrderTypeIdentifier) throws(CheckoutFailure) {
         guard self.key.orderTypes.contains(type) else {
             throw CheckoutFailure(.scopeMissing, "this key is not for orders of this type")

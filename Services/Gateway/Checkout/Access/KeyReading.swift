@@ -1,13 +1,13 @@
 import FoundationEssentials
 
-/// The key that a request brings: as user name of Basic with an empty password, as Bearer, or in `X-Api-Key`.
+/// The key in a request: the user name of Basic with an empty password, a Bearer token, or `X-Api-Key`.
 ///
 /// Source: RFC 7617 §2, RFC 6750 §2.1
 enum KeyReading {
-    /// Longest key that is looked at, in bytes.
+    /// The longest key that is accepted, in bytes.
     static let lengthLimit = 255
 
-    /// - Throws: `key_refused` without a key, `malformed_request` for two that differ.
+    /// - Throws: `key_refused` without a key, `malformed_request` for two different keys.
     static func key(_ fields: Request.Fields) throws(CheckoutFailure) -> String {
         guard !fields.isRepeated(.key) else {
             throw CheckoutFailure(.malformedRequest, "there is more than one X-Api-Key")
@@ -23,7 +23,7 @@ enum KeyReading {
         return key
     }
 
-    /// The same for a missing, an unknown and a revoked key.
+    /// The refusal of a key, the same for a missing, an unknown and a revoked one.
     static var refused: CheckoutFailure {
         var failure = CheckoutFailure(.keyRefused, "the secret key is missing or wrong")
         failure.headers = ["www-authenticate": "Basic realm=\"waybill\""]

@@ -3,14 +3,14 @@ import Logging
 import Model
 import NIOHTTP1
 
-/// The questions of a page before a payment: the merchant's metadata, a basket, a price for an address.
+/// The endpoints that a page calls before a payment: the merchant's metadata, a basket, a price for an address.
 struct BasketEndpoints: Sendable {
     let upstream: UpstreamClient
     let logger: Logger
 
     // MARK: Metadata
 
-    /// `GET /applepay/metadata`: what the merchant of a page takes.
+    /// `GET /applepay/metadata`: the metadata of a page's merchant.
     static func metadata(_ merchant: Merchant) -> Answer {
         var answer: JSONObject = [
             "enabled": .bool(merchant.identity != nil && merchant.payment != nil),
@@ -30,7 +30,7 @@ struct BasketEndpoints: Sendable {
         return Self.cached(answer)
     }
 
-    /// The same for a page of nobody.
+    /// The metadata for a page that belongs to no merchant.
     static let disabled = Self.cached(["enabled": false])
 
     private static func cached(_ members: JSONObject) -> Answer {
@@ -39,7 +39,7 @@ struct BasketEndpoints: Sendable {
         return answer
     }
 
-    /// The origin of the page that asks: a request to its own host has no `Origin`.
+    /// Returns the origin of the page that sent a request. A request to the page's own host has no `Origin`.
     static func origin(_ request: Request) -> PageOrigin? {
         if let text = request.fields[.origin] { return PageOrigin(text) }
         if let referer = request.fields[.referer] {
@@ -62,7 +62,7 @@ struct BasketEndpoints: Sendable {
             basketToken: try Self.basketToken(request))
         let members = try await self.object(call, merchant, upstream)
         var payment = members["paymentRequest"]?.object ?? [:]
-        // The merchant's own values stand in for members that the shop leaves out.
+        // The merchant's own values replace members that the shop omits.
         for member in (merchant.payment?.members ?? [:]).members where payment[member.name] == nil {
             payment[member.name] = member.value
         }
@@ -75,9 +75,9 @@ struct BasketEndpoints: Sendable {
         return .json(.ok, answer.serialized)
     }
 
-    /// `POST /applepay/basket/{id}/validatepostalcode`: whether an address is served, and what that costs.
+    /// `POST /applepay/basket/{id}/validatepostalcode`: whether the shop serves an address, and the price of that.
     ///
-    /// Before the payment Apple gives no more than a region; whatever else comes is dropped.
+    /// Before the payment Apple discloses no more than a region; all other members are dropped.
     func postalCode(
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, basket: String, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
@@ -109,7 +109,7 @@ struct BasketEndpoints: Sendable {
         return .json(.ok, answer.serialized)
     }
 
-    /// The shop's answer as an object.
+    /// Returns the shop's answer as an object.
     private func object(
         _ call: UpstreamCall, _ merchant: Merchant, _ upstream: Merchant.Upstream
     ) async throws(CheckoutFailure) -> JSONObject {
@@ -117,7 +117,7 @@ struct BasketEndpoints: Sendable {
         do throws(CheckoutFailure) {
             content = try await self.upstream.answer(call, of: merchant, upstream)
         } catch {
-            // Nothing is done by a question, so its outcome is no matter.
+            // A query has no effect, so its outcome does not matter.
             guard error.code != .outcomeUnknown else {
                 throw CheckoutFailure(.upstreamTimeout, "the shop did not answer")
             }
@@ -136,7 +136,7 @@ struct BasketEndpoints: Sendable {
         return object
     }
 
-    /// The basket's own secret, which is passed on as it came.
+    /// Returns the basket's own secret, which is passed on unchanged.
     static func basketToken(_ request: Request) throws(CheckoutFailure) -> String? {
         guard let token = request.fields[.basketToken] else { return nil }
         guard token.utf8.count <= 1024, token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
@@ -145,7 +145,7 @@ struct BasketEndpoints: Sendable {
         return token
     }
 
-    /// Places, no values: an answer may be about a person.
+    /// Logs places and no values, since an answer may be about a person.
     private func invalid(
         _ text: String, _ violations: [Violation], _ merchant: Merchant, _ identifier: String
     ) -> CheckoutFailure {
@@ -184,7 +184,7 @@ enum PaymentErrors {
         "subLocality", "postalCode", "administrativeArea", "subAdministrativeArea", "country", "countryCode",
     ]
 
-    /// At most ten errors with known codes and fields; an unknown code is `unknown`, an unknown field is left out.
+    /// Returns at most ten errors. An unknown code becomes `unknown`; an unknown field is omitted.
     static func clean(_ errors: JSON?) -> [JSON] {
         (errors?.array ?? []).prefix(10).compactMap { error in
             guard let error = error.object else { return nil }

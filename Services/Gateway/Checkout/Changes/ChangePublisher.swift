@@ -8,14 +8,14 @@ import Tokens
 
 /// Checks changes of orders as the packager will, and publishes them to Kafka.
 ///
-/// An answer comes after all in-sync replicas have the record. Bounded: `KafkaCircuitBreaker` lets some thousand wait,
-/// each for the producer's delivery limit.
+/// A change is answered once all in-sync replicas have its record. Bounded: `KafkaCircuitBreaker` lets a few thousand
+/// changes wait, each for at most the producer's delivery limit.
 final class ChangePublisher: Sendable {
-    /// The time that the order of a payment is waited for.
+    /// The longest wait for the acknowledgement of the order of a payment.
     static let patience = TimeAmount.seconds(3)
 
     private let producer: KafkaProducer
-    /// Goes on trying when nobody waits any more.
+    /// The producer that keeps retrying after its caller has stopped waiting.
     private let patientProducer: KafkaProducer
     private let group: any EventLoopGroup
     private let topics: Topics
@@ -40,7 +40,7 @@ final class ChangePublisher: Sendable {
         self.logger = logger
     }
 
-    /// The packager's own decision about changes of a type.
+    /// Returns the packager's own fold for orders of a type.
     ///
     /// - Throws: `not_found` for a type without a brand, `unavailable` for one whose brand cannot be loaded now.
     func fold(of type: OrderTypeIdentifier) throws(CheckoutFailure) -> OrderFold {
@@ -70,8 +70,8 @@ final class ChangePublisher: Sendable {
 
     /// Publishes a change and waits for its acknowledgement.
     ///
-    /// - Throws: `body_too_large` for what no topic takes, `unavailable` when Kafka does not acknowledge in time: then
-    ///   the change may come all the same, and the same again is harmless.
+    /// - Throws: `body_too_large` for a change that no topic accepts, `unavailable` if Kafka does not acknowledge in
+    ///   time. The change may arrive nevertheless, and repeating it is harmless.
     func publish(_ event: OrderEvent) async throws(CheckoutFailure) {
         let message = event.message(topic: self.topics.orderChanges)
         guard (message.value?.count ?? 0) <= OrderChange.valueLimit else {
@@ -91,9 +91,9 @@ final class ChangePublisher: Sendable {
         }
     }
 
-    /// Publishes the order of a customer who was charged: waits for a moment, and the producer goes on trying.
+    /// Publishes the order of a customer who has been charged. Waits briefly, while the producer keeps retrying.
     ///
-    /// - Throws: `unavailable` when it is not acknowledged yet. It may still come; the log tells if it does not.
+    /// - Throws: `unavailable` if it is not acknowledged yet. It may still arrive; if it does not, that is logged.
     func publishPatiently(_ event: OrderEvent) async throws(CheckoutFailure) {
         let message = event.message(topic: self.topics.orderChanges)
         let eventLoop = self.group.next()

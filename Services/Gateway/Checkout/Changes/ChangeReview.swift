@@ -1,16 +1,16 @@
 import Model
 
-/// The verdict on a change of an order that should be there, by the packager's own fold. No I/O, no clock.
+/// The verdict of the packager's own fold on a change of an order that should exist. No I/O, no clock.
 enum ChangeReview: Hashable, Sendable {
     case accepted
-    /// There is no order to change, as far as can be seen.
+    /// Apparently there is no order to change.
     case unknownOrder
-    /// The order would not be valid: the reason names the places.
+    /// The order would become invalid; the reason names the places.
     case invalid(reason: String)
 
-    /// - Parameter state: the order as it stands; nil for one that is not there.
+    /// - Parameter state: the current state of the order; nil if it does not exist.
     init(_ change: OrderChange, to state: OrderState?, _ fold: OrderFold, nowEpochSeconds: Int64) {
-        // A position of no partition, which no state has dealt with.
+        // A position in no partition, so no state has processed it already.
         let position = ChangePosition(partition: -1, offset: 0, timestampMilliseconds: nowEpochSeconds * 1000)
         let result = fold.fold(state, changes: [(position, change)], nowEpochSeconds: nowEpochSeconds)
         switch result.outcomes.first {

@@ -3,22 +3,22 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// The plain way in for shops without Kafka: each change that the topic takes, by HTTP.
+/// The interface for shops without Kafka: every change that the topic accepts, by HTTP.
 ///
 /// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`, `POST …/merge`, `…/announce`, `…/fulfillments/{id}` and
-/// `…/returns/{id}`; with `?silent=true` no device is pushed. 202 when all in-sync replicas have the change, with the
-/// identifier of its event.
+/// `…/returns/{id}`; with `?silent=true` no device is notified. The answer is 202 with the identifier of the event,
+/// once all in-sync replicas have the change.
 struct OrderChangesEndpoint: Sendable {
     let publisher: ChangePublisher
     let orders: StandingOrders
-    /// The time that a refusal waits for a change that was acknowledged a moment ago and is not packaged yet.
+    /// The longest delay of a refusal, since a change that was acknowledged a moment ago may not be packaged yet.
     var patience = Duration.seconds(2)
-    /// From one look to the next.
+    /// The time between two checks.
     static let step = Duration.milliseconds(100)
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// - Parameter identifier: of the fulfillment or return that is changed; nil for the order itself.
+    /// - Parameter identifier: that of the fulfillment or return to change; nil for the order itself.
     func answer(
         _ request: Request, _ caller: Caller, _ key: OrderKey, _ type: ChangeType, identifier: String?
     ) async throws(CheckoutFailure) -> Answer {
@@ -43,9 +43,9 @@ struct OrderChangesEndpoint: Sendable {
         return .json(.accepted, answer.serialized)
     }
 
-    /// Refuses what would become a dead letter.
+    /// Refuses a change that would become a dead letter.
     ///
-    /// The order that stands may be behind what was acknowledged, so a refusal is looked at again for a while.
+    /// The stored order may lag behind the acknowledged changes, so a refusal is checked again for a while.
     func review(_ change: OrderChange, _ fold: OrderFold) async throws(CheckoutFailure) {
         let deadline = ContinuousClock.now + self.patience
         while true {
@@ -56,7 +56,7 @@ struct OrderChangesEndpoint: Sendable {
         }
     }
 
-    /// True if no device is to be pushed.
+    /// True if no device is to be notified.
     private static func isSilent(_ request: Request) throws(CheckoutFailure) -> Bool {
         switch RequestTarget(request.target).parameter("silent") {
         case "true": return true

@@ -2,7 +2,7 @@ import Foundation
 import Kafka
 import Model
 
-/// A change of an order that came by HTTP, as it goes to Kafka: a CloudEvent in binary mode.
+/// A change of an order that arrived by HTTP, as it is published to Kafka: a CloudEvent in binary mode.
 ///
 /// Source: CloudEvents Kafka binding 1.0.2 §3.2
 struct OrderEvent: Sendable {
@@ -12,13 +12,13 @@ struct OrderEvent: Sendable {
     let id: String
     /// The data; nil for a removal.
     let data: JSONObject?
-    /// True if no device is to be pushed.
+    /// True if no device is to be notified.
     var isSilent = false
 
     /// - Parameters:
-    ///   - caller: whose key names the source.
-    ///   - idempotencyKey: a caller's own name for the request, which makes the event's identifier: the packager takes
-    ///     a repeated one for a duplicate. Nil for a random one.
+    ///   - caller: the caller, whose merchant and key name the source.
+    ///   - idempotencyKey: the caller's own name for the request. It determines the event's identifier, by which the
+    ///     packager recognizes duplicates. Nil for a random identifier.
     init(
         _ key: OrderKey, _ type: ChangeType, _ data: JSONObject?, caller: Caller, idempotencyKey: String? = nil,
         isSilent: Bool = false
@@ -31,7 +31,7 @@ struct OrderEvent: Sendable {
         self.isSilent = isSilent
     }
 
-    /// A change that a shop's answer brought, for which no key stands.
+    /// Makes a change from a shop's answer, which has no key to name the source.
     init(_ key: OrderKey, _ type: ChangeType, _ data: JSONObject, source: String) {
         self.key = key
         self.type = type
@@ -40,9 +40,9 @@ struct OrderEvent: Sendable {
         self.id = UUID().uuidString.lowercased()
     }
 
-    /// The change as the packager reads it.
+    /// Decodes the change as the packager does.
     ///
-    /// - Throws: `invalid_parameter` for what would become a dead letter whatever the order is.
+    /// - Throws: `invalid_parameter` for a change that would become a dead letter with any order.
     func change() throws(CheckoutFailure) -> OrderChange {
         let message = self.message(topic: "")
         do {
@@ -53,7 +53,7 @@ struct OrderEvent: Sendable {
         }
     }
 
-    /// The record for the topic of changes.
+    /// Makes the record for the topic of changes.
     func message(topic: String) -> KafkaMessage {
         var headers = [
             KafkaHeader(name: "ce_specversion", text: "1.0"), KafkaHeader(name: "ce_type", text: self.type.rawValue),

@@ -2,15 +2,15 @@ import Model
 import NIOCore
 import Store
 
-/// The orders that stand in Redis, for decisions that need them.
+/// The orders stored in Redis, for decisions that need them.
 struct StandingOrders: Sendable {
     let store: OrderStore
     let views: StaleReadGuard
     let group: any EventLoopGroup
 
-    /// An order as it stands; nil for one that is not there, or was removed.
+    /// Reads the current state of an order; nil if it does not exist or was removed.
     ///
-    /// - Throws: `unavailable` while Redis is away, or may have lost what it had.
+    /// - Throws: `unavailable` while Redis is away or may have lost data.
     func state(of key: OrderKey) async throws(CheckoutFailure) -> OrderState? {
         let found: Result<OrderStore.StoredOrder?, StoreError>?
         do {

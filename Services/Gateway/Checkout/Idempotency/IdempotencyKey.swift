@@ -1,6 +1,6 @@
 /// A caller's own name for a request that it may send again.
 enum IdempotencyKey {
-    /// - Returns: nil if the request brings none.
+    /// - Returns: nil if the request has none.
     static func read(_ fields: Request.Fields) throws(CheckoutFailure) -> String? {
         guard fields.others.contains(where: { $0.name == .idempotencyKey }) else { return nil }
         guard let key = fields[.idempotencyKey], (1...255).contains(key.utf8.count),

@@ -5,7 +5,7 @@ import NIOCore
 import NIOHTTP1
 import Store
 
-/// An answer as it is kept for a request that comes again: without order details, whose token nobody keeps.
+/// An answer as it is stored for a repeated request: without order details, so that no token is stored with it.
 struct StoredAnswer: Hashable, Sendable {
     let status: Int
     let contentType: String
@@ -17,7 +17,7 @@ struct StoredAnswer: Hashable, Sendable {
         self.body = body
     }
 
-    /// The answer as it is kept: status, media type and body, with a line end behind each of the first two.
+    /// The stored form: status, media type and body, with a line end after each of the first two.
     var encoded: [UInt8] { Array("\(self.status)\n\(self.contentType)\n".utf8) + self.body }
 
     init?(decoding bytes: [UInt8]) {
@@ -26,7 +26,8 @@ struct StoredAnswer: Hashable, Sendable {
         self.init(status: status, contentType: String(decoding: parts[1], as: UTF8.self), body: Array(parts[2]))
     }
 
-    /// The answer to the caller: a good one has the order details in both spellings, in its object if it has one.
+    /// Makes the answer to the caller. A successful one has the order details: in its object in both spellings, or in
+    /// a header if it is not an object.
     func answer(_ details: OrderDetails?) -> Answer {
         var headers: HTTPHeaders = [
             "content-type": self.contentType, "cache-control": "no-store", "x-content-type-options": "nosniff",
@@ -45,14 +46,14 @@ struct StoredAnswer: Hashable, Sendable {
     }
 }
 
-/// Answers a request that comes again under one `Idempotency-Key` as it was answered before.
+/// Answers a request that is repeated with the same `Idempotency-Key` as it was answered before.
 struct IdempotentRequests: Sendable {
     let store: RepeatedRequests
     let logger: Logger
 
     /// - Parameters:
-    ///   - route: with all that the path names.
-    ///   - act: done once; what it throws, and what failed with 5xx, is not kept.
+    ///   - route: the route with all identifiers of the path.
+    ///   - act: performed once; its errors and its answers with 5xx are not stored.
     func answer(
         _ request: Request, _ caller: Caller, route: String,
         _ act: () async throws(CheckoutFailure) -> StoredAnswer
@@ -75,7 +76,7 @@ struct IdempotentRequests: Sendable {
         do throws(CheckoutFailure) {
             let answer = try await act()
             if answer.status < 500 {
-                // The work is done: whoever asks again must not have it done twice for want of a note.
+                // The work is done: a failure to store the answer must not make the caller repeat it.
                 do throws(StoreError) {
                     try await self.store.finish(name, content: content, answer: answer.encoded)
                 } catch {

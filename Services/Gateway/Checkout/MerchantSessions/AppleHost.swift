@@ -1,7 +1,7 @@
 /// A host of Apple that makes merchant sessions.
 ///
-/// A session belongs to the environment of the host that made it, so the host that the browser names decides; but only
-/// whether it is on this list counts, and the URL is built anew.
+/// A session belongs to the environment of the host that made it, so the host that the browser names is used. It must
+/// be on this list, and the URL is built anew.
 /// Source: Apple Pay on the Web, "Setting up your server"; Wallet Orders §8.2
 struct AppleHost: Hashable, Sendable {
     let name: String
@@ -10,7 +10,7 @@ struct AppleHost: Hashable, Sendable {
     /// True for the hosts of older documents.
     var isLegacy = false
 
-    /// The URL that sessions are asked for at.
+    /// The URL at which sessions are requested.
     var sessionURL: String { "https://\(self.name)/paymentservices/paymentSession" }
 
     /// All hosts, by name.
@@ -35,7 +35,7 @@ struct AppleHost: Hashable, Sendable {
         return Dictionary(uniqueKeysWithValues: hosts.map { ($0.name, $0) })
     }()
 
-    /// The host of a merchant whose page names none.
+    /// Returns the host for a merchant whose page names none.
     static func standard(of merchant: Merchant) -> AppleHost? {
         let candidates = Self.all.values.filter { !$0.isLegacy && $0.isAllowed(for: merchant) }
         return candidates.min { ($0.rank, $0.name) < ($1.rank, $1.name) }
@@ -51,11 +51,11 @@ struct AppleHost: Hashable, Sendable {
 }
 
 extension AppleHost {
-    /// The host of a validation URL that a browser brought.
+    /// Finds the host of a validation URL that a browser sent.
     ///
-    /// Of the URL only the host is used, and only if it is on the list, letter for letter: everything that two readers
-    /// could take differently is refused before anything is connected to.
-    /// - Returns: nil for a URL that is not `https`, has user information, another port than 443, a query, a fragment,
+    /// Only the host of the URL is used, and only if it is on the list, letter for letter: anything that two parsers
+    /// could read differently is refused before a connection is made.
+    /// - Returns: nil for a URL that is not `https`, has user information, a port other than 443, a query, a fragment,
     ///   or characters beyond visible ASCII, and for any other host.
     init?(validationURL text: String) {
         let scheme = "https://"

@@ -5,20 +5,20 @@ import Logging
 import Model
 import NIOHTTP1
 
-/// Asks Apple for merchant sessions, showing the merchant's client certificate.
+/// Requests merchant sessions from Apple with the merchant's client certificate.
 ///
-/// Connections are kept, since the handshake with a client certificate is most of the time. One attempt: a session is
-/// for one tap, and libcurl tries another connection by itself when a kept one is dead.
+/// Connections are kept, since the handshake with a client certificate takes most of the time. There is one attempt: a
+/// session is for one tap, and libcurl itself tries another connection when a kept one is dead.
 struct MerchantSessionClient: Sendable {
     /// The time for one session, connection included. The sheet waits for 30 seconds.
     static let timeout = Duration.seconds(10)
-    /// Most bytes of an answer. A session has some thousand.
+    /// Most bytes of an answer. A session has a few thousand.
     static let sizeLimit = 64 << 10
 
     let fetcher: Fetcher
     let logger: Logger
 
-    /// The bytes of a session, as Apple wrote them.
+    /// Returns the bytes of a session as Apple wrote them.
     ///
     /// - Parameters:
     ///   - domain: the host in the address bar.
@@ -58,7 +58,7 @@ struct MerchantSessionClient: Sendable {
             self.log(merchant, host, request, ["status": "\(answer.status)"])
             throw CheckoutFailure(.upstreamUnavailable, "Apple makes no merchant sessions right now")
         default:
-            // The sentence names the hash of a merchant identifier and the reason. It is for the operator alone.
+            // The message names the hash of a merchant identifier and the reason. It is for the operator only.
             let text = json?.object?["statusMessage"]?.string ?? ""
             let isOurs = text.lowercased().contains(SHA256.hex(Array(merchant.merchantIdentifier.utf8)))
             self.log(

@@ -2,16 +2,16 @@ import Logging
 import NIOCore
 import NIOHTTP1
 
-/// `POST /applepay/validate`: a merchant session for a page of the merchant, and the files that show Apple that the
-/// page's host is the merchant's.
+/// `POST /applepay/validate`: a merchant session for a page of the merchant, and the files that prove to Apple that the
+/// page's host belongs to the merchant.
 ///
-/// The one place where a browser says which URL a server calls with a client certificate.
+/// Only here does a browser determine which URL a server calls with a client certificate.
 struct MerchantSessionEndpoint: Sendable {
     let client: MerchantSessionClient
     let rates: SessionRates
     let logger: Logger
 
-    /// - Parameter identifier: of the request.
+    /// - Parameter identifier: that of the request.
     func answer(
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
@@ -34,7 +34,7 @@ struct MerchantSessionEndpoint: Sendable {
         return .json(.ok, session)
     }
 
-    /// The host of the page in the address bar: that of the origin, unless that page is embedded in one that is known.
+    /// Returns the host of the page in the address bar: that of the origin, unless a known page embeds it.
     private static func context(_ domain: String?, _ page: Merchant.Page) throws(CheckoutFailure) -> String {
         guard let domain, domain != page.origin.host else { return page.origin.host }
         guard page.frames.contains(domain) else {
@@ -70,7 +70,7 @@ struct MerchantSessionEndpoint: Sendable {
     }
 }
 
-/// The files of the merchants' hosts: what shows Apple that a host is a merchant's.
+/// The files that prove to Apple that a host belongs to a merchant.
 ///
 /// Apple looks at the file with and without `.txt`, and at `/`. Source: Apple Pay on the Web, "Maintaining your
 /// environment"
@@ -80,14 +80,14 @@ enum DomainAssociation {
         "apple-developer-merchantid-domain-association", "apple-developer-merchantid-domain-association.txt",
     ]
 
-    /// The host of a request, without its port.
+    /// Returns the host of a request, without its port.
     static func host(_ request: Request) -> String? {
         guard let field = request.fields[.host]?.lowercased() else { return nil }
         let parts = field.split(separator: ":", omittingEmptySubsequences: false)
         return (1...2).contains(parts.count) ? String(parts[0]) : nil
     }
 
-    /// The file, byte for byte.
+    /// Answers with the file, byte for byte.
     static func file(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Answer {
         guard let content = Self.host(request).flatMap({ merchants.page(host: $0) })?.association else {
             throw CheckoutRoute.nothing
@@ -96,7 +96,7 @@ enum DomainAssociation {
             .ok, headers: ["content-type": "text/plain", "cache-control": "max-age=300"], body: [.init(bytes: content)])
     }
 
-    /// One line at `/`, which has to be there as well.
+    /// Answers `/` with one line, since Apple looks there as well.
     static func root(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Answer {
         guard let host = Self.host(request), merchants.serves(host: host) else { throw CheckoutRoute.nothing }
         return Answer(

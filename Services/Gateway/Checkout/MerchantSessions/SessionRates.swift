@@ -1,16 +1,16 @@
 import NIOCore
 import Synchronization
 
-/// Bounds the merchant sessions that pages ask for: by client, and by page.
+/// Limits the merchant sessions that pages request, by client and by page.
 ///
-/// Bounded: a fixed number of clients are remembered; pages are as many as are configured.
+/// Bounded: a fixed number of clients are remembered, and only configured pages.
 final class SessionRates: Sendable {
     struct Limits: Sendable {
-        /// Sessions of one client at once.
+        /// Sessions that one client may request in a burst.
         var perClient = 10
-        /// The time of one client that earns it one more.
+        /// The time after which a client may request one more.
         var clientInterval = TimeAmount.seconds(6)
-        /// Sessions of one page's origin in a second.
+        /// Sessions per second for one page's origin.
         var perOrigin = 50
     }
 
@@ -24,9 +24,9 @@ final class SessionRates: Sendable {
 
     init(_ limits: Limits = Limits()) { self.limits = limits }
 
-    /// Takes a request of a page that is configured.
+    /// Admits and counts a request of a configured page.
     ///
-    /// - Returns: nil if it may go on, else the seconds after which to come again.
+    /// - Returns: nil if it is admitted, else the seconds after which to retry.
     func admit(_ client: ClientAddress, _ origin: PageOrigin, at now: NIODeadline = .now()) -> Int64? {
         let originInterval = TimeAmount.nanoseconds(1_000_000_000 / Int64(self.limits.perOrigin))
         return self.state.withLock { state in

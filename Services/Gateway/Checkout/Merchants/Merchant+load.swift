@@ -4,7 +4,7 @@ import Model
 extension Merchant {
     /// The facts that loading needs besides the files.
     struct Loading: Sendable {
-        /// Tells if there is a brand of an order type.
+        /// Returns true if there is a brand for an order type.
         let serves: @Sendable (OrderTypeIdentifier) -> Bool
         /// True while pages of this machine may use http and fakes stand in for Apple.
         let isDevelopment: Bool
@@ -15,7 +15,7 @@ extension Merchant {
 
     /// Reads a merchant's directory. Blocks; not for event loops.
     ///
-    /// Strict: a member that is not known is refused, since it is a typing error more often than not.
+    /// Strict: an unknown member is refused, since it is usually a typing error.
     static func load(
         directory: String, name: String, _ loading: Loading, nowEpochSeconds: Int64
     ) throws(MerchantError) -> Merchant {
@@ -248,7 +248,7 @@ extension Merchant {
         return addresses
     }
 
-    /// The content of a PEM file; nil if none is named.
+    /// Reads a PEM file; nil if none is named.
     private static func roots(
         _ members: inout MerchantMembers, _ directory: String
     ) throws(MerchantError) -> [UInt8]? {
@@ -256,7 +256,7 @@ extension Merchant {
         return try Self.content("\(directory)/\(roots)", roots)
     }
 
-    /// The first line of a file.
+    /// Reads the secret in the first line of a file.
     private static func secret(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
         let content = try Self.content(path, name)
         let line = content.prefix { $0 != .lineFeed && $0 != .carriageReturn }

@@ -1,6 +1,6 @@
 import Model
 
-/// A merchant of the checkout role: its identity towards Apple, its pages, its keys, and what it sells with.
+/// A merchant of the checkout role: its identity for Apple, its pages, its keys, and its payment settings.
 ///
 /// Loaded from `merchants/<name>/merchant.json`.
 struct Merchant: Sendable {
@@ -11,13 +11,13 @@ struct Merchant: Sendable {
         case global
         case china = "cn"
     }
-    /// The parts of the service that a merchant takes.
+    /// The parts of the service that a merchant uses.
     enum Capability: String, CaseIterable, Sendable { case orderTracking = "order_tracking" }
 
     /// A page that may take payments.
     struct Page: Sendable {
         let origin: PageOrigin
-        /// The file that shows Apple that the host belongs to the merchant; nil if another server has it.
+        /// The file that proves to Apple that the host belongs to the merchant; nil if another server has it.
         let association: [UInt8]?
         /// Hosts of pages that embed this one.
         let frames: Set<String>
@@ -42,7 +42,7 @@ struct Merchant: Sendable {
         /// Without a slash at its end.
         let url: String
         let secret: [UInt8]
-        /// Addresses that are connected to though they are not public.
+        /// Addresses to which connections are allowed although they are not public.
         let addresses: [String]
         /// The roots of its certificate in PEM; nil for the system's.
         let rootsPEM: [UInt8]?
@@ -53,11 +53,11 @@ struct Merchant: Sendable {
     /// The handling of `confirm`.
     enum Confirmation: Sendable {
         case record
-        /// The payment provider that the request is sent on to.
+        /// The request is forwarded to a payment provider.
         case forward(Provider)
 
         struct Provider: Sendable {
-            /// With `{id}` where the payment's identifier goes.
+            /// With `{id}` in place of the payment's identifier.
             let url: String
             /// The value of `Authorization`.
             let authorization: String
@@ -67,11 +67,11 @@ struct Merchant: Sendable {
         }
     }
 
-    /// The name of its directory: the label in metrics and logs.
+    /// The name of its directory, which is its label in metrics and logs.
     let name: String
     let merchantIdentifier: String
     let displayName: String
-    /// The client certificate towards Apple; nil for a merchant that has no merchant sessions made here.
+    /// The client certificate for Apple; nil for a merchant whose merchant sessions are not requested here.
     let identity: MerchantIdentity?
     let environments: Set<Environment>
     let regions: Set<Region>
@@ -92,7 +92,7 @@ struct Merchant: Sendable {
     let secretFiles: [String]
 }
 
-/// All merchants, by what requests show.
+/// All merchants, found by the origin, host or key in a request.
 struct Merchants: Sendable {
     let all: [Merchant]
     private let pages: [PageOrigin: (merchant: Int, page: Merchant.Page)]
@@ -111,7 +111,7 @@ struct Merchants: Sendable {
         self.pages[origin].map { (self.all[$0.merchant], $0.page) }
     }
 
-    /// The merchant that a key belongs to. Each key is compared, in constant time.
+    /// Returns the merchant that a key belongs to. Compares every key in constant time.
     func caller(key: String) -> Caller? {
         let digest = APIKey.digest(key)
         var found: Caller?
@@ -121,7 +121,7 @@ struct Merchants: Sendable {
         return found
     }
 
-    /// The page whose association file a host serves.
+    /// Returns the page whose association file a host serves.
     func page(host: String) -> Merchant.Page? {
         self.pages.values.map(\.page).filter { $0.origin.host == host && $0.association != nil }
             .min { $0.origin.port < $1.origin.port }

@@ -2,10 +2,10 @@ import Cryptography
 import Model
 import NIOSSL
 
-/// A Merchant Identity certificate with its key: the client certificate of merchant sessions.
+/// A Merchant Identity certificate with its key: the client certificate for requests of merchant sessions.
 ///
-/// Its subject names the merchant identifier in clear (UID); an extension has it or, in newer certificates, the hex
-/// SHA-256 of it.
+/// Its subject has the merchant identifier as plain text (UID); an extension has it or, in newer certificates, its
+/// SHA-256 in hexadecimal.
 struct MerchantIdentity: Sendable {
     /// The extension that names the merchant. Source: Apple Pay on the Web, "Setting up your server"
     static let extensionIdentifier = "1.2.840.113635.100.6.32"
@@ -14,7 +14,7 @@ struct MerchantIdentity: Sendable {
     let keyPEM: [UInt8]
     let notAfterEpochSeconds: Int64
 
-    /// - Throws: `MerchantError` that shows both identifiers where they differ; never a part of the key.
+    /// - Throws: `MerchantError`, which shows both identifiers if they differ, and never a part of the key.
     init(
         certificatePEM: [UInt8], keyPEM: [UInt8], merchantIdentifier: String, nowEpochSeconds now: Int64
     ) throws(MerchantError) {

@@ -6,13 +6,13 @@ import Operations
 import ServiceLifecycle
 import Synchronization
 
-/// The merchants as they are now: loaded at the start, looked after while the role runs.
+/// The current merchants: loaded at the start, and reloaded when they change while the role runs.
 ///
-/// A merchant that fails keeps its last good state; the others go on. Files are read on a thread that may wait, one
-/// look at a time. A change counts once it was seen twice alike, or at once on SIGHUP. A certificate that ends within
-/// 30 days is named in the log once a day.
+/// A merchant that cannot be loaded keeps its last good state, and the others are not affected. Files are read on a
+/// thread that may block, one check at a time. A change counts once two checks have seen it alike, or immediately on
+/// SIGHUP. A certificate that expires within 30 days is logged once a day.
 final class MerchantLibrary: Service {
-    /// The time between two looks at the directory.
+    /// The time between two checks of the directory.
     static let interval = Duration.seconds(5)
 
     private struct Entry {
@@ -27,14 +27,14 @@ final class MerchantLibrary: Service {
     private let metrics: CheckoutMetrics?
     private let entries: Mutex<[String: Entry]>
     private let current: Mutex<Merchants>
-    /// The last day, since 1970, on which a merchant's certificate was named; 0 for none.
+    /// The last day, since 1970, on which a merchant's certificate was logged; 0 for none.
     private let warned = Mutex<[String: Int64]>([:])
 
     /// - Parameters:
-    ///   - directory: one sub-directory a merchant; nil for none.
-    ///   - isStrict: true if one that fails stops the start, as for `--check-config`.
-    ///   - metrics: get the days that certificates have left.
-    /// - Throws: `MerchantError` when the directory cannot be read, or all that is in it fails.
+    ///   - directory: has one subdirectory for each merchant; nil for none.
+    ///   - isStrict: true if one merchant that fails stops the start, as for `--check-config`.
+    ///   - metrics: receive the days until each certificate expires.
+    /// - Throws: `MerchantError` if the directory cannot be read, or all merchants in it fail.
     init(
         directory: String?, loading: Merchant.Loading, isStrict: Bool, metrics: CheckoutMetrics? = nil, logger: Logger
     ) throws(MerchantError) {
@@ -68,7 +68,7 @@ final class MerchantLibrary: Service {
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
     }
 
-    /// Looks once, on a thread that may wait.
+    /// Checks the directory once, on a thread that may block.
     func look(isAsked: Bool) async {
         try? await NIOThreadPool.singleton.runIfActive { self.lookNow(isAsked: isAsked) }
     }
@@ -88,7 +88,7 @@ final class MerchantLibrary: Service {
             }
             for name in names {
                 let stamps = Self.stamps(of: "\(directory)/\(name)")
-                // No stamps are taken of a new one, so that it is read when it was seen twice alike.
+                // A new merchant begins without stamps, so it is read once two checks have seen it alike.
                 var entry = entries[name] ?? Entry(stamps: FileStamps(taken: []))
                 let isDue = entry.stamps.isDue(stamps, isAsked: isAsked)
                 if isDue {
@@ -149,7 +149,7 @@ final class MerchantLibrary: Service {
         }
     }
 
-    /// Takes off merchants whose origin another one, earlier by name, has already.
+    /// Removes merchants with an origin that another merchant, earlier by name, already has.
     private static func refuseShared(_ entries: inout [String: Entry]) {
         var holders: [PageOrigin: String] = [:]
         for name in entries.keys.sorted() {

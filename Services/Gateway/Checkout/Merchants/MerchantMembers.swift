@@ -1,17 +1,17 @@
 import Model
 
-/// The reason why a merchant cannot be loaded, in a sentence for the person who keeps its directory.
+/// The reason why a merchant cannot be loaded, in a sentence for the person who maintains its directory.
 struct MerchantError: Error, Hashable, Sendable, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// The members of an object in `merchant.json`, taken out one by one, so that what is left over is noticed.
+/// The members of an object in `merchant.json`, taken one by one, so that unknown members are noticed.
 struct MerchantMembers {
     private let path: String
     private var rest: JSONObject
 
-    /// - Parameter path: of the object, for messages: `$.upstream`.
+    /// - Parameter path: that of the object, for messages: `$.upstream`.
     init(_ json: JSON, path: String) throws(MerchantError) {
         guard let object = json.object else {
             throw MerchantError("\(path): must be an object, it is \(json.kind)")
@@ -33,7 +33,7 @@ struct MerchantMembers {
         self.wrong(name, value.map { "must be \(expected), it is \($0.kind)" } ?? "is missing: give \(expected)")
     }
 
-    /// A text that is not empty; nil if the member is not there.
+    /// Takes a non-empty text; nil if the member is missing.
     mutating func text(_ name: String) throws(MerchantError) -> String? {
         guard let value = self.take(name) else { return nil }
         guard let text = value.string, !text.isEmpty else { throw self.missing(name, value, "a non-empty string") }
@@ -45,7 +45,7 @@ struct MerchantMembers {
         return text
     }
 
-    /// The path of a file in the merchant's directory; nil if the member is not there.
+    /// Takes the path of a file in the merchant's directory; nil if the member is missing.
     mutating func file(_ name: String) throws(MerchantError) -> String? {
         guard let text = try self.text(name) else { return nil }
         let parts = text.split(separator: "/", omittingEmptySubsequences: false)
@@ -61,7 +61,7 @@ struct MerchantMembers {
         return flag
     }
 
-    /// An array of texts; nil if the member is not there.
+    /// Takes an array of texts; nil if the member is missing.
     mutating func texts(_ name: String) throws(MerchantError) -> [String]? {
         guard let value = self.take(name) else { return nil }
         let texts = value.array?.compactMap(\.string)
@@ -71,7 +71,7 @@ struct MerchantMembers {
         return texts
     }
 
-    /// Some of an enumeration's raw values, each once; `fallback` if the member is not there.
+    /// Takes some of an enumeration's raw values, each once; `fallback` if the member is missing.
     mutating func choices<Choice: RawRepresentable<String> & CaseIterable & Hashable>(
         _ name: String, default fallback: Set<Choice>
     ) throws(MerchantError) -> Set<Choice> {
@@ -86,7 +86,7 @@ struct MerchantMembers {
         return choices
     }
 
-    /// The objects of an array; none if the member is not there.
+    /// Takes the objects of an array; none if the member is missing.
     mutating func objects(_ name: String) throws(MerchantError) -> [MerchantMembers] {
         guard let value = self.take(name) else { return [] }
         guard let elements = value.array else { throw self.missing(name, value, "an array of objects") }
@@ -97,7 +97,7 @@ struct MerchantMembers {
         return objects
     }
 
-    /// The objects that are the members of an object, by name; none if it is not there.
+    /// Takes an object whose members are objects, and returns those by name; none if it is missing.
     mutating func table(_ name: String) throws(MerchantError) -> [(name: String, members: MerchantMembers)] {
         guard let value = self.take(name) else { return [] }
         guard let object = value.object else { throw self.missing(name, value, "an object") }
@@ -109,13 +109,13 @@ struct MerchantMembers {
         return table
     }
 
-    /// An object; nil if the member is not there.
+    /// Takes an object; nil if the member is missing.
     mutating func object(_ name: String) throws(MerchantError) -> MerchantMembers? {
         guard let value = self.take(name) else { return nil }
         return try MerchantMembers(value, path: "\(self.path).\(name)")
     }
 
-    /// Refuses what nobody took.
+    /// Refuses members that were not taken.
     func refuseRest() throws(MerchantError) {
         guard let first = self.rest.members.first else { return }
         throw self.wrong(first.name, "is not a known member: check its spelling")

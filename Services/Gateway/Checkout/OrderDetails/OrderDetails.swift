@@ -29,13 +29,13 @@ struct OrderDetails: Hashable, Sendable {
     }
 }
 
-/// Makes order details from the token secrets alone: nothing is asked and nothing is stored.
+/// Makes order details from the token secrets alone, without asking a service or storing anything.
 struct OrderDetailsMint: Sendable {
     let tokens: TokenAuthority
     /// Without a slash at its end.
     let webServiceURL: String
 
-    /// - Parameter token: the order's own one; nil for the derived one.
+    /// - Parameter token: the order's own token; nil for the derived one.
     func details(of key: OrderKey, token: AuthenticationToken? = nil) -> OrderDetails {
         OrderDetails(key: key, webServiceURL: self.webServiceURL, token: token ?? self.tokens.token(for: key))
     }

@@ -12,7 +12,7 @@ struct OrderDetailsEndpoints: Sendable {
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// `POST /v1/checkout/order-details`: the details of an order; with its document it is published first.
+    /// `POST /v1/checkout/order-details`: the details of an order. If its document is given, it is published first.
     ///
     /// The document carries the token that is handed out, so that a change of secrets between here and the packager
     /// does no harm. Nothing is handed out before Kafka has the order.
@@ -23,10 +23,10 @@ struct OrderDetailsEndpoints: Sendable {
         let identifier = try body.text("orderIdentifier")
         let document = try body.object("order")
         try body.refuseRest()
-        // Refused before anything is made up for it.
+        // An unknown type is refused before an identifier is generated.
         _ = try self.publisher.fold(of: type)
         let key = OrderKey(orderType: type, order: try Self.order(identifier ?? Self.randomIdentifier()))
-        // The validator tells if it is no token.
+        // The validator reports it if it is not a token.
         let token = (document?["authenticationToken"]?.string).flatMap { try? AuthenticationToken($0) }
         let minted = self.mint.details(of: key, token: token)
         let event: OrderEvent? = if let document { try self.event(key, document, minted, caller) } else { nil }
@@ -34,7 +34,7 @@ struct OrderDetailsEndpoints: Sendable {
             request, caller, route: "order-details"
         ) { () async throws(CheckoutFailure) -> StoredAnswer in
             if let event { try await self.publisher.publish(event) }
-            // The identifier may have been made up; the token is made again.
+            // The identifier may have been generated; the token is made again.
             return StoredAnswer(status: 200, contentType: "text/plain", body: Array(key.order.rawValue.utf8))
         }
         guard let order = try? OrderIdentifier(String(decoding: kept.body, as: UTF8.self)) else {
@@ -44,7 +44,7 @@ struct OrderDetailsEndpoints: Sendable {
         return self.answer(details, isPublished: event != nil)
     }
 
-    /// The change that creates an order, with the token of its details unless the document has its own.
+    /// Makes the change that creates an order, with the token of its details unless the document has one.
     private func event(
         _ key: OrderKey, _ document: JSONObject, _ details: OrderDetails, _ caller: Caller
     ) throws(CheckoutFailure) -> OrderEvent {
@@ -90,7 +90,7 @@ struct OrderDetailsEndpoints: Sendable {
         return .json(.ok, answer.serialized)
     }
 
-    /// `POST /applepay/order-details`: the details that a grant is for, to a page of its origin.
+    /// `POST /applepay/order-details`: the details that a grant permits, for a page of its origin.
     func redeem(_ request: Request, _ origin: PageOrigin, _ merchant: Merchant) throws(CheckoutFailure) -> Answer {
         var body = try RequestBody(request)
         let text = try body.requiredText("grant")
@@ -118,7 +118,7 @@ struct OrderDetailsEndpoints: Sendable {
         return OrderKey(orderType: type, order: try Self.order(identifier))
     }
 
-    /// The order type of a body; the key's own one if it has one only.
+    /// Takes the order type from a body; the key's type if it is missing and the key has only one.
     private func orderType(
         _ body: inout RequestBody, _ caller: Caller
     ) throws(CheckoutFailure) -> OrderTypeIdentifier {
@@ -142,7 +142,7 @@ struct OrderDetailsEndpoints: Sendable {
         }
     }
 
-    /// 128 random bits in 22 characters.
+    /// Makes an identifier of 128 random bits in 22 characters.
     private static func randomIdentifier() -> String {
         var generator = SystemRandomNumberGenerator()
         return Base64URL.encode((0..<16).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
@@ -150,9 +150,9 @@ struct OrderDetailsEndpoints: Sendable {
 }
 
 extension Caller {
-    /// An order type that a request names.
+    /// Parses an order type that a request names.
     ///
-    /// - Throws: `not_found` for text that is none, `scope_missing` for one that is not the key's.
+    /// - Throws: `not_found` for any other text, `scope_missing` for a type that the key does not cover.
     func orderType(_ text: String, param: String) throws(CheckoutFailure) -> OrderTypeIdentifier {
         let type: OrderTypeIdentifier
         do {

@@ -11,10 +11,10 @@ import Tokens
 /// `POST /v1/payment_intents/{id}/confirm`: a payment's confirmation in the dialect of payment providers, with order
 /// details.
 ///
-/// `record` checks the details and answers them; nobody is charged here, and the answer says so. `forward` checks first
-/// and then sends the request on to the payment provider, without the details, which are added to a good answer.
+/// `record` checks the details and returns them; no customer is charged here, and the answer says so. `forward` checks
+/// them, and forwards the request without them to the payment provider; they are added to a successful answer.
 struct ConfirmEndpoint: Sendable {
-    /// The time that the provider has. The sheet waits for 30 seconds.
+    /// The time limit of the provider. The sheet waits for 30 seconds.
     static let timeout = Duration.seconds(25)
     /// Most bytes of the provider's answer.
     static let sizeLimit = 256 << 10
@@ -50,15 +50,15 @@ struct ConfirmEndpoint: Sendable {
             }
         }
         if let details {
-            // Only the push route of the compatible dialect asks for it, so nothing waits for Redis to have it.
+            // Only the push route of the compatible dialect asks for it, so a failure of Redis fails no payment.
             try? await self.index.remember(details.token, of: details.key)
         }
         return answered.answer(details)
     }
 
-    /// Resolves what a caller asks for.
+    /// Resolves the order details that a caller requests.
     ///
-    /// A token must be the derived one or that of the order that stands: a fetch with any other is refused for ever.
+    /// A token must be the derived one or that of the stored order: a fetch with any other is always refused.
     private func details(_ request: DetailsRequest) async throws(CheckoutFailure) -> OrderDetails {
         _ = try self.publisher.fold(of: request.key.orderType)
         if let url = request.foreignWebService, let token = request.token {

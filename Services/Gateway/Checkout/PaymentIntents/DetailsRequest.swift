@@ -1,6 +1,6 @@
 import Model
 
-/// The order details that a caller asks to have confirmed: `apple_pay_order_details`.
+/// The order details in a request to confirm a payment: `apple_pay_order_details`.
 struct DetailsRequest: Hashable, Sendable {
     static let name = "apple_pay_order_details"
     private static let names = [
@@ -8,7 +8,7 @@ struct DetailsRequest: Hashable, Sendable {
     ]
 
     let key: OrderKey
-    /// Another web service than ours that the caller names; nil for ours.
+    /// A web service other than ours that the caller names; nil for ours.
     let foreignWebService: String?
     /// The token that the caller names.
     let token: AuthenticationToken?
@@ -17,7 +17,7 @@ struct DetailsRequest: Hashable, Sendable {
     ///   - object: the member's value.
     ///   - webServiceURL: ours, without a slash at its end.
     init(_ object: JSONObject, _ caller: Caller, webServiceURL: String) throws(CheckoutFailure) {
-        let members = try DialectMembers(object, path: Self.name)
+        let members = DialectMembers(object, path: Self.name)
         try members.refuseMixture(of: Self.names)
         let type = try caller.orderType(
             try members.requiredText(Self.names[0]), param: "\(Self.name)[\(Self.names[0])]")
@@ -53,7 +53,7 @@ struct DetailsRequest: Hashable, Sendable {
         }
     }
 
-    /// One slash at the end makes no difference.
+    /// True if two URLs are the same, apart from one slash at the end.
     private static func isSame(_ left: String, _ right: String) -> Bool {
         func bare(_ url: String) -> Substring { url.hasSuffix("/") ? url.dropLast() : url[...] }
         return bare(left) == bare(right)

@@ -1,8 +1,8 @@
 import Model
 import NIOCore
 
-/// The body of a request in the dialect of payment providers: a form with brackets, or JSON; names in snake case or in
-/// camel case, which are not mixed in one object.
+/// The body of a request in the dialect of payment providers: a form with brackets, or JSON. Names are in snake case or
+/// in camel case, but not mixed in one object.
 struct DialectBody {
     /// The body's media type, without parameters.
     let mediaType: String
@@ -30,11 +30,11 @@ struct DialectBody {
     }
 
     /// The members of the body itself.
-    var members: DialectMembers { get throws(CheckoutFailure) { try DialectMembers(self.object, path: "") } }
+    var members: DialectMembers { DialectMembers(self.object, path: "") }
 
-    /// The body without a member, in the media type that it came in.
+    /// Returns the body without a member, in its original media type.
     ///
-    /// - Parameter name: in snake case; the camel case goes as well.
+    /// - Parameter name: in snake case; the member in camel case is removed as well.
     func bytes(without name: String) -> [UInt8] {
         let other = DialectMembers.camel(name)
         if let form = self.form {
@@ -54,14 +54,13 @@ struct DialectMembers {
     private let path: String
     private let object: JSONObject
 
-    /// - Parameter path: of the object, for `param`; empty for the body itself.
-    /// - Throws: `invalid_parameter` for an object with both spellings of a name.
-    init(_ object: JSONObject, path: String) throws(CheckoutFailure) {
+    /// - Parameter path: that of the object, for `param`; empty for the body itself.
+    init(_ object: JSONObject, path: String) {
         self.path = path
         self.object = object
     }
 
-    /// `order_identifier` as `orderIdentifier`; an abbreviation stays in capitals, as Apple writes it.
+    /// Converts `order_identifier` to `orderIdentifier`. An abbreviation is in capitals, as Apple writes it.
     static func camel(_ name: String) -> String {
         let words = name.split(separator: "_")
         return words.prefix(1).joined()
@@ -90,7 +89,7 @@ struct DialectMembers {
         }
     }
 
-    /// A text; nil if the member is not there. A number is none: it may have lost what it had.
+    /// Returns a text; nil if the member is missing. A number is refused, since a part of it may have been lost.
     func text(_ name: String) throws(CheckoutFailure) -> String? {
         guard let value = try self.value(name) else { return nil }
         guard let text = value.string else {
@@ -106,7 +105,7 @@ struct DialectMembers {
         return text
     }
 
-    /// True or false, also as text.
+    /// Returns true or false, which may be given as text; false if the member is missing.
     func flag(_ name: String) throws(CheckoutFailure) -> Bool {
         switch try self.value(name) {
         case nil, .bool(false)?, .string("false")?: return false
@@ -115,7 +114,7 @@ struct DialectMembers {
         }
     }
 
-    /// An object; nil if the member is not there.
+    /// Returns an object; nil if the member is missing.
     func object(_ name: String) throws(CheckoutFailure) -> JSONObject? {
         guard let value = try self.value(name) else { return nil }
         guard let object = value.object else {

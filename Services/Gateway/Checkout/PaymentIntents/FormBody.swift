@@ -1,20 +1,20 @@
 import Model
 
-/// A form-encoded body with brackets in its names, as payment providers take it: `a=1&b[c]=2&d[]=3`.
+/// A form-encoded body with brackets in its names, as payment providers accept it: `a=1&b[c]=2&d[]=3`.
 ///
-/// Strict: a name that stands twice, a text and an object under one name, broken percent-encoding and what is no UTF-8
-/// are refused. Bounded in pairs and depth; the size of the body is the caller's business.
+/// Strict: it refuses a name that occurs twice, a text and an object under one name, broken percent-encoding, and
+/// anything but UTF-8. Bounded in pairs and depth; the caller limits the size of the body.
 /// Source: WHATWG URL §5.1, `application/x-www-form-urlencoded` parsing
 struct FormBody: Hashable, Sendable {
     /// Most pairs.
     static let pairLimit = 200
-    /// Most names in one another: `a[b][c]` has three.
+    /// Most nested names: `a[b][c]` has three.
     static let depthLimit = 5
 
-    /// The reason why a body is no form. Says nothing of its content.
+    /// The reason why a body is not a form. It reveals nothing of the content.
     struct Failure: Error, Hashable { let message: String }
 
-    /// One pair as it came, with its name taken apart; an empty part stands for `[]`.
+    /// One pair as it was received, with its name split into parts; an empty part represents `[]`.
     struct Pair: Hashable, Sendable {
         let path: [String]
         let value: String
@@ -43,7 +43,7 @@ struct FormBody: Hashable, Sendable {
         self.object = root.json.object ?? [:]
     }
 
-    /// The body without a member, for whoever must not see it.
+    /// Returns the body without a member, for a recipient that must not see it.
     func bytes(without name: String) -> [UInt8] {
         Array(self.pairs.filter { $0.path[0] != name }.map(\.raw).joined(separator: [UInt8(ascii: "&")]))
     }
@@ -86,7 +86,7 @@ struct FormBody: Hashable, Sendable {
         }
     }
 
-    /// `a[b][c]` as `a`, `b`, `c`.
+    /// Splits `a[b][c]` into `a`, `b`, `c`.
     private static func path(_ name: String) throws(Failure) -> [String] {
         let malformed = Failure(message: "a name's brackets do not match")
         let first = name.prefix { $0 != "[" && $0 != "]" }

@@ -2,10 +2,10 @@ import Foundation
 import Model
 import NIOHTTP1
 
-/// `POST /v1/apple_pay/order_tracking/notify`: tells that an order changed, in the dialect of payment providers.
+/// `POST /v1/apple_pay/order_tracking/notify`: reports a change of an order, in the dialect of payment providers.
 ///
-/// With the new state (`order`), a merge patch (`patch`) or a fulfillment beside it that is published, and the push
-/// follows from the change. Without, the version that stands is announced again, with `touch` as a new one.
+/// The new state (`order`), a merge patch (`patch`) or a fulfillment in the request is published, and the push follows
+/// from that change. Without them the current version is announced again, with `touch` as a new one.
 struct NotifyEndpoint: Sendable {
     let publisher: ChangePublisher
     let orders: StandingOrders
@@ -17,7 +17,7 @@ struct NotifyEndpoint: Sendable {
     func answer(_ request: Request, _ caller: Caller) async throws(CheckoutFailure) -> Answer {
         try caller.require(.notify)
         let body = try DialectBody(request)
-        let members = try body.members
+        let members = body.members
         try members.refuseMixture(of: Self.names)
         let type = try caller.orderType(try members.requiredText(Self.names[1]), param: Self.names[1])
         let identifier = try members.requiredText(Self.names[0])

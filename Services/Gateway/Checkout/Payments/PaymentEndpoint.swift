@@ -4,14 +4,14 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// `POST /applepay/payment`: passes an authorised payment through to the shop, and publishes the order that it answers.
+/// `POST /applepay/payment`: forwards an authorised payment to the shop, and publishes the order in its answer.
 ///
-/// Only for merchants with `takesPayments`. Token and contacts are never logged, kept or repeated: of the body only
-/// member names and the transaction's identifier are looked at, and the body goes on as it came. A customer must hear
-/// whether anything can have happened: nothing that went out is tried again, and the call goes on when the page goes
-/// away.
+/// Only for merchants with `takesPayments`. Token and contacts are never logged, stored or repeated: only the member
+/// names, the basket's and the transaction's identifiers in the body are read, and the body is forwarded unchanged. A
+/// customer must learn whether anything can have happened, so a request that was sent is never retried, and the call
+/// continues when the page disconnects.
 struct PaymentEndpoint: Sendable {
-    /// The time that the shop has. The sheet waits for 30 seconds.
+    /// The time limit of the shop. The sheet waits for 30 seconds.
     static let timeout = Duration.seconds(25)
 
     let upstream: UpstreamClient
@@ -43,7 +43,7 @@ struct PaymentEndpoint: Sendable {
         }
     }
 
-    /// The payment's identifier, of a body that has the members it must have and no others.
+    /// Returns the payment's identifier from a body that has all required members and no others.
     private static func transaction(_ request: Request) throws(CheckoutFailure) -> String {
         guard request.fields[.contentType].map(RequestBody.essence) == "application/json" else {
             throw CheckoutFailure(.unsupportedMediaType, "the body must be application/json")
@@ -68,7 +68,7 @@ struct PaymentEndpoint: Sendable {
         return transaction
     }
 
-    /// The customer is charged: whatever goes wrong from here on costs the order's tracking and nothing else.
+    /// Answers after the customer has been charged: any failure from here on costs only the order's tracking.
     private func success(_ answer: JSONObject, _ merchant: Merchant, _ identifier: String) async -> Answer {
         var result: JSONObject = ["status": "success"]
         for name in ["orderIdentifier", "guestToken"] {
@@ -102,10 +102,10 @@ struct PaymentEndpoint: Sendable {
         return origin.map { origin in merchant.pages.contains { $0.origin == origin } } ?? false
     }
 
-    /// The order details of a payment that succeeded; nil if there is no order to follow.
+    /// Returns the order details of a successful payment; nil if there is no order to track.
     ///
-    /// With a document the order is published first. A Kafka that is away does not keep the details back: the gateway
-    /// holds the fetch, and the producer goes on trying.
+    /// If there is a document, it is published first. The details are returned even while Kafka is away: the gateway
+    /// holds the fetch, and the producer keeps retrying.
     private func details(_ answer: JSONObject, _ merchant: Merchant, _ identifier: String) async -> JSON? {
         let document = answer["order"]?.object
         if let given = answer["orderDetails"]?.object {
@@ -127,7 +127,7 @@ struct PaymentEndpoint: Sendable {
         do throws(CheckoutFailure) {
             try await self.publisher.publishPatiently(event)
         } catch {
-            // It may still come.
+            // It may still arrive.
             self.log("Kafka has not acknowledged the order of a payment", merchant, identifier, ["order": "\(key)"])
         }
         guard let token = document["authenticationToken"]?.string.flatMap({ try? AuthenticationToken($0) }) else {
@@ -145,7 +145,7 @@ struct PaymentEndpoint: Sendable {
         return OrderKey(orderType: only, order: order)
     }
 
-    /// Details that the shop has from elsewhere: of this web service, or of another one that the merchant names.
+    /// Returns details that the shop got elsewhere: of this web service, or of another one that the merchant names.
     private func given(_ given: JSONObject, _ merchant: Merchant, _ identifier: String) -> JSON? {
         let known = [self.mint.webServiceURL] + merchant.foreignWebServices
         guard given.members.count == 4, let type = given["orderTypeIdentifier"]?.string,

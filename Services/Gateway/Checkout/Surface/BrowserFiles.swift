@@ -3,7 +3,7 @@ import Cryptography
 import NIOCore
 import NIOHTTP1
 
-/// The files that shops' pages load: the same for everybody, so that any page may.
+/// The files that shops' pages load. They are the same for all pages, so any page may load them.
 struct BrowserFiles: Sendable {
     /// True if the stand-in for Apple Pay is served too. For development.
     let hasPolyfill: Bool
@@ -15,8 +15,8 @@ struct BrowserFiles: Sendable {
         self.digests = Dictionary(uniqueKeysWithValues: files.map { ($0, SHA256.hex($0.bytes)) })
     }
 
-    /// A file that is asked for with its own digest never changes under that address, so that a page may name its
-    /// integrity as well.
+    /// Answers with a file. A file that is requested with its digest never changes under that address, so a page may
+    /// also name its integrity.
     func answer(_ request: Request, _ file: BrowserFile) throws(CheckoutFailure) -> Answer {
         guard let digest = self.digests[file] else { throw CheckoutRoute.nothing }
         let isNamed = RequestTarget(request.target).parameter("v") == digest

@@ -2,10 +2,10 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// The reason for which a request to the checkout role is refused.
+/// The reason why a request to the checkout role is refused.
 ///
 /// The shape is that of the payment providers, and a superset of the gateway's: `{"error": {"code", "message", "type",
-/// "param", "request_id", "details"}}`. The message never quotes what was sent.
+/// "param", "request_id", "details"}}`. The message never quotes the request.
 struct CheckoutFailure: Error, Hashable, Sendable {
     /// The reason, for programs.
     enum Code: String, CaseIterable, Sendable {
@@ -81,11 +81,11 @@ struct CheckoutFailure: Error, Hashable, Sendable {
     }
 
     let code: Code
-    /// A sentence for a person; no text of the request in it.
+    /// A sentence for a person, without any text of the request.
     let message: String
-    /// The parameter that is wrong, as the caller names it.
+    /// The invalid parameter, as the caller names it.
     var param: String?
-    /// The places in a document that are wrong.
+    /// The invalid places in a document.
     var details: [Violation] = []
     /// Header fields of the answer.
     var headers: [String: String] = [:]
@@ -98,14 +98,14 @@ struct CheckoutFailure: Error, Hashable, Sendable {
         self.param = param
     }
 
-    /// A service that the role depends on is away.
+    /// Makes the refusal while a service that the role depends on is away.
     static func unavailable(_ message: String, retryAfterSeconds: Int = 5) -> CheckoutFailure {
         var failure = CheckoutFailure(.unavailable, message)
         failure.headers = ["retry-after": String(retryAfterSeconds)]
         return failure
     }
 
-    /// The refusal of what is no request.
+    /// Makes the refusal of input that is not a request.
     init(_ fault: RequestFault) {
         let code: Code =
             switch fault.status {

@@ -5,9 +5,9 @@ import Synchronization
 
 /// All routes of the checkout role: a request in, an answer out.
 ///
-/// Bounded: `inHandLimit` requests are worked on at once, each for as long as what stands behind it is given.
+/// Bounded: at most `inHandLimit` requests are in progress, each within the time limits of the services that it calls.
 final class CheckoutResponder: Responder {
-    /// Most requests that are worked on at once. A payment may wait for its shop for 25 seconds.
+    /// Most requests in progress. A payment may wait for its shop for 25 seconds.
     static let inHandLimit = 5000
     /// The time from a request's first byte to its last.
     static let arrivalLimit = TimeAmount.seconds(10)
@@ -55,7 +55,7 @@ final class CheckoutResponder: Responder {
         let started = NIODeadline.now()
         var route = CheckoutMetrics.Route.none
         var merchant: String?
-        /// The page that asks, once it is known to be a merchant's.
+        /// The origin of the calling page, once it is known to be a merchant's.
         var origin: PageOrigin?
     }
 
@@ -143,7 +143,7 @@ final class CheckoutResponder: Responder {
         }
     }
 
-    /// The server that calls, by its key.
+    /// Identifies the calling server by its key.
     private func caller(_ call: inout Call, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
         let key = try KeyReading.key(call.request.fields)
         guard let caller = merchants.caller(key: key) else {
@@ -155,7 +155,7 @@ final class CheckoutResponder: Responder {
         return caller
     }
 
-    /// The page that calls, by its origin.
+    /// Identifies the calling page by its origin.
     private func page(
         _ call: inout Call, _ merchants: Merchants
     ) throws(CheckoutFailure) -> (Merchant, Merchant.Page) {
@@ -175,7 +175,7 @@ final class CheckoutResponder: Responder {
         ]
     }
 
-    /// A client that guesses again and again is told to wait.
+    /// Asks a client that guesses repeatedly to wait.
     private func slowedDown(_ failure: CheckoutFailure, _ client: ClientAddress) -> CheckoutFailure {
         guard failure.offense == .guess, let seconds = self.limits.guessed(client) else { return failure }
         var slowed = CheckoutFailure(.rateLimited, "too many wrong keys or grants came from this address")
@@ -183,7 +183,7 @@ final class CheckoutResponder: Responder {
         return slowed
     }
 
-    /// Puts on what all answers have, and counts.
+    /// Adds the headers that all answers have, and records the metrics.
     private func finish(_ answer: Answer, _ call: Call) -> Answer {
         var answer = answer
         answer.headers.replaceOrAdd(name: "x-request-id", value: call.identifier)
@@ -195,9 +195,9 @@ final class CheckoutResponder: Responder {
     }
 }
 
-/// The name of a request, for the caller and the log.
+/// The identifier of a request, for the caller and the log.
 enum RequestIdentifier {
-    /// 26 characters with 128 random bits.
+    /// 26 characters with 5 random bits each.
     static func random() -> String {
         var generator = SystemRandomNumberGenerator()
         let digits = Array("0123456789abcdefghjkmnpqrstvwxyz")

@@ -38,7 +38,7 @@ enum CheckoutRoute: Hashable, Sendable {
     /// `POST /applepay/payment`
     case payment
 
-    // MARK: For anybody
+    // MARK: For any client
 
     /// `GET /.well-known/apple-developer-merchantid-domain-association`, with or without `.txt`
     case association
@@ -47,7 +47,7 @@ enum CheckoutRoute: Hashable, Sendable {
     /// `GET /applepay/waybill.mjs` and the like
     case file(BrowserFile)
 
-    /// `OPTIONS` of a path for pages, with the methods that it takes.
+    /// `OPTIONS` of a path for pages, with the methods that it accepts.
     case preflight(methods: String)
 
     /// The route's label in metrics.
@@ -71,7 +71,7 @@ enum CheckoutRoute: Hashable, Sendable {
         }
     }
 
-    /// - Throws: `CheckoutFailure`: nothing is there, or not with this method.
+    /// - Throws: `CheckoutFailure` if the path does not exist, or not with this method.
     init(method: Request.Method, target: String) throws(CheckoutFailure) {
         let segments: [String]
         do {
@@ -141,7 +141,7 @@ enum CheckoutRoute: Hashable, Sendable {
 
     /// True if a text can name a basket.
     static func isBasket(_ text: String) -> Bool {
-        // No path is left by two points.
+        // Two dots must not lead out of the path.
         (1...128).contains(text.utf8.count) && text != "." && text != ".."
             && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || "._~-".utf8.contains($0) }
     }
@@ -172,7 +172,7 @@ enum CheckoutRoute: Hashable, Sendable {
         return route
     }
 
-    /// A file that pages load, which is not by origin.
+    /// Finds a file that pages load, whatever their origin.
     private static func file(_ method: Request.Method, _ path: [String]) throws(CheckoutFailure) -> CheckoutRoute {
         let files = BrowserFile.all + [BrowserFile.polyfill]
         guard path.count == 1, let file = files.first(where: { $0.path == "/applepay/\(path[0])" }) else {
@@ -200,10 +200,10 @@ enum CheckoutRoute: Hashable, Sendable {
         }
     }
 
-    /// Most bytes of a body.
+    /// Returns the most bytes that a body may have.
     ///
-    /// By the path alone, before anything else is known of a request: an order document has its own limit, everything
-    /// else is small.
+    /// Method and path alone decide, before anything else is known of a request: an order document has its own limit,
+    /// everything else is small.
     static func bodyLimit(_ method: Request.Method, _ target: String) -> Int {
         guard let route = try? CheckoutRoute(method: method, target: target) else { return 16 << 10 }
         switch route {

@@ -1,16 +1,16 @@
 import NIOHTTP1
 
-/// The origin of a page, as browsers send it: `https://shop.example.com`, with a port that is not the scheme's own.
+/// The origin of a page, as browsers send it: `https://shop.example.com`, with any port but the scheme's default.
 ///
 /// Source: RFC 6454 §6.2; Fetch standard, "Origin header"
 struct PageOrigin: Hashable, Sendable, CustomStringConvertible {
-    /// In small letters.
+    /// In lower case.
     let host: String
     let port: Int
     let isSecure: Bool
 
-    /// - Parameter text: exactly as a browser serializes it. Nil for `null`, for anything with a path, user
-    ///   information, capital letters, or a port that need not be said.
+    /// - Parameter text: exactly as a browser serializes it. Nil for `null`, and for anything with a path, user
+    ///   information, capital letters, or the default port.
     init?(_ text: String) {
         let isSecure = text.hasPrefix("https://")
         guard isSecure || text.hasPrefix("http://") else { return nil }
@@ -37,8 +37,8 @@ struct PageOrigin: Hashable, Sendable, CustomStringConvertible {
         return (self.isSecure ? "https://" : "http://") + self.host + (self.port == standard ? "" : ":\(self.port)")
     }
 
-    /// True for a name of labels of small letters, digits and hyphens, or an IPv4 address. Pages of IPv6 addresses take
-    /// no payments.
+    /// True for a name with labels of lower-case letters, digits and hyphens, or an IPv4 address. Pages of IPv6
+    /// addresses take no payments.
     static func isHost(_ text: some StringProtocol) -> Bool {
         let labels = text.split(separator: ".", omittingEmptySubsequences: false)
         return text.utf8.count <= 253
@@ -49,7 +49,7 @@ struct PageOrigin: Hashable, Sendable, CustomStringConvertible {
             }
     }
 
-    /// The fields that let a page of this origin read an answer. Credentials are never let through.
+    /// The fields that let a page of this origin read an answer. Credentials are never allowed.
     var fields: HTTPHeaders {
         [
             "access-control-allow-origin": self.description,

@@ -1,7 +1,7 @@
 import Model
 import NIOCore
 
-/// The members of a request's JSON body, taken out one by one, so that what is left over is noticed.
+/// The members of a request's JSON body, taken one by one, so that unknown members are noticed.
 struct RequestBody {
     private var rest: JSONObject
 
@@ -9,7 +9,7 @@ struct RequestBody {
 
     /// Reads the body as one JSON object.
     ///
-    /// Only `application/json` is taken: what a page may send without asking first is not even read.
+    /// Only `application/json` is accepted: a body that a page may send without a preflight is not even read.
     /// Source: Fetch standard, "CORS-safelisted request-header"
     init(_ request: Request) throws(CheckoutFailure) {
         guard let type = request.fields[.contentType], Self.essence(of: type) == "application/json" else {
@@ -18,13 +18,13 @@ struct RequestBody {
         self.rest = try Self.object(request.body)
     }
 
-    /// The media type without parameters, in small letters.
+    /// Returns the media type without parameters, in lower case.
     static func essence(of type: String) -> String {
         let essence = type.utf8.prefix { $0 != UInt8(ascii: ";") }.filter { !$0.isBlank }
         return String(decoding: essence, as: UTF8.self).lowercased()
     }
 
-    /// The body as a JSON object, whatever the media type.
+    /// Parses the body as a JSON object, whatever the media type.
     static func object(_ body: ByteBuffer) throws(CheckoutFailure) -> JSONObject {
         let json: JSON
         do {
@@ -51,7 +51,7 @@ struct RequestBody {
         return self.rest[name]
     }
 
-    /// A text; nil if the member is not there.
+    /// Takes a text; nil if the member is missing.
     mutating func text(_ name: String) throws(CheckoutFailure) -> String? {
         guard let value = self.take(name) else { return nil }
         guard let text = value.string else {
@@ -67,7 +67,7 @@ struct RequestBody {
         return text
     }
 
-    /// A whole number within a range.
+    /// Takes a whole number within a range; `fallback` if the member is missing.
     mutating func integer(
         _ name: String, default fallback: Int64, in range: ClosedRange<Int64>
     ) throws(CheckoutFailure) -> Int64 {
@@ -80,7 +80,7 @@ struct RequestBody {
         return number
     }
 
-    /// An object; nil if the member is not there.
+    /// Takes an object; nil if the member is missing.
     mutating func object(_ name: String) throws(CheckoutFailure) -> JSONObject? {
         guard let value = self.take(name) else { return nil }
         guard let object = value.object else {
@@ -89,7 +89,7 @@ struct RequestBody {
         return object
     }
 
-    /// Refuses members that nobody took: their names are mistyped more often than not.
+    /// Refuses members that were not taken: their names are usually mistyped.
     func refuseRest() throws(CheckoutFailure) {
         let count = self.rest.members.count
         guard count > 0 else { return }

@@ -2,15 +2,15 @@ import Fetch
 
 /// The common parts of calls to shops' and payment providers' services.
 enum Upstream {
-    /// The public internet, and the addresses that a merchant lists.
+    /// Allows the public internet, and the addresses that a merchant lists.
     static func policy(_ addresses: [String]) -> AddressPolicy {
         AddressPolicy(exceptions: Set(addresses.compactMap { Fetch.IPAddress($0) }))
     }
 
-    /// The refusal for a call that has no answer.
+    /// Returns the refusal for a call without an answer.
     ///
-    /// Whoever has to do with money must know whether anything can have happened: a call of which nothing went out was
-    /// certainly not done, any other may have been.
+    /// With money involved, the caller must know whether anything can have happened: a call of which nothing was sent
+    /// certainly had no effect; any other may have had one.
     static func failure(_ error: FetchError) -> CheckoutFailure {
         switch error.code {
         case .busy, .closed:

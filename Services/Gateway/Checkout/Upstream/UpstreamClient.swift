@@ -3,7 +3,7 @@ import Fetch
 import Foundation
 import Model
 
-/// A call of a shop's own service.
+/// A call to a shop's own service.
 struct UpstreamCall {
     /// Below the service's URL: `/baskets/1234`.
     let path: String
@@ -16,14 +16,14 @@ struct UpstreamCall {
     var idempotencyKey: String?
     var basketToken: String?
     var timeout = Duration.seconds(10)
-    /// True for what must not be sent twice.
+    /// True for a call that must not be sent twice.
     var isOnce = false
 }
 
-/// Calls the services of shops, signed so that they can tell who calls.
+/// Calls the services of shops, with a signature by which they can authenticate the caller.
 ///
 /// `Waybill-Signature: t=<UNIX seconds>,v1=<hex HMAC-SHA256(secret, t + "." + method + "." + path + "." + body)>`,
-/// where the path is that of the URL. Nothing is tried again, and no redirect is followed.
+/// where the path is that of the URL. No call is retried, and no redirect is followed.
 struct UpstreamClient: Sendable {
     /// Most bytes of an answer.
     static let sizeLimit = 256 << 10
@@ -32,13 +32,13 @@ struct UpstreamClient: Sendable {
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// - Throws: as `Upstream.failure` judges it; also `outcome_unknown` for 5xx to what was posted once.
+    /// - Throws: as `Upstream.failure` judges it.
     func answer(
         _ call: UpstreamCall, of merchant: Merchant, _ upstream: Merchant.Upstream
     ) async throws(CheckoutFailure) -> FetchedContent {
         let method = call.body == nil ? "GET" : "POST"
         let url = upstream.url + call.path
-        // An https URL with a host: what follows the host is the path.
+        // In an https URL with a host, everything after the host is the path.
         let path = String(url.dropFirst("https://".count).drop { $0 != "/" })
         var request = FetchRequest(url: url) { _ in true }
         request.body = call.body.map { ($0, "application/json") }

@@ -6,7 +6,7 @@ import NIOHTTP1
 import Store
 
 /// Two routes that Wallet never calls, for clients of payment providers' services: an order as JSON or as a package,
-/// and a push token for an order. Off unless they are asked for.
+/// and a push token for an order. Off unless they are configured.
 struct CompatibilityEndpoints: Sendable {
     let package: PackageEndpoint
     let registrations: RegistrationEndpoints
@@ -14,16 +14,16 @@ struct CompatibilityEndpoints: Sendable {
     let index: TokenIndex
     let brands: BrandLibrary
 
-    /// The reading of requests with these routes: the media type that a client wants is looked at.
+    /// The rules for reading requests with these routes, for which the media type that a client accepts is needed.
     static let reading = ExtendedReading(
         bodyLimit: { _, _ in RequestLimits.body }, bodies: HTTP2Limits().bodies,
         arrivalLimit: RequestLimits.idle)
 
     // MARK: The order
 
-    /// `GET /v1/packages/{type}/{id}`: the package for who accepts it, else a small JSON view.
+    /// `GET /v1/packages/{type}/{id}`: the package for a client that accepts it, else a small JSON view.
     ///
-    /// Both are for whoever may fetch the package, and are held for an order that is on its way.
+    /// Both require the right to fetch the package, and both are held for an order that is on its way.
     func order(
         _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
         _ complete: @escaping PackageEndpoint.Completion
@@ -47,7 +47,7 @@ struct CompatibilityEndpoints: Sendable {
         }
     }
 
-    /// - Parameter package: the answer that the package has, for its validators.
+    /// - Parameter package: the answer with the package, for its validators.
     private func view(of key: OrderKey, _ package: Answer, _ condition: Request.Fields) async throws -> Answer {
         let order = try await self.store.orders([key]).first?.get()
         guard let state = order?.state, !state.isRemoved, let brand = self.brands.brands[key.orderType] else {
@@ -71,7 +71,7 @@ struct CompatibilityEndpoints: Sendable {
         return Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view.json.serialized)])
     }
 
-    /// `Bearer <token>` is taken for `AppleOrder <token>`.
+    /// Converts `Bearer <token>` to `AppleOrder <token>`.
     private static func orderAuthorization(_ header: String?) -> String? {
         guard let header, header.prefix(7).lowercased() == "bearer " else { return header }
         return "AppleOrder \(header.dropFirst(7))"
@@ -79,7 +79,7 @@ struct CompatibilityEndpoints: Sendable {
 
     // MARK: The push token
 
-    /// `POST /v1/push`: registers a push token for the order of the token that is shown, as a device of its own name.
+    /// `POST /v1/push`: registers a push token for the order of the presented token, as a device with its own name.
     func push(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         var fields = request.fields
         fields.authorization = Self.orderAuthorization(fields.authorization)
@@ -100,7 +100,7 @@ struct CompatibilityEndpoints: Sendable {
         }
         let shown = fields
         return self.order(named, of: token, on: eventLoop).flatMap { key in
-            // A token of an order that nobody knows is answered as a wrong one.
+            // A token of an unknown order is answered like a wrong one.
             guard let key, self.brands.serves(key.orderType) else {
                 return eventLoop.makeSucceededFuture(.wrongToken)
             }
