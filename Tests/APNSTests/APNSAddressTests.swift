@@ -10,7 +10,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// The destinations of connections.
+    /// The addresses to which the client connects.
     @Suite(.server) struct APNSAddressTests {
         private func resolver(
             _ addresses: [String], _ asked: Counter = Counter()
@@ -23,7 +23,7 @@ extension WireTests {
 
         private final class Counter: Sendable { let value = Mutex(0) }
 
-        @Test func connectionsSpreadOverTheAddressesAndTheNameIsAskedEachTime() async throws {
+        @Test func connectionsSpreadOverAddressesResolvedForEachAttempt() async throws {
             let log = EventLog()
             let asked = Counter()
             var configuration = poolConfiguration(log, 3...3)
@@ -46,7 +46,7 @@ extension WireTests {
             }
         }
 
-        /// The host at 127.0.0.1 answers every request with 503 immediately, the other one works.
+        /// The host at 127.0.0.1 answers every request with 503 immediately; the other host works.
         @Test func aHostThatFailsEverythingIsLeftForAnother() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
@@ -64,7 +64,7 @@ extension WireTests {
             }
         }
 
-        @Test func aCertificateForTheAddressIsNoneForTheName() async throws {
+        @Test func aCertificateWithoutTheHostNameIsRefused() async throws {
             for (names, isTaken) in [("IP:127.0.0.1", false), ("DNS:localhost,IP:127.0.0.1", true)] {
                 let certificate = try await ServerCertificate(names: names)
                 let identity = (try bytes(certificate.file), try bytes(certificate.key))
@@ -83,7 +83,7 @@ extension WireTests {
             }
         }
 
-        @Test func anAddressIsNoEndpointBehindAProxy() throws {
+        @Test func anEndpointUsedThroughAProxyNeedsAHostName() throws {
             let certificates = try Certificates.shared.get()
             let error = #expect(throws: APNSError.self) {
                 _ = try APNSClient(
@@ -109,7 +109,7 @@ extension WireTests {
             }
         }
 
-        @Test func anAddressThatSwallowsEverythingDelaysOnlyItself() async throws {
+        @Test func anUnresponsiveAddressDoesNotDelayOtherConnections() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
             configuration.connectTimeout = .seconds(1)
@@ -130,14 +130,14 @@ extension WireTests {
             }
         }
 
-        @Test func aNameThatNeverResolvesIsGivenUpInTime() async throws {
+        @Test func anUnresolvedNameFailsRequestsWithinTheTimeout() async throws {
             let log = ReplyLog()
             let gate = DispatchSemaphore(value: 0)
             var configuration = poolConfiguration(nil, 2...2)
             configuration.connectTimeout = .milliseconds(200)
             configuration.requestTimeout = .milliseconds(600)
             configuration.resolver = HostResolver { _, port throws(APNSError) in
-                // A thread that may block, like the system's resolver.
+                // Runs on a thread that may block, like the system's resolver.
                 _ = gate.wait(timeout: .now() + .seconds(5))
                 throw APNSError(.connecting, "too late")
             }
@@ -153,5 +153,5 @@ extension WireTests {
     }
 }
 
-/// A whole file.
+/// Returns the content of a file.
 private func bytes(_ path: String) throws -> [UInt8] { try APNSSimulatorConfiguration.read(path) }

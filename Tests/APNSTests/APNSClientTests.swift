@@ -9,7 +9,7 @@ import Testing
 
 extension WireTests {
     @Suite(.server) struct APNSClientTests {
-        @Test func aNotificationCarriesWhatAppleWantsAndItsAnswerComesBack() async throws {
+        @Test func aNotificationHasTheAPNsHeadersAndReturnsItsAnswer() async throws {
             try await withClient(configuration: quickConfiguration()) { _ in
                 [.answer(200)]
             } body: { client, server in
@@ -58,7 +58,7 @@ extension WireTests {
             }
         }
 
-        @Test func batchesAtOnceDoNotMixTheirOutcomes() async throws {
+        @Test func concurrentBatchesDoNotMixTheirOutcomes() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
                 [
                     .answer(
@@ -116,7 +116,7 @@ extension WireTests {
             let open = Mutex(0)
             let most = Mutex(0)
             try await withClient(configuration: quickConfiguration(log), limit: 20) { request in
-                // The first twenty are held until the limit of two has been announced; later ones come two at a time.
+                // The first twenty are held until the limit of two has been announced; later ones arrive two at a time.
                 if request.index < 19 { return [.hold] }
                 if request.index == 19 { return [.limit(2), .hold, .release(200)] }
                 open.withLock { $0 += 1 }
@@ -132,7 +132,7 @@ extension WireTests {
             }
         }
 
-        @Test func aRefusedStreamIsSentAgainAndNobodyNotices() async throws {
+        @Test func aRefusedStreamIsRetriedWithTheSameIdentifier() async throws {
             let refused = Mutex<Set<Int>>([])
             try await withClient(configuration: quickConfiguration()) { request in
                 let isFirst = refused.withLock { $0.insert(number(request)).inserted }
@@ -147,7 +147,7 @@ extension WireTests {
             }
         }
 
-        @Test func anotherResetIsNoAnswer() async throws {
+        @Test func aResetOtherThanRefusedStreamIsAnError() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
                 number(request) == 1 ? [.reset(.internalError)] : [.answer(200)]
             } body: { client, server in

@@ -10,11 +10,11 @@ import Testing
 extension WireTests {
     /// A client's reaction to events on connections.
     @Suite(.server) struct APNSConnectionTests {
-        @Test func afterGoAwayTheUnprocessedOnesGoToTheNextConnection() async throws {
+        @Test func goAwayMovesUnprocessedRequestsToTheNextConnection() async throws {
             let log = EventLog()
             try await withClient(configuration: quickConfiguration(log)) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
-                // Answers wait until the eleventh request causes GOAWAY for everything after the tenth.
+                // Holds the answers until the eleventh request causes GOAWAY for every request after the tenth.
                 switch request.index {
                 case 0: return [.answer(200)]
                 case 1..<10: return [.hold]
@@ -32,7 +32,7 @@ extension WireTests {
             }
         }
 
-        @Test func goAwayWithoutOpenStreamsMovesTheNextRequestElsewhere() async throws {
+        @Test func anIdleConnectionIsReplacedAfterGoAway() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
                 request.connection == 0
                     ? [.answer(200), .goAway(reason: "Shutdown"), .goAway(reason: "Shutdown")] : [.answer(200)]
@@ -46,7 +46,7 @@ extension WireTests {
         }
 
         @Test(arguments: [true, false])
-        func aLostConnectionAnswersWhatWasInFlightAndIsReplaced(_ isCut: Bool) async throws {
+        func aLostConnectionFailsRequestsInFlightAndIsReplaced(_ isCut: Bool) async throws {
             try await withClient(configuration: quickConfiguration()) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
                 return request.index < 5 ? [.answer(200)] : [isCut ? .cut : .close]
@@ -61,7 +61,7 @@ extension WireTests {
             }
         }
 
-        @Test func silenceEndsAtTheDeadlineAndTheConnectionIsNotTrustedAgain() async throws {
+        @Test func aSilentConnectionFailsItsRequestsAndIsReplaced() async throws {
             var configuration = quickConfiguration()
             configuration.requestTimeout = .milliseconds(800)
             try await withClient(configuration: configuration) { request in
@@ -91,7 +91,7 @@ extension WireTests {
             }
         }
 
-        @Test func silenceCostsNothingWhilePINGIsAnswered() async throws {
+        @Test func aSlowConnectionIsKeptWhilePINGsAreAnswered() async throws {
             let log = EventLog()
             var configuration = quickConfiguration(log)
             configuration.pingInterval = .milliseconds(300)
@@ -109,7 +109,7 @@ extension WireTests {
             }
         }
 
-        @Test func aServerThatComesBackIsFoundAgain() async throws {
+        @Test func waitingRequestsAreSentToARestartedServer() async throws {
             let log = EventLog()
             try await withClient(configuration: quickConfiguration(log)) { _ in
                 [.answer(200)]
@@ -129,7 +129,7 @@ extension WireTests {
             }
         }
 
-        @Test func withoutAServerEachGetsAnErrorWithinTheDeadline() async throws {
+        @Test func requestsFailByTheDeadlineWithoutAServer() async throws {
             var configuration = quickConfiguration()
             configuration.requestTimeout = .milliseconds(800)
             try await withClient(configuration: configuration) { _ in
@@ -143,7 +143,7 @@ extension WireTests {
             }
         }
 
-        @Test func aFullQueueRefusesAtOnceAndTellsWhich() async throws {
+        @Test func aFullQueueRefusesTheExcessRequests() async throws {
             var configuration = quickConfiguration()
             configuration.queueLimit = 5
             try await withClient(configuration: configuration) { _ in
@@ -155,7 +155,7 @@ extension WireTests {
             }
         }
 
-        @Test func closingWaitsForWhatIsInFlightAndRefusesTheRest() async throws {
+        @Test func closingCompletesRequestsInFlightAndRefusesNewOnes() async throws {
             let log = EventLog()
             try await withClient(configuration: quickConfiguration(log)) { request in
                 request.index < 20 ? [.answer(200)] : [.hold]

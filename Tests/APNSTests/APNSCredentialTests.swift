@@ -9,7 +9,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// Mutual trust of client and server.
+    /// Mutual authentication of client and server.
     @Suite(.server) struct APNSCredentialTests {
         private func source(_ counter: Counter) -> ProviderTokenSource {
             ProviderTokenSource(
@@ -24,7 +24,7 @@ extension WireTests {
             let value = Mutex(0)
         }
 
-        @Test func aTokenIsMintedOnceAndStandsInEveryRequest() async throws {
+        @Test func oneMintedTokenIsSentWithEveryRequest() async throws {
             let counter = Counter()
             try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { _ in
                 [.answer(200)]
@@ -38,7 +38,7 @@ extension WireTests {
             }
         }
 
-        @Test func withATokenOnlyOneStreamIsOpenUntilItWasAccepted() async throws {
+        @Test func onlyOneStreamIsOpenedUntilTheTokenIsAccepted() async throws {
             let counter = Counter()
             var configuration = quickConfiguration()
             configuration.closeTimeout = .milliseconds(500)
@@ -66,7 +66,7 @@ extension WireTests {
             }
         }
 
-        @Test func anExpiredTokenCostsTheConnection() async throws {
+        @Test func aSecondExpiredTokenAnswerReplacesTheConnection() async throws {
             let counter = Counter()
             try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) {
                 request in
@@ -79,7 +79,7 @@ extension WireTests {
             }
         }
 
-        @Test func aTokenThatIsRefusedForOneDeviceCostsNoConnection() async throws {
+        @Test func aTokenRefusedForOneDeviceKeepsTheConnection() async throws {
             try await withClient(configuration: quickConfiguration(), credential: .token(self.source(Counter()))) {
                 request in
                 number(request) % 3 == 1 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
@@ -113,7 +113,7 @@ extension WireTests {
             }
         }
 
-        @Test func withoutACertificateSuchAServerIsNotReached() async throws {
+        @Test func aServerThatRequiresACertificateRefusesATokenClient() async throws {
             let certificates = try Certificates.shared.get()
             var configuration = quickConfiguration()
             configuration.requestTimeout = .seconds(1)
@@ -161,7 +161,7 @@ extension WireTests {
             }
         }
 
-        @Test func pemThatIsNoneIsRefusedAtTheStart() throws {
+        @Test func invalidPEMIsRefusedAtTheStart() throws {
             let certificates = try Certificates.shared.get()
             let endpoint = try APNSEndpoint(url: "https://localhost")
             let loop = NIOSingletons.posixEventLoopGroup

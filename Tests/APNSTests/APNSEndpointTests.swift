@@ -24,7 +24,7 @@ import Testing
         "https://a:-1", "https://a/3/device", "https://u:p@a", "https://[::1", "https://[]", "https://[::1]x",
         "https://a b", "https://a\r\nx:1", "https://a:1:2",
     ])
-    func whatIsNoEndpointIsRefused(_ url: String) {
+    func anInvalidEndpointURLIsRefused(_ url: String) {
         #expect(throws: APNSError(.configuration, "")) { try APNSEndpoint(url: url) }
     }
 }

@@ -7,7 +7,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// The whole client against connections with random behaviour. A failure names its seed; see `fuzzSeeds`.
+    /// The whole client against a server that behaves randomly. A failure names its seed; see `fuzzSeeds`.
     @Suite(.server) struct APNSFuzzTests {
         @Test(arguments: fuzzSeeds(2, share: 0.05))
         func eachRequestHasOneReplyWhateverTheServerDoes(_ seed: UInt64) async throws {
@@ -32,7 +32,7 @@ extension WireTests {
             }
             let submitted = total
             try await eventually("each reply, seed \(seed)", within: .seconds(20)) { log.all.count >= submitted }
-            // Requests in flight when the client is closed have their replies by the time `close` returns.
+            // Requests in flight when the client is closed have received their replies by the time `close` returns.
             client.submit(try makeRequests(200, from: total))
             total += 200
             let began = ContinuousClock.now
@@ -43,7 +43,7 @@ extension WireTests {
             try await eventually("no connection is left, seed \(seed)") { server.state.open == 0 }
             let state = server.state
             #expect(state.violations == [], "seed \(seed)")
-            // Otherwise the run has tested nothing.
+            // Otherwise the run would have tested nothing.
             #expect(state.connections > 5, "seed \(seed)")
             #expect(state.answered > 20, "seed \(seed)")
             #expect(log.all.contains { $0.outcome.status == 200 }, "seed \(seed)")
@@ -70,7 +70,7 @@ extension WireTests {
 }
 
 extension APNSSnapshot {
-    /// True if nothing is open and nothing waits.
+    /// True if no connection is open and no request is queued.
     fileprivate var isEmpty: Bool {
         self.connections.isEmpty && self.streamsInUse == 0 && self.queued == 0 && self.oldestQueued == nil
     }

@@ -9,7 +9,7 @@ import Testing
 
 @testable import APNS
 
-/// Several connections in place of one.
+/// The quick configuration with several connections instead of one.
 func poolConfiguration(_ log: EventLog? = nil, _ connections: ClosedRange<Int> = 2...4) -> APNSConfiguration {
     var configuration = quickConfiguration(log)
     configuration.connections = connections
@@ -36,7 +36,7 @@ extension WireTests {
             }
         }
 
-        @Test func aFullPoolGrowsUpToItsMostAndNotFurther() async throws {
+        @Test func aFullPoolGrowsUpToItsMaximum() async throws {
             var configuration = poolConfiguration(nil, 1...3)
             configuration.growAge = .milliseconds(50)
             configuration.growSustain = .milliseconds(50)
@@ -58,7 +58,7 @@ extension WireTests {
             }
         }
 
-        @Test func theReplacementIsThereBeforeTheOldOneIsDone() async throws {
+        @Test func aReplacementConnectsWhileTheOldConnectionDrains() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
@@ -84,7 +84,7 @@ extension WireTests {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
-                // First a warning that names no stream, then the real one: the last five were not processed.
+                // Sends a GOAWAY that excludes no stream, then one that marks the last five as not processed.
                 switch request.index {
                 case 0: return [.answer(200)]
                 case 1..<10: return [.hold]
@@ -107,7 +107,7 @@ extension WireTests {
             }
         }
 
-        @Test func whatIsRefusedForEverEndsAtItsDeadlineWithoutAStorm() async throws {
+        @Test func requestsRefusedForeverEndAtTheirDeadlineWithFewRetries() async throws {
             var configuration = poolConfiguration(nil, 1...1)
             configuration.requestTimeout = .milliseconds(500)
             try await withClient(configuration: configuration) { request in
@@ -121,7 +121,7 @@ extension WireTests {
             }
         }
 
-        @Test func identifiersThatAreUsedUpCostAConnectionAndNoRequest() async throws {
+        @Test func exhaustedStreamIdentifiersLoseNoRequest() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 1...1)
             configuration.lastStreamIdentifier = 40
@@ -130,7 +130,7 @@ extension WireTests {
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(100))
                 #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
-                // The last request exhausts the fifth; its successor may be there already.
+                // The last request exhausts the fifth connection; its successor may already be open.
                 #expect((5...6).contains(server.connections))
                 #expect(server.requests.map(\.stream).max() == 39)
                 #expect(server.requests.count == 100)
@@ -155,7 +155,7 @@ extension WireTests {
             }
         }
 
-        /// The bad host answers at once and so always has the fewest in flight; the good one takes its time.
+        /// The bad host answers immediately, so it always has the fewest requests in flight; the good host is slow.
         @Test(arguments: [(503, "ServiceUnavailable"), (403, "InvalidProviderToken"), (403, "ExpiredProviderToken")])
         func aConnectionThatFailsAtOnceDoesNotGetTheTraffic(_ status: Int, _ reason: String) async throws {
             let log = EventLog()
@@ -177,7 +177,7 @@ extension WireTests {
             }
         }
 
-        @Test func whatFailedOnOneConnectionIsTriedOnAnother() async throws {
+        @Test func aRetryAfterA503UsesAnotherConnection() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
                 request.connection == 0 && number(request) == 7 ? [.answer(503)] : [.answer(200)]
@@ -195,13 +195,13 @@ extension WireTests {
             }
         }
 
-        @Test func aConnectionThatDiedWhileItWasIdleCostsLittleTime() async throws {
+        @Test func aConnectionLostWhileIdleIsDetectedQuickly() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
             configuration.idleToPing = .milliseconds(300)
             configuration.idlePingPatience = .milliseconds(200)
             try await withClient(configuration: configuration) { request in
-                // Both stop answering while they are idle.
+                // Both connections stop answering while they are idle.
                 request.connection < 2 ? [.answer(200), .after(.milliseconds(400), [.mute])] : [.answer(200)]
             } body: { client, server in
                 try await eventually("two connections that are used") {
@@ -217,7 +217,7 @@ extension WireTests {
             }
         }
 
-        @Test func aConnectionThatFallsSilentIsReplacedAndTheOtherGoesOn() async throws {
+        @Test func aSilentConnectionIsReplacedWhileTheOtherKeepsSending() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
             configuration.pingInterval = .milliseconds(200)
@@ -251,7 +251,7 @@ extension WireTests {
             }
         }
 
-        @Test func thePINGsRoundTripIsTold() async throws {
+        @Test func thePINGRoundTripIsReported() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 1...1)
             configuration.pingInterval = .milliseconds(50)
@@ -266,7 +266,7 @@ extension WireTests {
             }
         }
 
-        @Test func aPoolThatCannotConnectAnswersEachInItsTimeAndStaysBounded() async throws {
+        @Test func aPoolThatCannotConnectFailsEachRequestInTime() async throws {
             let log = ReplyLog()
             let events = EventLog()
             var configuration = poolConfiguration(events)

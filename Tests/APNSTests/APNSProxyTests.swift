@@ -21,7 +21,7 @@ import Testing
         "http://secret@proxy:1", "http://a:%zz@proxy:1", "http://a:%0d%0A@proxy:1", "http://a:%ff@proxy:1",
         "http://pro xy:1", "http://proxy:1/path", "http://[::1:1", "http://a:%4@proxy:1",
     ])
-    func whatIsNoneIsRefusedAndNotRepeated(_ url: String) {
+    func anInvalidProxyURLIsRefusedWithoutShowingItsSecret(_ url: String) {
         #expect {
             try APNSProxy(url: url)
         } throws: { error in

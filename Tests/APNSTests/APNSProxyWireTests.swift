@@ -32,7 +32,7 @@ extension WireTests {
         @Test func connectionsGoThroughTheProxyWhichResolvesTheName() async throws {
             var configuration = poolConfiguration(nil, 2...2)
             configuration.resolver = HostResolver { host, port throws(APNSError) in
-                // The endpoint's own name must not be resolved by us.
+                // The client must not resolve the endpoint's name itself.
                 guard host == "127.0.0.1" else { throw APNSError(.connecting, "asked for \(host)") }
                 return try resolveHost(host, port: port)
             }
@@ -45,7 +45,7 @@ extension WireTests {
             }
         }
 
-        @Test func theCredentialIsShown() async throws {
+        @Test func theCredentialIsSentToTheProxy() async throws {
             // printf 'us@er:pass' | base64
             try await self.run(.tunnel(needs: "dXNAZXI6cGFzcw=="), user: "us%40er:pass@", quickConfiguration()) {
                 client, server, proxy in
@@ -60,7 +60,7 @@ extension WireTests {
             (.say("220 mail.example.com ESMTP\r\n"), "does not speak HTTP/1"), (.close, "closed the connection"),
             (.silence, "no end within"),
         ])
-        func aProxyThatDoesNotServeIsNamed(_ manner: ConnectProxy.Manner, _ sentence: String) async throws {
+        func aProxyFailureIsNamedWithoutTheCredential(_ manner: ConnectProxy.Manner, _ sentence: String) async throws {
             var configuration = quickConfiguration()
             configuration.requestTimeout = .milliseconds(700)
             configuration.connectTimeout = .milliseconds(300)

@@ -8,10 +8,10 @@ import Testing
 extension WireTests {
     /// A certificate that APNs has stopped accepting.
     @Suite(.server) struct APNSRevocationTests {
-        @Test func aCertificateThatIsRefusedInAnAnswerCostsAllConnections() async throws {
+        @Test func aBadCertificateAnswerReplacesAllConnections() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
-                // The first two connections work until one of them is refused; the other is never notified.
+                // The first two connections work until a request on one of them is refused; the other sees no refusal.
                 guard request.connection < 2 else { return [.answer(200)] }
                 return number(request) == 99 ? [.answer(403, #"{"reason":"BadCertificate"}"#)] : [.answer(200)]
             } body: { client, server in
@@ -26,7 +26,7 @@ extension WireTests {
             }
         }
 
-        @Test func anExpiredCertificateIsToldAsAFaultOfTheCredential() async throws {
+        @Test func anExpiredCertificateIsReportedAsACredentialError() async throws {
             let directory = try TemporaryDirectory("apns-expired")
             let files = try DevelopmentCertificates.make(
                 in: directory.path,

@@ -4,9 +4,9 @@ import Testing
 
 @testable import TestKit
 
-/// The simulator's records about clients, and its timing: without a socket.
+/// The simulator's records of client conduct, and its timing, without a socket.
 @Suite struct APNSSimulatorConductTests {
-    @Test func aClientKnowsALimitWhenItHasAcknowledgedIt() {
+    @Test func aStreamLimitAppliesOnceTheClientAcknowledgesIt() {
         var conduct = APNSSimulatorConduct()
         conduct.announced(limit: 2)
         #expect(conduct.opened(beside: 0) == nil)
@@ -40,7 +40,7 @@ import Testing
         #expect(verdicts.last == .pingFlood)
     }
 
-    @Test func whoClosesElevenConnectionsInAMinuteComesBackTooFast() {
+    @Test func elevenClosedConnectionsInAMinuteAreRapidReconnects() {
         var reconnects = APNSSimulatorReconnects()
         for _ in 0..<10 { reconnects.closed(atMilliseconds: 1000) }
         #expect(reconnects.opened(atMilliseconds: 1000) == nil)
@@ -49,7 +49,7 @@ import Testing
         #expect(reconnects.opened(atMilliseconds: 61_000) == nil)
     }
 
-    @Test func lateAnswersComeByTimeAndThenInOrder() {
+    @Test func lateAnswersAreOrderedByTimeAndThenByStream() {
         var late = APNSSimulatorLateAnswers()
         var random = SeededGenerator(seed: 7)
         var expected: [(time: Int64, stream: Int)] = []
@@ -89,7 +89,7 @@ import Testing
         #expect((200...400).contains(first.count { $0 }))
     }
 
-    @Test func aConditionAilsItsConnectionsUntilItIsTakenDown() throws {
+    @Test func aConditionAffectsItsConnectionsUntilItIsRemoved() throws {
         var faults = APNSSimulatorFaults()
         let added = [
             faults.add(APNSSimulatorFault(.condition(.mute), isImmediate: true), connections: [2]),
@@ -111,7 +111,7 @@ import Testing
         #expect(faults.count == 1)
     }
 
-    @Test func stepsComeAtTheirTimeOrAfterTheirRequests() {
+    @Test func stepsRunAtTheirTimeOrAfterTheirRequestCount() {
         func step(_ time: APNSSimulatorScenario.Time, _ limit: Int) -> APNSSimulatorScenario.Step {
             APNSSimulatorScenario.Step(time, APNSSimulatorFault(.maxConcurrentStreams(limit)))
         }
@@ -165,7 +165,7 @@ import Testing
         (#"{"steps":[{"at":1,"fault":{"cat":true}}]}"#, "$.steps[0].fault.cat is not a member of a fault"),
         (#"{"steps":[{"at":1,"fault":{"cut":true,"silence":true}}]}"#, "$.steps[0].fault: a fault is one thing"),
     ])
-    func aWrongScenarioIsRefusedWithASentence(_ json: String, _ sentence: String) {
+    func anInvalidScenarioIsRefusedWithAReason(_ json: String, _ sentence: String) {
         #expect {
             try APNSSimulatorScenario(json: Array(json.utf8), nowEpochMilliseconds: 0)
         } throws: { error in
@@ -173,7 +173,7 @@ import Testing
         }
     }
 
-    /// Every fault that can be set is shown again in the same form.
+    /// Every fault that can be set is encoded again in the same form.
     @Test(arguments: [
         #"{"delayMilliseconds":[5,9]}"#, #"{"cut":"reset"}"#, #"{"halfClose":true}"#, #"{"mute":true}"#,
         #"{"blackHole":true}"#, #"{"resetStream":7}"#, #"{"maxConcurrentStreams":4,"refuseOpen":true}"#,
@@ -187,7 +187,7 @@ import Testing
         #"{"goaway":{"errorCode":7,"processed":true,"reason":"x","stays":false}}"#,
         #"{"goaway":{"behind":3,"errorCode":0,"pairMilliseconds":50,"stays":true}}"#,
     ])
-    func aFaultIsShownAsItWasOrdered(_ json: String) throws {
+    func aFaultIsListedWithTheJSONThatSetIt(_ json: String) throws {
         var faults = APNSSimulatorFaults()
         _ = faults.add(try APNSSimulatorFault(json: Array(json.utf8), nowEpochMilliseconds: 0))
         let shown = try #require(faults.all.first).json
@@ -204,7 +204,7 @@ import Testing
         (#"{"status":500,"body":"x"}"#, "$.body must"),
         (#"{"cut":true,"refuseOpen":true}"#, "$.refuseOpen goes with"), (#"{"clockSeconds":1,"now":true}"#, "$.now"),
     ])
-    func aWrongOrderIsRefusedWithASentence(_ json: String, _ sentence: String) {
+    func anInvalidFaultOptionIsRefusedWithAReason(_ json: String, _ sentence: String) {
         #expect {
             try APNSSimulatorFault(json: Array(json.utf8), nowEpochMilliseconds: 0)
         } throws: { error in

@@ -12,7 +12,7 @@ import Testing
         return faults.hit(token: token, connection: connection, using: &random)?.effect
     }
 
-    @Test func theMoreParticularFaultComesFirstAndAmongEqualsTheOldest() {
+    @Test func theMostSpecificAndThenOldestFaultApplies() {
         var faults = APNSSimulatorFaults()
         let add = { (effect: APNSSimulatorFault.Effect, token: String?, connection: Int?) in
             _ = faults.add(APNSSimulatorFault(effect, token: token, connection: connection, count: 1))
@@ -30,7 +30,7 @@ import Testing
         #expect(faults.count == 0)
     }
 
-    @Test func aFaultWithoutCountHitsUntilCleared() {
+    @Test func aFaultWithoutACountAppliesUntilCleared() {
         var faults = APNSSimulatorFaults()
         _ = faults.add(APNSSimulatorFault(.cut))
         for _ in 0..<5 { #expect(Self.hit(&faults, "aa", 1) == .cut) }
@@ -38,7 +38,7 @@ import Testing
         #expect(Self.hit(&faults, "aa", 1) == nil)
     }
 
-    @Test func aStreamLimitHitsNoRequestAndItsConnectionsOwnWins() {
+    @Test func aConnectionsOwnStreamLimitOverridesTheGeneralOne() {
         var faults = APNSSimulatorFaults()
         _ = faults.add(APNSSimulatorFault(.maxConcurrentStreams(3), connection: 7))
         _ = faults.add(APNSSimulatorFault(.maxConcurrentStreams(5)))
@@ -68,7 +68,7 @@ import Testing
         (#"{"silence":true}"#, "silence"),
         (#"{"maxConcurrentStreams":1,"connection":2}"#, "streams 1"),
     ])
-    func aFaultIsReadAsItIsMeant(_ json: String, _ meaning: String) throws {
+    func aFaultIsParsedFromJSON(_ json: String, _ meaning: String) throws {
         let fault = try APNSSimulatorFault(json: Array(json.utf8), nowEpochMilliseconds: 77)
         let read =
             switch fault.effect {
@@ -103,7 +103,7 @@ import Testing
         (#"{"maxConcurrentStreams":1,"count":1}"#, "holds until cleared"),
         (#"{"maxConcurrentStreams":"1"}"#, "$.maxConcurrentStreams must be"),
     ])
-    func aWrongFaultIsRefusedWithASentence(_ json: String, _ sentence: String) {
+    func anInvalidFaultIsRefusedWithAReason(_ json: String, _ sentence: String) {
         #expect {
             try APNSSimulatorFault(json: Array(json.utf8), nowEpochMilliseconds: 0)
         } throws: { error in

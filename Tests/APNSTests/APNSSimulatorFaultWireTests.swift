@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func aGoAwayMayLieAndHaveAnyCodeAndData() async throws {
+    @Test func aGoAwayMayHaveAnyLastStreamCodeAndData() async throws {
         try await APNSSimulatorFixture.run { fixture in
             let goAway = APNSSimulatorGoAway(debug: "{", errorCode: 11, last: .behind(1))
             try await fixture.simulator.add(APNSSimulatorFault(.farewell(goAway), count: 1))
@@ -45,25 +45,25 @@ import Testing
             let answer = try await fixture.push(["-m", "2"])
             #expect(answer.text.contains(complaint), "\(answer.text)")
             #expect(try await fixture.admin("faults", ["-X", "DELETE"]).status == 200)
-            // The closed port is opened again a moment after the request.
+            // The port is reopened a moment after the request.
             let again = ["--retry", "20", "--retry-connrefused", "--retry-delay", "1"]
             #expect(try await fixture.push(again).status == 200)
         }
     }
 
-    /// Slow is not unavailable: the request gets its answer, but late.
+    /// A slow service is not unavailable: the request is answered, but late.
     @Test(arguments: [
         #"{"lateSettingsMilliseconds":300}"#, #"{"slowHandshakeMilliseconds":300}"#, #"{"blackHole":true,"for":0.3}"#,
         #"{"shutWindow":true,"for":0.3}"#, #"{"slowReads":{"bytes":40,"everyMilliseconds":10}}"#,
         #"{"trickle":{"bytes":4,"everyMilliseconds":30}}"#, #"{"delayMilliseconds":[300,310]}"#,
     ])
-    func whatIsSlowComesLate(_ fault: String) async throws {
+    func aSlowFaultOnlyDelaysTheAnswer(_ fault: String) async throws {
         try await APNSSimulatorFixture.run { fixture in
             #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
             let began = ContinuousClock.now
             let answer = try await fixture.push(["-m", "20"])
             #expect(answer.status == 200, "\(answer.text)")
-            // A fault with a duration began before curl did.
+            // A fault with a duration begins before curl starts.
             if !fault.contains("for") { #expect(ContinuousClock.now - began > .milliseconds(250)) }
         }
     }
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func anAnswerMayLackIdentifierAndBody() async throws {
+    @Test func anAnswerMayOmitTheIdentifierAndTheBody() async throws {
         try await APNSSimulatorFixture.run { fixture in
             let fault = #"{"status":400,"reason":"BadTopic","identifier":false,"body":"none"}"#
             #expect(try await fixture.admin("faults", ["-d", fault]).status == 201)
@@ -110,9 +110,9 @@ import Testing
         }
     }
 
-    @Test func whoOpensManyStreamsBeforeTheSettingsIsNoted() async throws {
+    @Test func streamsOpenedBeforeTheSettingsAreViolations() async throws {
         try await APNSSimulatorFixture.run { fixture in
-            // Delayed, since nghttp is sometimes slower than the SETTINGS.
+            // Delayed, since the SETTINGS would sometimes arrive before nghttp sends its requests.
             try await fixture.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
             _ = try await fixture.nghttp(["-m3"])
             #expect(try await fixture.simulator.violations() == [.streamsBeforeSettings: 2])
@@ -190,8 +190,8 @@ import Testing
         }
     }
 
-    /// The two check each other: the limit moves up and down while the pusher's client sends.
-    @Test func thePusherKeepsAMovingLimit() async throws {
+    /// Simulator and client check each other: the limit rises and falls while the pusher's client sends.
+    @Test func thePusherObeysAChangingStreamLimit() async throws {
         try await APNSSimulatorFixture.run { fixture in
             try await fixture.simulator.run(
                 APNSSimulatorScenario(

@@ -14,7 +14,7 @@ struct APNSSimulatorFixture: Sendable {
     let simulator: APNSSimulator
     let directory: String
 
-    /// Makes the certificates once for a suite and removes them afterwards.
+    /// Provides the certificates of a suite and removes them afterwards.
     struct Once: SuiteTrait, TestScoping {
         @TaskLocal static var directory: String?
 
@@ -23,7 +23,7 @@ struct APNSSimulatorFixture: Sendable {
         ) async throws {
             let directory = FileManager.default.temporaryDirectory.path + "/waybill-apns-\(UUID().uuidString)"
             defer { try? FileManager.default.removeItem(atPath: directory) }
-            _ = try DevelopmentCertificates.make(in: directory, orderType: APNSSimulatorFixture.topic)
+            _ = try DevelopmentCertificates.copy(to: directory)
             try Data("{}".utf8).write(to: URL(fileURLWithPath: directory + "/body"))
             try await Self.$directory.withValue(directory, operation: function)
         }
@@ -35,7 +35,7 @@ struct APNSSimulatorFixture: Sendable {
         var text: String
     }
 
-    /// The pusher's client with the certificate, trusting the fixture's root; closed after the body.
+    /// Runs `body` with the pusher's client, which has the certificate and trusts the fixture's root, then closes it.
     func withClient(_ body: (APNSClient) async throws -> Void) async throws {
         func read(_ name: String) throws -> [UInt8] {
             try APNSSimulatorConfiguration.read("\(self.directory)/\(name)")
@@ -86,7 +86,7 @@ struct APNSSimulatorFixture: Sendable {
         try await self.curl(arguments + ["\(self.simulator.adminURL)/\(path)"])
     }
 
-    /// Posts `{}` with nghttp and returns the frames it saw, without colours.
+    /// Posts `{}` with nghttp and returns its list of frames, without colors.
     func nghttp(_ arguments: [String], identity: String? = "certificate.pem") async throws -> String {
         var all = ["-v", "-n", "-t", "5s", "-d", self.directory + "/body", "-H", "apns-priority: 5"]
         if let identity { all += ["--cert=\(self.directory)/\(identity)", "--key=\(self.directory)/key.pem"] }
@@ -102,14 +102,14 @@ struct APNSSimulatorFixture: Sendable {
         return Answer(status: status, text: text)
     }
 
-    /// The output of a program until its end, whatever its status.
+    /// Runs a program to its end and returns its output, whatever its exit status.
     private static func output(of program: String, _ arguments: [String]) async throws -> String {
         let child = try ChildProcess(program, arguments)
         try await child.exit(within: .seconds(60))
         return child.output
     }
 
-    /// A provider token signed by the `openssl` program.
+    /// Returns a provider token signed by the `openssl` program.
     func providerToken(issuedEpochSeconds: Int64) throws -> String {
         let name = self.directory + "/token-\(UUID().uuidString)"
         let header = APNSSimulatorTokenTests.base64URL(#"{"alg":"ES256","kid":"KEY1234567"}"#.utf8)

@@ -90,7 +90,7 @@ import Testing
         #expect(Self.verdict(Self.request(change)) == verdict)
     }
 
-    @Test func aCertificateSpeaksForItsOwnTopicOnly() {
+    @Test func aCertificateIsAcceptedForItsOwnTopicsOnly() {
         #expect(Self.verdict(Self.request(), certificateTopic: "order.com.example.shop") == nil)
         #expect(Self.verdict(Self.request { $0.topic = nil }, certificateTopic: "order.com.example.shop") == nil)
         #expect(Self.verdict(Self.request(), certificateTopic: "order.com.example.other") == "400 TopicDisallowed")
@@ -98,7 +98,7 @@ import Testing
         #expect(Self.verdict(Self.request(), topics: ["order.com.example.shop"]) == nil)
     }
 
-    @Test func aHeaderThatStandsTwiceIsNoticed() {
+    @Test func aDuplicateAPNsHeaderIsDetected() {
         var request = APNSSimulatorRequest()
         request.take(name: "apns-topic", value: "a")
         request.take(name: "x-other", value: "a")
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func anAnswerSaysWhyAndSinceWhen() {
+    @Test func anAnswerBodyHasTheReasonAndTheTimestamp() {
         #expect(APNSSimulatorAnswer.accepted.body == "")
         #expect(APNSSimulatorAnswer(400, "BadTopic").body == #"{"reason":"BadTopic"}"#)
         let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 7)
@@ -125,7 +125,7 @@ import Testing
         #expect(APNSSimulatorAnswer(500, "a\"\\\u{1}").body == #"{"reason":"a\"\\\u0001"}"#)
     }
 
-    @Test func theJournalKeepsTheLastOnes() {
+    @Test func theJournalKeepsOnlyTheLatestEntries() {
         var ring = APNSSimulatorRing<UInt64>(limit: 3)
         #expect(ring.elements(after: 0).elements.isEmpty)
         for count in 1...8 {

@@ -6,7 +6,7 @@ import Testing
 
 /// The simulator as seen by third-party clients: curl and nghttp.
 @Suite(.server, .serialized, APNSSimulatorFixture.Once()) struct APNSSimulatorTests {
-    @Test func aCertificateIsEnoughAndTheAnswerCarriesTheIdentifier() async throws {
+    @Test func aPushWithACertificateIsAcceptedAndRecorded() async throws {
         try await APNSSimulatorFixture.run { fixture in
             let identifier = "0a1b2c3d-0000-4000-8000-00000000000f"
             let answer = try await fixture.push(["-i", "-H", "apns-id: \(identifier)", "-H", "apns-expiration: 12"])
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func whoShowsNothingIsRefused() async throws {
+    @Test func aClientWithoutCredentialsIsRefused() async throws {
         try await APNSSimulatorFixture.run { fixture in
             let answer = try await fixture.push(identity: nil)
             #expect(answer.status == 403)
@@ -72,16 +72,16 @@ import Testing
         }
     }
 
-    @Test func withATokenOneStreamIsAllowedUntilItIsProven() async throws {
+    @Test func theStreamLimitIsOneUntilTheTokenIsAccepted() async throws {
         try await APNSSimulatorFixture.run { fixture in
             let token = try fixture.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
-            // Delayed, so that nghttp is still there when the new limit comes.
+            // Delayed, so that nghttp is still connected when the new limit arrives.
             try await fixture.simulator.add(APNSSimulatorFault(.delay(milliseconds: 300)))
             let said = try await fixture.nghttp(
                 ["-m3", "-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorFixture.topic)"],
                 identity: nil)
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]"))
-            // nghttp opens three at once, or one by one if the limit reached it before.
+            // nghttp opens three streams together, or one by one if the limit has already arrived.
             let answers = said.components(separatedBy: ":status: 200").count - 1
             #expect(answers == 3 || said.contains("(error_code=REFUSED_STREAM(0x07))"))
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]"))
@@ -90,7 +90,7 @@ import Testing
 
     @Test func aCertificateOfAnotherRootEndsTheHandshake() async throws {
         try await APNSSimulatorFixture.run { fixture in
-            // A server certificate is not a client certificate, according to its key usage.
+            // The key usage of a server certificate does not allow use as a client certificate.
             let answer = try await fixture.push(identity: "server-certificate.pem", key: "server-key.pem")
             #expect(answer.status == 0)
             #expect(try await fixture.simulator.deliveries().deliveries.isEmpty)
@@ -130,14 +130,14 @@ import Testing
         }
     }
 
-    @Test func aStreamLimitMovesAndComesBack() async throws {
+    @Test func aStreamLimitFaultLastsUntilCleared() async throws {
         try await APNSSimulatorFixture.run { fixture in
             try await fixture.simulator.add(APNSSimulatorFault(.maxConcurrentStreams(2)))
             let said = try await fixture.nghttp(["-m3"])
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):2]"))
             try await fixture.simulator.clearFaults()
             #expect(try await fixture.nghttp(["-m3"]).contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1000]"))
-            // A third stream may have been opened before the client knew of the limit; that one was refused.
+            // A third stream may have been opened, and refused, before the client knew the limit.
             #expect(try await fixture.simulator.deliveries().deliveries.filter { $0.status == 200 }.count >= 5)
         }
     }
@@ -155,12 +155,12 @@ import Testing
             #expect(connections.map(\.certificateTopic) == [APNSSimulatorFixture.topic])
             #expect(try await fixture.simulator.add(APNSSimulatorFault(effect, isImmediate: true)) == 1)
             let status = try await pushed.status
-            // After GOAWAY the request in the journal may end; the other two are never answered.
+            // After GOAWAY the recorded request is still answered; after the other two faults it never is.
             if case .goAway = effect { #expect(status == 200) } else { #expect(status == 0) }
         }
     }
 
-    @Test func whoWaitsIsWokenByADelivery() async throws {
+    @Test func aDeliveryAnswersAWaitingAdminRequest() async throws {
         try await APNSSimulatorFixture.run { fixture in
             async let waited = fixture.admin("deliveries?after=0&wait=20")
             async let pushed = fixture.push()

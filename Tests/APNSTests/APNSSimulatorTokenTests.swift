@@ -34,7 +34,7 @@ import Testing
             (authorization(issued: now - 3600), nil), (authorization(issued: now + 300), nil),
             (authorization(scheme: "Bearer"), nil),
         ] as [(String?, String?)])
-    func aTokenHasAFormAndAnAge(_ authorization: String?, _ reason: String?) {
+    func aMalformedOrExpiredTokenIsRefused(_ authorization: String?, _ reason: String?) {
         var check = APNSSimulatorTokenCheck(keys: [])
         var history = APNSSimulatorTokenHistory()
         let refusal = check.refusal(of: authorization, history: &history, nowEpochSeconds: Self.now)
@@ -42,7 +42,7 @@ import Testing
         #expect(history.isProven == (reason == nil))
     }
 
-    @Test func oneConnectionTakesANewTokenEveryTwentyMinutesAndKeepsItsKeyAndTeam() {
+    @Test func aConnectionAcceptsANewTokenOnlyAfterTwentyMinutes() {
         var check = APNSSimulatorTokenCheck(keys: [])
         var history = APNSSimulatorTokenHistory()
         func reason(_ authorization: String, at seconds: Int64) -> String? {

@@ -20,7 +20,7 @@ import Testing
         #expect(unheard.ended(nowEpochMilliseconds: 60_000) == [1])
     }
 
-    @Test func manyAnswersLeaveOnlyThoseOfTheLastSecond() {
+    @Test func onlyAnswersOfTheLastSecondCountAsUnread() {
         var unheard = APNSSimulatorUnheard()
         for stream in 0..<10_000 {
             unheard.decided(UInt64(stream), stream: stream)
@@ -39,7 +39,7 @@ import Testing
             while !listed.contains("2"), ContinuousClock.now < deadline {
                 listed = try await fixture.admin("unheard").text
             }
-            // The first one counts too: curl closed its connection right after it.
+            // The first answer counts too, because curl closed its connection right after it.
             #expect(listed.contains(#"{"deliveries":[1,2],"dropped":0}"#), "\(listed)")
         }
     }

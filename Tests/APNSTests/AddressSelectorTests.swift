@@ -9,7 +9,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
     private func address(_ text: String) throws -> SocketAddress { try SocketAddress(ipAddress: text, port: 443) }
     private func texts(_ addresses: [SocketAddress]) -> [String] { addresses.compactMap(\.ipAddress) }
 
-    @Test func theFamiliesTakeTurnsAndEachAddressStandsOnce() throws {
+    @Test func addressFamiliesAlternateWithoutDuplicates() throws {
         let book = AddressSelector(memory: .seconds(60))
         let addresses = try ["::1", "::2", "::1", "10.0.0.1", "10.0.0.2", "::3"].map(self.address)
         #expect(
@@ -17,14 +17,14 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(book.order([], inUse: [:], now: at(0)).isEmpty)
     }
 
-    @Test func fewestConnectionsComeFirst() throws {
+    @Test func addressesWithTheFewestConnectionsAreFirst() throws {
         let book = AddressSelector(memory: .seconds(60))
         let addresses = try ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(self.address)
         let inUse = [addresses[0]: 2, addresses[1]: 1]
         #expect(self.texts(book.order(addresses, inUse: inUse, now: at(0))) == ["10.0.0.3", "10.0.0.2", "10.0.0.1"])
     }
 
-    @Test func whatFailedLatelyComesLastUntilItIsForgottenOrWorks() throws {
+    @Test func aFailedAddressComesLastUntilItIsForgottenOrWorks() throws {
         var book = AddressSelector(memory: .seconds(60))
         let addresses = try ["10.0.0.1", "10.0.0.2"].map(self.address)
         book.failed(addresses[0], now: at(0))
@@ -34,7 +34,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(self.texts(book.order(addresses, inUse: [:], now: at(1))) == ["10.0.0.1", "10.0.0.2"])
     }
 
-    @Test func aFamilyWithAFailureYieldsToTheOther() throws {
+    @Test func theFamilyWithoutAFailureIsTriedFirst() throws {
         var book = AddressSelector(memory: .seconds(60))
         let addresses = try ["::1", "::2", "10.0.0.1", "10.0.0.2"].map(self.address)
         book.failed(addresses[0], now: at(0))
@@ -42,7 +42,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
             self.texts(book.order(addresses, inUse: [:], now: at(1))) == ["10.0.0.1", "10.0.0.2", "::2", "::1"])
     }
 
-    @Test func itRemembersAndReturnsABoundedNumber() throws {
+    @Test func rememberedFailuresAndReturnedAddressesAreBounded() throws {
         var book = AddressSelector(memory: .seconds(1_000))
         let addresses = try (0..<200).map { try self.address("10.0.1.\($0)") }
         for (index, address) in addresses.enumerated() { book.failed(address, now: at(Int64(index))) }
@@ -52,7 +52,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
             "the oldest failure was forgotten")
     }
 
-    @Test func theSystemKnowsTheLoopbackAndRefusesNonsense() throws {
+    @Test func theSystemResolvesTheLoopbackAndRejectsAnInvalidName() throws {
         #expect(
             try resolveHost("127.0.0.1", port: 2197)
                 == [self.address("127.0.0.1")].map {

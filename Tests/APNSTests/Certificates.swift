@@ -1,6 +1,6 @@
 import TestKit
 
-/// The certificates of all tests here, made once by the openssl program and kept in memory.
+/// The certificates of all tests in this target, kept in memory.
 struct Certificates: Sendable {
     let root: [UInt8]
     /// The order type's certificate with its intermediate.
@@ -19,7 +19,7 @@ struct Certificates: Sendable {
 
     private init() throws {
         let directory = try TemporaryDirectory("apns")
-        let files = try DevelopmentCertificates.make(in: directory.path, orderType: "order.com.example.shop")
+        let files = try DevelopmentCertificates.copy(to: directory.path)
         func read(_ path: String) throws -> [UInt8] {
             try directory.read(String(path.dropFirst(directory.path.count + 1)))
         }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-/// The tests with sockets and deadlines run one after the other: their waits are fractions of a second.
+/// The tests with sockets and deadlines, run serially because their waits are fractions of a second.
 @Suite(.serialized) struct WireTests {}
 
 /// The events on a client's connections, for tests to wait on.
@@ -34,7 +34,7 @@ func makeNotifications(_ count: Int, from first: Int = 0) throws -> [PushNotific
     }
 }
 
-/// The number that `makeNotifications` put into a token, taken from the path of a request.
+/// Returns the number that `makeNotifications` put into the token in a request's path.
 func number(_ request: ScriptedServer.Request) -> Int { Int(request.path.suffix(8), radix: 16) ?? -1 }
 
 extension PushOutcome {
@@ -43,7 +43,7 @@ extension PushOutcome {
     var error: APNSError? { if case .unanswered(let error) = self { error } else { nil } }
 }
 
-/// Times for tests: waits of minutes in production are fractions of a second here.
+/// Returns a configuration in which production waits of minutes are fractions of a second.
 func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     var configuration = APNSConfiguration()
     configuration.tick = .milliseconds(10)

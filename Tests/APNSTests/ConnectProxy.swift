@@ -19,7 +19,7 @@ final class ConnectProxy: Sendable {
     private let channels = Mutex<[any Channel]>([])
     private let group: any EventLoopGroup
 
-    /// The complete request heads that came.
+    /// The complete request heads that were received.
     var requests: [String] { self.heads.withLock { $0 } }
     var port: Int { self.listening.withLock { $0?.localAddress?.port } ?? 0 }
 
@@ -46,7 +46,7 @@ final class ConnectProxy: Sendable {
         for channel in self.channels.withLock({ $0 }) { try? await channel.close().get() }
     }
 
-    /// Reads the head, then acts according to the proxy's manner; after that, forwards bytes.
+    /// Reads the request head, acts according to the proxy's manner, then forwards bytes.
     private final class Head: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer

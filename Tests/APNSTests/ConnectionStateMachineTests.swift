@@ -18,7 +18,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
             stream: 1, tag: 0, errorCode: code, status: status, headers: [], body: [], isComplete: isComplete)
     }
 
-    @Test func nothingStartsBeforeTheHandshakeAndOneStreamBeforeTheSettings() {
+    @Test func onlyOneStreamStartsBetweenHandshakeAndSettings() {
         var machine = ConnectionStateMachine(isProven: true, configuration: APNSConfiguration(), now: at(0))
         #expect(machine.freeStreams == 0)
         machine.handshakeCompleted(now: at(0))
@@ -69,7 +69,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.failureShare == 1024)
     }
 
-    @Test func whatWeCancelSaysNothingOfThePeer() {
+    @Test func aCancelledRequestIsNoFailureOfThePeer() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 100)
         for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
@@ -79,7 +79,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.failureShare == 0)
     }
 
-    @Test func anIdleConnectionIsAskedWithItsNextRequestAndHasLittleTime() {
+    @Test func anIdleConnectionIsPingedWithItsNextRequest() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 100)
         #expect(machine.started(stream: 1, now: at(59)) == false)
@@ -97,7 +97,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.retirement == .silence)
     }
 
-    @Test func anIdleSiblingOfASilentConnectionIsAsked() {
+    @Test func anIdleSiblingOfASilentConnectionIsPinged() {
         var machine = self.machine()
         #expect(machine.doubted(now: at(5)) == true)
         #expect(machine.doubted(now: at(5)) == false)
@@ -108,7 +108,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(busy.doubted(now: at(5)) == false, "it is asked by its own clock")
     }
 
-    @Test func theLimitFollowsEverySettingsAlsoBelowWhatIsOpen() {
+    @Test func theLimitFollowsSettingsEvenBelowTheOpenStreams() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 5)
         for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
@@ -125,7 +125,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.limit == APNSConfiguration().streamCap)
     }
 
-    @Test func withATokenThereIsOneStreamUntilItWasAccepted() {
+    @Test func aConnectionHasOneStreamUntilItsTokenIsAccepted() {
         var machine = self.machine(isProven: false)
         machine.settings(maxConcurrentStreams: 100)
         #expect(machine.freeStreams == 1)
@@ -164,7 +164,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.isDrained)
     }
 
-    @Test func silenceIsAskedAboutOnlyWhileSomethingIsOutstanding() {
+    @Test func aSilentConnectionIsPingedOnlyWhileAStreamIsOpen() {
         var machine = self.machine()
         #expect(machine.tick(now: at(1_000)) == .nothing)
         machine.received(now: at(1_000))
@@ -179,7 +179,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.tick(now: at(1_017)) == .close(APNSError(.connectionLost, "")))
     }
 
-    @Test func severalTimeoutsInARowRetireButAnAnswerBetweenForgives() {
+    @Test func threeTimeoutsInARowRetireAConnection() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 10)
         for _ in 0..<2 { machine.timedOut(now: at(0)) }
@@ -190,7 +190,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.phase == .draining(until: at(15)))
     }
 
-    @Test func aHandshakeHasItsTime() {
+    @Test func aHandshakeTimesOutAfterTenSeconds() {
         var machine = ConnectionStateMachine(isProven: true, configuration: APNSConfiguration(), now: at(0))
         #expect(machine.tick(now: at(9)) == .nothing)
         #expect(machine.tick(now: at(10)) == .close(APNSError(.connecting, "")))

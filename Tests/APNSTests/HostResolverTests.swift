@@ -7,17 +7,17 @@ import Testing
 
 @testable import APNS
 
-/// The look-ups of host names for many clients. One test after the other: all resolvers share a few threads, which each
-/// test holds.
+/// The look-ups of host names for many clients. Serialized: all resolvers share a few threads, and each test blocks
+/// them.
 @Suite(.serialized) struct HostResolverTests {
-    /// A resolver that waits until it is let go.
+    /// A resolver that blocks until it is released.
     private final class Slow: Sendable {
         let asked = Mutex(0)
         let gate = DispatchSemaphore(value: 0)
 
         func resolve(_ host: String, _ port: Int) throws(APNSError) -> [SocketAddress] {
             self.asked.withLock { $0 += 1 }
-            // A thread that may block, like the system's resolver.
+            // Runs on a thread that may block, like the system's resolver.
             _ = self.gate.wait(timeout: .now() + .seconds(60))
             guard let address = try? SocketAddress(ipAddress: "127.0.0.1", port: port) else { return [] }
             return [address]
@@ -26,7 +26,7 @@ import Testing
         func letGo(_ count: Int) { for _ in 0..<count { self.gate.signal() } }
     }
 
-    @Test func clientsThatAskAtOnceShareALookUp() async throws {
+    @Test func concurrentRequestsForANameShareOneLookup() async throws {
         let slow = Slow()
         let resolver = HostResolver(patience: .hours(1), slow.resolve)
         let loops = MultiThreadedEventLoopGroup.singleton
@@ -43,7 +43,7 @@ import Testing
         #expect(try await later.get().count == 1)
     }
 
-    @Test func aLookUpWithoutAnAnswerGetsOneBesideItAndNoMore() async throws {
+    @Test func anUnansweredLookupIsRepeatedOnlyOnce() async throws {
         let slow = Slow()
         let resolver = HostResolver(patience: .seconds(1), slow.resolve)
         let loops = MultiThreadedEventLoopGroup.singleton
@@ -57,11 +57,11 @@ import Testing
         #expect(slow.asked.withLock { $0 } == 2)
     }
 
-    @Test func namesWithoutAnAnswerKeepNoOtherWorkWaiting() async throws {
+    @Test func unansweredLookupsDoNotBlockTheThreadPool() async throws {
         let slow = Slow()
         let resolver = HostResolver(slow.resolve)
         let loops = MultiThreadedEventLoopGroup.singleton
-        // More than the common pool has threads.
+        // More look-ups than the shared pool has threads.
         let answers = (0..<System.coreCount + 2).map { resolver.addresses(of: "a\($0)", port: 1, on: loops.next()) }
         try await eventually("look-ups") { slow.asked.withLock { $0 } >= HostResolver.most }
         #expect(try await NIOThreadPool.singleton.runIfActive { true })
@@ -69,7 +69,7 @@ import Testing
         for answer in answers { #expect(try await answer.get().count == 1) }
     }
 
-    @Test func aFailureReachesEverybodyWhoAsked() async throws {
+    @Test func aFailedLookupFailsEveryRequestForTheName() async throws {
         let resolver = HostResolver { _, _ throws(APNSError) in throw APNSError(.connecting, "no such name") }
         let loops = MultiThreadedEventLoopGroup.singleton
         for answer in (0..<3).map({ _ in resolver.addresses(of: "a", port: 1, on: loops.next()) }) {

@@ -3,8 +3,8 @@ import Testing
 @testable import APNS
 
 @Suite struct IdentifierGeneratorTests {
-    /// Source: xoshiro256starstar.c by its authors, seeded with 1, 2, 3, 4
-    @Test func itGivesTheNumbersOfItsAuthors() {
+    /// Source: xoshiro256starstar.c, the authors' own implementation, seeded with 1, 2, 3, 4
+    @Test func theNumbersAreThoseOfTheReferenceImplementation() {
         var generator = IdentifierGenerator(seed: (1, 2, 3, 4))
         let numbers = (0..<6).map { _ in generator.next() }
         #expect(
@@ -14,13 +14,13 @@ import Testing
             ])
     }
 
-    @Test func twoBeginDifferently() {
+    @Test func twoGeneratorsGiveDifferentNumbers() {
         var first = IdentifierGenerator()
         var second = IdentifierGenerator()
         #expect((0..<4).map { _ in first.next() } != (0..<4).map { _ in second.next() })
     }
 
-    @Test func zerosAreNoBeginning() {
+    @Test func anAllZeroSeedStillGivesDifferentNumbers() {
         var generator = IdentifierGenerator(seed: (0, 0, 0, 0))
         #expect(Set((0..<100).map { _ in generator.next() }).count > 90)
     }

@@ -31,7 +31,7 @@ extension WireTests {
             }
         }
 
-        @Test func whatNghttpdLeavesOpenIsToldAndItIsFoundAgain() async throws {
+        @Test func aRestartOfNghttpdLosesNoOutcomeAndTheClientReconnects() async throws {
             try await Nghttpd.run { server in
                 try await server.start([])
                 let client = server.client
@@ -40,7 +40,7 @@ extension WireTests {
                 _ = await client.send(try makeNotifications(1))
                 await server.stop()
                 try await server.start([])
-                // Each has one outcome; requests in flight when the server stopped have no answer of their own.
+                // Each request has one outcome; requests in flight when the server stopped have no status.
                 let outcomes = await sent
                 #expect(outcomes.count == 20_000)
                 #expect(outcomes.enumerated().allSatisfy { $1.status == nil || $1.status == ($0 < 500 ? 200 : 404) })
@@ -52,7 +52,7 @@ extension WireTests {
     }
 }
 
-/// nghttpd on a port of its own with 500 device tokens that it knows, and a client for it.
+/// nghttpd on its own port, knowing 500 device tokens, and a client for it.
 private final class Nghttpd {
     let client: APNSClient
     private let directory: TemporaryDirectory
@@ -81,7 +81,7 @@ private final class Nghttpd {
             configuration: quickConfiguration())
     }
 
-    /// Starts the server and waits until it accepts connections; it does not report that without `-v`.
+    /// Starts the server and waits until it accepts connections, which it does not report without `-v`.
     func start(_ options: [String]) async throws {
         self.process = try ChildProcess("nghttpd", options + self.arguments)
         let deadline = ContinuousClock.now + .seconds(20)
@@ -101,7 +101,7 @@ private final class Nghttpd {
         return self.process?.output ?? ""
     }
 
-    /// Runs a test and closes client and server in any case.
+    /// Runs a test, then closes client and server even if it throws.
     static func run(_ body: (Nghttpd) async throws -> Void) async throws {
         let server = try await Nghttpd()
         let result: Result<Void, any Error>

@@ -4,7 +4,7 @@ import Testing
 @testable import APNS
 
 @Suite struct NotificationIdentifierTests {
-    @Test func itIsALowerCaseUUIDAndNeverTheSame() {
+    @Test func eachIdentifierIsAUniqueLowerCaseUUID() {
         var generator = IdentifierGenerator()
         var seen: Set<[UInt8]> = []
         var text: [UInt8] = []

@@ -13,21 +13,21 @@ import Testing
             privateKeyPEM: certificates[keyPath: key], keyIdentifier: identifier, teamIdentifier: team)
     }
 
-    @Test func whoeverAsksWithAKeyGetsItsToken() throws {
+    @Test func aKeyAlwaysGetsTheSameTokenSource() throws {
         let sources = ProviderTokenSources()
         let first = try self.source(of: sources, \.providerKey)
         #expect(try self.source(of: sources, \.providerKey) === first)
         #expect(try self.source(of: sources, \.providerKey).authorization() == first.authorization())
     }
 
-    @Test func aKeyThatComesBackSignsNothingAnew() throws {
+    @Test func aKeyUsedAgainKeepsItsToken() throws {
         let sources = ProviderTokenSources()
         let before = try self.source(of: sources, \.providerKey).authorization()
         _ = try self.source(of: sources, \.strangeProviderKey).authorization()
         #expect(try self.source(of: sources, \.providerKey).authorization() == before)
     }
 
-    @Test func otherKeysIdentifiersAndTeamsHaveTokensOfTheirOwn() throws {
+    @Test func eachKeyIdentifierAndTeamHasItsOwnTokenSource() throws {
         let sources = ProviderTokenSources()
         let first = try self.source(of: sources, \.providerKey)
         #expect(try self.source(of: sources, \.strangeProviderKey) !== first)
@@ -35,7 +35,7 @@ import Testing
         #expect(try self.source(of: sources, \.providerKey, team: "TEAM654321") !== first)
     }
 
-    @Test func whatIsNoKeyIsRefused() {
+    @Test func anInvalidKeyIsRefused() {
         #expect(throws: (any Error).self) {
             try ProviderTokenSources().source(
                 privateKeyPEM: Array("no key".utf8), keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456")

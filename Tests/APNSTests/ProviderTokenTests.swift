@@ -40,11 +40,11 @@ import Testing
         #expect(key.signed.withLock { $0 } == [Array("\(parts[0]).\(parts[1])".utf8)])
     }
 
-    @Test func aTokenThatIsMadeInTheFutureIsMadeAnew() throws {
+    @Test func aTokenIssuedOverAMinuteAheadIsReplaced() throws {
         let key = Key()
         let source = key.source()
         let first = try source.authorization().version
-        // The clock is set back: APNs may tolerate a little of it.
+        // A clock that is set back a little: APNs may tolerate that.
         key.advance(-60)
         #expect(try source.authorization().version == first)
         key.advance(-1)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(arguments: [(0.0, Int64(2400)), (0.5, 2700), (1.0, 3000)])
-    func itIsKeptForFortyToFiftyMinutes(_ jitter: Double, _ seconds: Int64) throws {
+    func aTokenIsKeptForFortyToFiftyMinutes(_ jitter: Double, _ seconds: Int64) throws {
         let key = Key()
         let source = key.source(jitter: jitter)
         let first = try source.authorization().version
@@ -64,7 +64,7 @@ import Testing
         #expect(key.count == 2)
     }
 
-    @Test func anExpiredOneIsReplacedButNeverWithinTwentyMinutes() throws {
+    @Test func anExpiredTokenIsReplacedButNotWithin20Minutes() throws {
         let key = Key()
         let source = key.source()
         let first = try source.authorization().version
@@ -77,7 +77,7 @@ import Testing
         #expect(try source.authorization().version == first + 1, "that was about the old one")
     }
 
-    @Test func aClockThatIsSetBackFarMakesANewOne() throws {
+    @Test func aClockSetBackFarMintsANewToken() throws {
         let key = Key()
         let source = key.source()
         _ = try source.authorization()
@@ -100,7 +100,7 @@ import Testing
         #expect(throws: APNSError(.credential, "")) { try source.authorization() }
     }
 
-    /// Foundation's Base64 as a second opinion.
+    /// Decodes with Foundation's Base64, independently of the code under test.
     private func decode(_ text: String) throws -> [UInt8] {
         var base64 = text.replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
         #expect(!base64.contains("="))

@@ -27,11 +27,11 @@ import Testing
         for pieces in [1, 2, 5, text.utf8.count] { #expect(self.read(text, pieces: pieces) == verdict) }
     }
 
-    @Test func nobodyMaySpeakInTheTunnelBeforeUs() {
+    @Test func anAnswerFollowedByBytesIsRefused() {
         #expect(self.read("HTTP/1.1 200 OK\r\n\r\nmore") == .refused(status: nil))
     }
 
-    @Test func aHeaderWithoutEndIsRefused() {
+    @Test func anEndlessHeaderIsRefused() {
         let endless = "HTTP/1.1 200 OK\r\n" + String(repeating: "a: b\r\n", count: 2_000)
         #expect(self.read(endless) == .refused(status: nil))
     }

@@ -20,7 +20,7 @@ import Testing
         "", "{", "[]", "null", "7", "<html>", #"{"reason":7,"timestamp":"x"}"#, #"{"timestamp":1e400}"#, "\u{0}",
         #"{"timestamp":99999999999999999999}"#, #"{"timestamp":1.5}"#,
     ])
-    func aBodyThatIsNotApplesLeavesTheStatus(_ body: String) {
+    func anUnreadableBodyLeavesOnlyTheStatus(_ body: String) {
         let read = self.answer(body)
         #expect(read.status == 410)
         #expect(read.reason == nil)
@@ -38,7 +38,7 @@ import Testing
         #expect(PushAnswer(status: 503, headers: headers, body: []).retryAfterSeconds == seconds)
     }
 
-    @Test func aReasonIsShort() {
+    @Test func aReasonIsCutTo64Characters() {
         #expect(self.answer(#"{"reason":"\#(String(repeating: "x", count: 3000))"}"#).reason?.count == 64)
     }
 }

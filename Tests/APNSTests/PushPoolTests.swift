@@ -7,7 +7,7 @@ private func at(_ milliseconds: Int64) -> NIODeadline {
     .uptimeNanoseconds(0) + .milliseconds(1_000_000 + milliseconds)
 }
 
-/// A pool with a part of its driver's state: the loads of the connections.
+/// A pool with the part of its driver's state that holds the loads of the connections.
 private struct PoolFixture {
     var pool: PushPool
     var loads: [Int: ConnectionLoad] = [:]
@@ -41,7 +41,7 @@ private struct PoolFixture {
         self.pool.ended(id, now: at(now), jitter: 1)
     }
 
-    /// The times at which the pool opens connections, sampled every 10 ms.
+    /// Returns the times at which the pool opens connections, sampled every 10 ms.
     mutating func opens(_ times: ClosedRange<Int64>, succeed: Bool) -> [Int64] {
         var opens: [Int64] = []
         for now in stride(from: times.lowerBound, through: times.upperBound, by: 10) {
@@ -55,7 +55,7 @@ private struct PoolFixture {
 }
 
 @Suite struct PushPoolTests {
-    @Test func nothingIsOpenedBeforeItIsWanted() {
+    @Test func noConnectionIsOpenedBeforeOneIsWanted() {
         var pool = PushPool(configuration: APNSConfiguration())
         #expect(pool.turn(now: at(0), oldestQueued: nil, loads: []).isEmpty)
         #expect(pool.nextTurn == nil)
@@ -66,13 +66,13 @@ private struct PoolFixture {
         #expect(pool.nextTurn == nil)
     }
 
-    @Test func theFirstIsOpenedAtOnceAndTheWarmOnesSpaced() {
+    @Test func theFirstConnectionOpensAtOnceAndOthersASecondApart() {
         var fixture = PoolFixture(3...4)
         #expect(fixture.opens(0...10_000, succeed: true) == [0, 1_000, 2_000])
         #expect(fixture.pool.liveCount == 3)
     }
 
-    @Test func theNextTurnSaysWhenTheNextIsOpened() {
+    @Test func theNextTurnIsTheTimeOfTheNextConnection() {
         var fixture = PoolFixture()
         _ = fixture.turn(0)
         #expect(fixture.pool.nextTurn == at(1_000))
@@ -80,12 +80,12 @@ private struct PoolFixture {
         #expect(fixture.turn(1_000) == [.open(1)])
     }
 
-    @Test func aRangeThatIsNoneIsMadeOne() {
+    @Test func aPoolSizeOfZeroBecomesOne() {
         var fixture = PoolFixture(0...0)
         #expect(fixture.opens(0...5_000, succeed: true) == [0])
     }
 
-    @Test func failuresWaitTwiceAsLongEachTimeAndOneAtATime() {
+    @Test func failedAttemptsDoubleTheWaitUpToAMinute() {
         var fixture = PoolFixture(2...4)
         let opens = fixture.opens(0...200_000, succeed: false)
         let waits = zip(opens.dropFirst(), opens).map { $0 - $1 }
@@ -93,7 +93,7 @@ private struct PoolFixture {
         #expect(fixture.pool.isBackingOff)
     }
 
-    @Test func whileAttemptsFailNoSecondIsMadeBesideOneThatHangs() {
+    @Test func onlyOneAttemptIsInFlightWhileAttemptsFail() {
         var fixture = PoolFixture(2...4)
         #expect(fixture.turn(0) == [.open(0)])
         fixture.ended(0, 100)
@@ -103,7 +103,7 @@ private struct PoolFixture {
         #expect(!fixture.pool.isBackingOff)
     }
 
-    @Test func aHandshakeAloneProvesNothing() {
+    @Test func aHandshakeWithoutAnAnswerDoesNotResetTheBackoff() {
         var fixture = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 20_000, by: 10) {
@@ -116,7 +116,7 @@ private struct PoolFixture {
         #expect(opens == [0, 1_000, 3_000, 7_000, 15_000])
     }
 
-    @Test func onlyAConnectionMadeAfterTheFailureForgivesIt() {
+    @Test func onlyANewerConnectionClearsAFailure() {
         var fixture = PoolFixture(2...4)
         _ = fixture.turn(0)
         fixture.opened(0, proven: false)
@@ -130,7 +130,7 @@ private struct PoolFixture {
         #expect(fixture.pool.failures == 0)
     }
 
-    @Test func aRetiredConnectionIsReplacedAtOnceAndDrainsBeside() {
+    @Test func aRetiredConnectionDrainsWhileItsReplacementOpens() {
         var fixture = PoolFixture(1...4)
         _ = fixture.opens(0...10, succeed: true)
         fixture.pool.retired(0, now: at(5_000), jitter: 1)
@@ -166,7 +166,7 @@ private struct PoolFixture {
         #expect(due == [.open(1)])
     }
 
-    @Test func aConnectionThatStoodForLongUnusedDidNotFail() {
+    @Test func theEndOfALongUnusedConnectionIsNoFailure() {
         var fixture = PoolFixture(1...4)
         _ = fixture.turn(0)
         fixture.opened(0, proven: false)
@@ -174,7 +174,7 @@ private struct PoolFixture {
         #expect(fixture.pool.failures == 0)
     }
 
-    @Test func itGrowsOnlyWhenRequestsWaitForLongAndAllAreFull() {
+    @Test func thePoolGrowsOnlyWhenFullAndRequestsWaitLong() {
         var fixture = PoolFixture(1...3)
         _ = fixture.opens(0...10, succeed: true)
         #expect(fixture.turn(5_000, oldest: 1_000).isEmpty, "there is room")
@@ -199,7 +199,7 @@ private struct PoolFixture {
         #expect(fixture.pool.target == 3, "as many as there may be")
     }
 
-    @Test func itDoesNotGrowWhileAttemptsFail() {
+    @Test func thePoolDoesNotGrowWhileAttemptsFail() {
         var fixture = PoolFixture(2...4)
         _ = fixture.turn(0)
         fixture.opened(0)
@@ -212,7 +212,7 @@ private struct PoolFixture {
         #expect(fixture.pool.target == 2)
     }
 
-    @Test func itShrinksByOneAfterEachWindowInWhichFewerHadBeenEnough() {
+    @Test func thePoolShrinksByOneAfterEachWindowWithSpareCapacity() {
         var fixture = PoolFixture(1...3) { $0.growSustain = .zero }
         _ = fixture.opens(0...10, succeed: true)
         fixture.fill(0)
@@ -221,7 +221,7 @@ private struct PoolFixture {
         for case .open(let id) in fixture.turn(4_000, oldest: 0) { fixture.opened(id) }
         #expect(fixture.pool.liveCount == 3)
         for id in 0..<3 { fixture.loads[id] = ConnectionLoad(id: id, openStreams: 1, limit: 10, freeStreams: 9) }
-        // The first window saw the pressure.
+        // The first window still contains the load.
         var retired: [Int64] = []
         for now in stride(from: Int64(5_000), through: 3_600_000, by: 1_000) {
             for case .retire(let id, nil) in fixture.turn(now) {
@@ -234,7 +234,7 @@ private struct PoolFixture {
         #expect(fixture.pool.target == 1)
     }
 
-    @Test func itDoesNotShrinkBelowWhatThePeakNeeds() {
+    @Test func thePoolDoesNotShrinkBelowThePeakDemand() {
         var fixture = PoolFixture(1...2) { $0.growSustain = .zero }
         _ = fixture.opens(0...10, succeed: true)
         fixture.fill(0)
@@ -248,7 +248,7 @@ private struct PoolFixture {
         }
     }
 
-    @Test func aConnectionThatFailsOftenIsReplacedOnlyIfAnotherIsWell() {
+    @Test func aFailingConnectionIsReplacedOnlyIfAnotherIsHealthy() {
         var fixture = PoolFixture(2...4)
         _ = fixture.opens(0...2_000, succeed: true)
         fixture.loads[0]?.failureShare = 300
@@ -267,7 +267,7 @@ private struct PoolFixture {
         #expect(fixture.turn(4_000).isEmpty, "once")
     }
 
-    @Test func theLeastBusyGetsTheNextAndAmongEqualsTheOneThatWaitedLongest() {
+    @Test func theLeastBusyAndThenLongestWaitingConnectionIsChosen() {
         let busy = ConnectionLoad(id: 0, openStreams: 5, limit: 10, freeStreams: 5, lastStarted: 1)
         let idle = ConnectionLoad(id: 1, openStreams: 2, limit: 10, freeStreams: 8, lastStarted: 9)
         let other = ConnectionLoad(id: 2, openStreams: 2, limit: 10, freeStreams: 8, lastStarted: 8)
@@ -278,7 +278,7 @@ private struct PoolFixture {
         #expect(ConnectionLoad.best([]) == nil)
     }
 
-    @Test func whatFailsAtOnceGetsLessForItsFailures() {
+    @Test func aConnectionWithManyFailuresIsPreferredOnlyToAFullOne() {
         let good = ConnectionLoad(id: 0, openStreams: 5, limit: 100, freeStreams: 95)
         var bad = ConnectionLoad(id: 1, openStreams: 0, limit: 100, freeStreams: 100, failureShare: 100)
         #expect(ConnectionLoad.best([good, bad]) == bad)
@@ -288,7 +288,7 @@ private struct PoolFixture {
         #expect(ConnectionLoad.best([full, bad]) == bad, "better than none")
     }
 
-    @Test func connectionsThatWorkAndEndSoonOneAfterTheOtherAreOpenedSlower() {
+    @Test func shortLivedConnectionsAreReopenedMoreSlowly() {
         var fixture = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 59_000, by: 10) {
@@ -298,10 +298,10 @@ private struct PoolFixture {
             }
             if let last = opens.last, now == last + 200 { fixture.ended(opens.count - 1, now) }
         }
-        // At most a second from each open to the next, and after the third end a wait that doubles.
+        // The first opens are a second apart; from the third end on, the wait doubles, up to 4 s.
         #expect(opens.prefix(8) == [0, 1_000, 2_000, 3_200, 5_400, 9_600, 13_800, 18_000])
         #expect(fixture.pool.failures == 0)
-        // One that lives longer makes up for it.
+        // A connection that lives longer resets the wait.
         #expect(fixture.turn(70_000) == [.open(opens.count)])
         fixture.opened(opens.count)
         fixture.ended(opens.count, 110_000)
@@ -315,7 +315,7 @@ private struct PoolFixture {
         #expect(fixture.pool.nextTurn == at(4_100))
     }
 
-    @Test func whoIsToldOfAFaultWaitsHoweverLongTheConnectionLived() {
+    @Test func aReportedFaultDelaysReconnectionAfterAnyLifetime() {
         var fixture = PoolFixture(1...4)
         _ = fixture.opens(0...10, succeed: true)
         fixture.pool.retired(0, isFault: true, now: at(100_000), jitter: 1)
@@ -326,7 +326,7 @@ private struct PoolFixture {
         #expect(fixture.pool.nextTurn == at(202_000))
     }
 
-    @Test func whileSomethingIsQueuedNoWaitIsLongerThanAQuarterOfAMinute() {
+    @Test func reconnectionWaitsAtMost15SecondsWithRequestsQueued() {
         var fixture = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 300_000, by: 10) {

@@ -10,7 +10,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         PushQueue(limit: limit, requestTimeout: .seconds(10), queueTimeout: .seconds(60))
     }
 
-    @Test func itIsBoundedAndKeepsOrder() {
+    @Test func theQueueIsBoundedAndKeepsItsOrder() {
         var queue = self.queue(limit: 2)
         let taken = [1, 2, 3].map { queue.append($0, now: at(0)) }
         #expect(taken == [true, true, false])
@@ -18,7 +18,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(elements == [1, 2, nil])
     }
 
-    @Test func whatWasRefusedGoesFirstEvenIntoAFullQueue() {
+    @Test func aRefusedRequestGoesFirstEvenIntoAFullQueue() {
         var queue = self.queue(limit: 1)
         _ = queue.append(1, now: at(0))
         guard let first = queue.next() else { return }
@@ -28,7 +28,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(queue.isEmpty)
     }
 
-    @Test func aQueueThatStandsStillEmptiesAfterTheRequestTimeout() {
+    @Test func aStalledQueueExpiresItsRequestsAfterTheTimeout() {
         var queue = self.queue()
         _ = queue.append(1, now: at(0))
         _ = queue.append(2, now: at(5))
@@ -37,7 +37,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(queue.takeExpired(now: at(15)).map(\.element) == [2])
     }
 
-    @Test func aQueueThatMovesWaitsLongerButNotForEver() {
+    @Test func aMovingQueueExpiresItsRequestsAfterAMinute() {
         var queue = self.queue()
         _ = queue.append(1, now: at(0))
         for second in stride(from: Int64(1), through: 59, by: 1) {

@@ -26,7 +26,7 @@ func makeRequests(_ count: Int, from first: Int = 0) throws -> [PushRequest] {
 
 extension WireTests {
     @Suite(.server) struct PushReplyTests {
-        @Test func eachSubmittedRequestGetsOneReplyAndTheyComeInBursts() async throws {
+        @Test func eachRequestGetsOneReplyAndRepliesAreBatched() async throws {
             let log = ReplyLog()
             try await withClient(configuration: quickConfiguration(), onReplies: log.append) { request in
                 // The server answers a hundred in one write.
@@ -42,7 +42,7 @@ extension WireTests {
             }
         }
 
-        @Test func whatWaitsForAStreamCanBeTakenBack() async throws {
+        @Test func requestsWaitingForAStreamCanBeRecalled() async throws {
             let log = ReplyLog()
             var configuration = quickConfiguration()
             configuration.streamCap = 2
@@ -64,7 +64,7 @@ extension WireTests {
             }
         }
 
-        @Test func whatWasNeverOnAWireHasNoElapsedTime() async throws {
+        @Test func anUnsentRequestHasNoElapsedTime() async throws {
             let log = ReplyLog()
             var configuration = quickConfiguration()
             configuration.queueLimit = 1
@@ -83,7 +83,7 @@ extension WireTests {
             }
         }
 
-        @Test func theCollapseIdentifierIsSentOnlyWhereThereIsOne() async throws {
+        @Test func theCollapseIdentifierIsSentOnlyWhenSet() async throws {
             try await withClient(configuration: quickConfiguration()) { _ in
                 [.answer(200)]
             } body: { client, server in
@@ -97,7 +97,7 @@ extension WireTests {
             }
         }
 
-        @Test func aSnapshotTellsWhatIsOpenAndWhatWaits() async throws {
+        @Test func aSnapshotCountsOpenStreamsAndQueuedRequests() async throws {
             try await withClient(configuration: quickConfiguration(), limit: 2) { request in
                 request.index == 0 ? [.answer(200)] : [.hold]
             } body: { client, server in

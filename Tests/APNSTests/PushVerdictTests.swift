@@ -2,12 +2,12 @@ import APNS
 import Testing
 
 @Suite struct PushVerdictTests {
-    /// The expected verdict of a table row; the reason's text is checked in the same way for all rows.
+    /// The expected verdict of a table row; the text of the reason is checked alike for all rows.
     private enum Row: Hashable {
         case delivered, retire, unknownToken, device, connection, service, stop, drop
     }
 
-    /// Wallet Orders §4.6, row by row.
+    /// The table of Wallet Orders §4.6, row by row.
     private static let rows: [(Int, String, Row)] = [
         (400, "BadDeviceToken", .unknownToken),
         (400, "DeviceTokenNotForTopic", .drop),
@@ -43,14 +43,14 @@ import Testing
         (503, "Shutdown", .connection),
     ]
 
-    /// Every code of a missing answer, with its row.
+    /// Every error code of a request without an answer, with its expected verdict.
     private static let codes: [APNSError.Code: Row] = [
         .timeout: .connection, .silent: .connection, .connectionLost: .connection, .protocolViolation: .connection,
         .closed: .connection, .notStarted: .service, .connecting: .service, .tls: .service, .queueFull: .service,
         .configuration: .stop, .credential: .stop,
     ]
 
-    /// The row of a verdict, and its reason.
+    /// Returns the row of a verdict, and its reason.
     private static func row(_ verdict: PushVerdict) -> (Row, reason: String?) {
         switch verdict {
         case .delivered: (.delivered, nil)
@@ -78,7 +78,7 @@ import Testing
             #expect(text == nil || text == "\(status) \(reason)")
         }
         #expect(verdict(of: .answered(PushAnswer(status: 200))) == .delivered)
-        // Whatever the body is: 200 is 200.
+        // Status 200 means delivered, whatever the body.
         #expect(verdict(of: .answered(PushAnswer(status: 200, reason: "BadTopic"))) == .delivered)
     }
 
@@ -97,12 +97,12 @@ import Testing
             for status in [500, 501, 502, 503, 504, 599] {
                 #expect(Self.judge(status, reason) == (.service, "\(status) \(end)"))
             }
-            // It names no device, so it concerns the provider.
+            // The answer names no device, so it concerns the provider.
             #expect(Self.judge(429, reason) == (.service, "429 \(end)"))
         }
     }
 
-    @Test func aReasonThatContradictsItsStatusRetiresAndStopsNothing() {
+    @Test func aReasonContradictingItsStatusIsDroppedOrRetried() {
         for reason in PushReason.allCases {
             for status in [400, 403, 404, 405, 410, 413, 418, 429, 500, 503] where status != reason.status {
                 let expected: Row = status >= 500 || status == 429 ? .service : .drop
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func aMissingAnswerIsRepeatedUnlessWeAreAtFault() {
+    @Test func aMissingAnswerIsRetriedUnlessTheSetupIsWrong() {
         for (code, expected) in Self.codes {
             let verdict = verdict(of: .unanswered(APNSError(code, "why")))
             #expect(Self.row(verdict) == (expected, "why"))
@@ -132,14 +132,14 @@ import Testing
         }
     }
 
-    @Test func withoutItsMomentA410RetiresOnlyWhatWasThereWhenItWasSent() {
+    @Test func a410WithoutATimestampRetiresAsOfTheSendTime() {
         let answer = PushAnswer(status: 410, reason: "Unregistered")
         #expect(
             verdict(of: .answered(answer), sentEpochMilliseconds: 7) == .retire(registeredBeforeMilliseconds: 7))
         #expect(verdict(of: .answered(answer)) == .retire(registeredBeforeMilliseconds: .max))
     }
 
-    @Test func whatAPNsAsksToWaitIsPassedOn() {
+    @Test func retryAfterFromAPNsIsPassedOn() {
         for (status, reason) in [(429, "TooManyRequests"), (503, "ServiceUnavailable"), (503, "Shutdown"), (502, nil)] {
             let answer = PushAnswer(status: status, reason: reason, retryAfterSeconds: 17)
             guard case .retry(let retry) = verdict(of: .answered(answer)) else {
@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNoWordDoesNotReachALog() {
+    @Test func anUnreadableReasonStaysOutOfLogs() {
         let token = String(repeating: "0123456789abcdef", count: 4)
         for reason in [token, "", "two words", "a\nb", String(repeating: "A", count: 41), "schön"] {
             for status in [400, 429, 500] {

@@ -6,7 +6,7 @@ import TestKit
 
 /// A TLS server whose connections open and end at random; their output comes from `RandomHTTP2Server`.
 final class RandomServer: Sendable {
-    /// The results that tests query afterwards.
+    /// The events that tests inspect afterwards.
     struct Journal {
         var connections: UInt64 = 0
         var open = 0
@@ -45,7 +45,7 @@ final class RandomServer: Sendable {
                         return journal.connections
                     }
                     var random = SeededRandom(seed: self.seed &* 1_000 &+ number)
-                    // Some are refused before TLS.
+                    // Some connections are refused before TLS.
                     if Int.random(in: 0..<12, using: &random) == 0 { throw ChannelError.eof }
                     self.journal.withLock {
                         $0.open += 1
@@ -70,7 +70,7 @@ final class RandomServer: Sendable {
         self.journal.withLock {
             $0.open -= 1
             $0.answered += connection.answered.count
-            // Once the rules are broken, the client's reaction does not count.
+            // Once the server has broken the rules, the client's violations do not count.
             if !connection.isBroken { $0.violations += connection.violations }
         }
     }
@@ -81,7 +81,7 @@ private final class RandomConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The way in which it ends, if its client does not end it before.
+    /// The way in which the connection ends, unless its client ends it first.
     private enum End: CaseIterable { case cut, close, halfClose, silence, deafness, never }
 
     private let server: RandomServer
@@ -142,14 +142,14 @@ private final class RandomConnection: ChannelInboundHandler {
     private func leave(_ context: ChannelHandlerContext) {
         let tls = try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)
         switch self.end {
-        // From the TLS handler outwards, so that it cannot send close_notify.
+        // Closes from the TLS handler outwards, so that it cannot send close_notify.
         case .cut: tls?.close(promise: nil)
         case .close: context.close(promise: nil)
         case .halfClose: tls?.close(mode: .output, promise: nil)
         case .silence: break
         case .deafness:
             context.channel.setOption(.autoRead, value: false).assumeIsolated().whenComplete { _ in }
-            // It starts reading again after a while, so that the test can see that it is gone.
+            // Resumes reading after a while, so that the end of the connection is noticed.
             context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(1)) {
                 context.channel.setOption(.autoRead, value: true).assumeIsolated().whenComplete { _ in }
             }

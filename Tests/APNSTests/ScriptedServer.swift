@@ -8,14 +8,14 @@ import TestKit
 
 /// A TLS HTTP/2 server on swift-nio-http2 that is scripted frame by frame by a test.
 final class ScriptedServer: Sendable {
-    /// One whole request.
+    /// A complete request.
     struct Request: Sendable {
         let path: String
         let headers: [String: String]
         let body: [UInt8]
-        /// Counted from 0, over the life of the server.
+        /// The connection's number, counted from 0 over the life of the server.
         let connection: Int
-        /// Counted from 0, on its connection.
+        /// The request's number, counted from 0 on its connection.
         let index: Int
         let stream: Int32
         /// The address at which its connection arrived.
@@ -27,26 +27,26 @@ final class ScriptedServer: Sendable {
         case answer(Int, String = "")
         /// Keeps the request open; `release` answers it.
         case hold
-        /// Answers everything held on this connection.
+        /// Answers every held request of this connection.
         case release(Int)
         case reset(NIOHTTP2.HTTP2ErrorCode)
         /// - Parameter last: nil means this request.
         case goAway(last: Int32? = nil, reason: String)
         case limit(Int)
-        /// Stops reading: everything stays unanswered, PINGs too.
+        /// Stops reading, so that nothing is answered, not even PINGs.
         case mute
-        /// Ends its output without TLS's close_notify, and continues to read.
+        /// Ends its output without TLS close_notify, and continues to read.
         case halfClose
-        /// Performs further steps, later.
+        /// Performs further steps after a delay.
         case after(TimeAmount, [Step])
-        /// Ends TCP without TLS's close_notify.
+        /// Ends the TCP connection without TLS close_notify.
         case cut
         case close
     }
 
     typealias Script = @Sendable (Request) -> [Step]
 
-    /// The results that tests query afterwards.
+    /// The events that tests inspect afterwards.
     struct Journal {
         var requests: [Request] = []
         var connections = 0
@@ -69,7 +69,7 @@ final class ScriptedServer: Sendable {
     var mostOpen: Int { self.journal.withLock { $0.mostOpen } }
     var port: Int { self.listening.withLock { $0?.localAddress?.port } ?? 0 }
 
-    /// - Parameter identity: certificate and key, PEM; nil: the usual one.
+    /// - Parameter identity: certificate and key as PEM; nil for the usual ones.
     init(
         group: any EventLoopGroup, limit: Int = 100, clientRoots: [UInt8]? = nil,
         identity: (certificate: [UInt8], key: [UInt8])? = nil, script: @escaping Script
@@ -90,7 +90,7 @@ final class ScriptedServer: Sendable {
         self.script = script
     }
 
-    /// Listens on a free port, or on one that it had before.
+    /// Listens on a free port, or on the given one.
     func start(port: Int = 0, host: String = "127.0.0.1") async throws {
         try TestServers.use("HTTP/2 server")
         let channel = try await ServerBootstrap(group: self.group)
@@ -215,7 +215,7 @@ private final class ScriptedConnection: ChannelInboundHandler {
             }
         case .cut:
             context.flush()
-            // From the TLS handler outwards, so that it cannot send close_notify.
+            // Closes from the TLS handler outwards, so that it cannot send close_notify.
             (try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self))?.close(promise: nil)
         case .close:
             context.flush()

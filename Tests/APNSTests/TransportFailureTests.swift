@@ -17,7 +17,7 @@ import Testing
         #expect(certificateAlert(in: "error:1000:SSL routines:OPENSSL_internal:\(name) at ssl.cc:1") == alert)
     }
 
-    @Test func theMomentOfAnErrorSaysWhetherAConnectionWasLost() {
+    @Test func aTransportErrorIsALossOnlyOnAnOpenConnection() {
         #expect(describeTransportError(NIOSSLError.uncleanShutdown, wasOpen: true).code == .connectionLost)
         #expect(describeTransportError(NIOSSLError.uncleanShutdown, wasOpen: false).code == .connecting)
         #expect(describeTransportError(ChannelError.eof, wasOpen: true).code == .connectionLost)

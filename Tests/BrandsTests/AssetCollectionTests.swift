@@ -3,7 +3,7 @@ import Foundation
 import TestKit
 import Testing
 
-/// Each file or set of files that Wallet would not show as it was meant, and the sentence that names it.
+/// Each file or set of files that Wallet would not show as intended, and the message that names it.
 @Suite struct AssetCollectionTests {
     private func refused(_ files: [String: [UInt8]], _ expected: String, in folder: BrandFolder) throws {
         try? FileManager.default.removeItem(atPath: folder.path + "/assets")
@@ -17,7 +17,7 @@ import Testing
         Dictionary(uniqueKeysWithValues: names.map { ($0, BrandFolder.content(of: $0)) })
     }
 
-    @Test func aFileThatIsNotWhatItsNameSaysIsRefused() throws {
+    @Test func aFileThatDoesNotMatchItsExtensionIsRefused() throws {
         try BrandFolder.with { folder in
             let png = SampleFile.png(seed: 1)
             let jpeg = SampleFile.jpeg(seed: 1)
@@ -111,7 +111,7 @@ import Testing
                 "en.lproj/order.strings: its keys are not those of de.lproj/order.strings: missing are \"A\", \"B\", "
                     + "\"TITLE\"; only here are \"K10\", \"K11\", \"K12\", \"K13\", \"K14\", \"K15\", \"K16\", \"K17\", "
                     + "\"K18\", \"K19\" and 20 more;", in: folder)
-            // The same character written in two ways is two keys, as it is for Wallet.
+            // A character in two Unicode forms makes two keys, as it does for Wallet.
             try self.refused(
                 ["de.lproj/order.strings": strings(["\u{E9}"]), "en.lproj/order.strings": strings(["e\u{301}"])],
                 "en.lproj/order.strings: its keys are not those", in: folder)
@@ -132,7 +132,7 @@ import Testing
         try BrandFolder.with { folder in
             try folder.writeAssets(["\(tag.isEmpty ? "en" : tag).lproj/order.strings"])
             if tag.isEmpty {
-                // A folder that is only ".lproj" is a dot file, and passed over.
+                // A folder named ".lproj" is a dot file and is ignored.
                 try folder.writeAssets([".lproj/order.strings"])
                 #expect(try folder.load().assets.keys.sorted() == ["en.lproj/order.strings"])
                 return
@@ -143,7 +143,7 @@ import Testing
         }
     }
 
-    @Test func usualTagsAreTakenAndLeftoversPassedOver() throws {
+    @Test func commonTagsAreAcceptedAndSystemFilesIgnored() throws {
         try BrandFolder.with { folder in
             let tags = ["en", "de-CH", "zh-Hans", "zh-Hant-HK", "es-419", "fil", "ca-valencia", "de-1996"]
             let names = tags.map { "\($0).lproj/order.strings" }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Brands
 
-/// The decisions about brands to load, keep and drop, without a file.
+/// The decisions about which brands to load, keep and drop, without files.
 @Suite struct BrandCatalogTests {
     private static let brand = Result { try BrandFolder.with { try $0.load() } }
     private static let noon: Int64 = 1_767_268_800
@@ -27,7 +27,7 @@ import Testing
             declaration: BrandFile.Declaration(orderType: brand.orderType, tokenSecrets: nil), nowEpochSeconds: now)
     }
 
-    @Test func aChangeIsLoadedWhenItLooksTheSameTwice() throws {
+    @Test func aChangedBrandIsLoadedOnceTwoLooksAgree() throws {
         var catalog = BrandCatalog()
         #expect(self.look(&catalog, ["shop": "1"]) == [])
         #expect(self.look(&catalog, ["shop": "2"]) == [])
@@ -41,7 +41,7 @@ import Testing
         #expect(self.look(&catalog, ["shop": "4"], isForced: true) == ["shop"])
     }
 
-    @Test func whatChangedWhileItWasReadCountsForNothing() throws {
+    @Test func aBrandThatChangesWhileItLoadsIsDiscarded() throws {
         var catalog = BrandCatalog()
         #expect(self.look(&catalog, ["shop": "1"], isForced: true) == ["shop"])
         #expect(try self.take(&catalog, "shop", "1", after: "2") == [])
@@ -50,7 +50,7 @@ import Testing
         #expect(self.look(&catalog, ["shop": "2"]) == ["shop"])
     }
 
-    @Test func aBrandThatFailsKeepsItsLastGoodVersionAndIsToldOnce() throws {
+    @Test func aFailingBrandKeepsItsLastVersionAndIsReportedOnce() throws {
         var catalog = BrandCatalog()
         let type = try Self.brand.get().orderType
         _ = self.look(&catalog, ["shop": "1"], isForced: true)
@@ -65,7 +65,7 @@ import Testing
         #expect(failure.orderType == type)
         #expect(failure.error.message == "no key")
         #expect(catalog.brands[type] != nil)
-        // Tried again after a minute, also without a change; told only when the reason is another one.
+        // Loading is retried after a minute, even without a change, and reported only if the reason differs.
         #expect(self.look(&catalog, ["shop": "2"], at: Self.noon + 59) == [])
         #expect(self.look(&catalog, ["shop": "2"], at: Self.noon + 60) == ["shop"])
         #expect(try self.take(&catalog, "shop", "2", fails: "no key", at: Self.noon + 60) == [])
@@ -78,7 +78,7 @@ import Testing
         #expect(catalog.failures.isEmpty)
     }
 
-    @Test func aFolderThatIsGoneIsDroppedAtTheSecondLookAndTheLastOneNever() throws {
+    @Test func aMissingBrandIsDroppedAtTheSecondLookUnlessTheLast() throws {
         var catalog = BrandCatalog()
         let type = try Self.brand.get().orderType
         _ = self.look(&catalog, ["other": "1", "shop": "1"], isForced: true)

@@ -4,18 +4,18 @@ import Foundation
 import TestKit
 import Testing
 
-/// Faults of certificates that loading finds before Wallet does.
+/// Faults in certificates that loading finds before Wallet does.
 @Suite struct BrandCertificateTests {
     private static let orderType = "order.com.example.shop"
 
-    /// The message with which loading refuses the certificates.
+    /// Returns the message with which loading refuses the certificates.
     private func refusal(_ folder: BrandFolder) -> String {
         let error = #expect(throws: BrandError.self) { try folder.load() }
         #expect(error?.code == .certificate)
         return error?.message ?? ""
     }
 
-    @Test func theOrderTypeMayStandInTheNameOrInTheExtensionAlone() throws {
+    @Test func theOrderTypeMayBeInTheNameOrTheExtensionAlone() throws {
         for omitted in [.orderTypeExtension, .userIdentifier] as [DevelopmentCertificates.Options.Part] {
             var options = DevelopmentCertificates.Options(orderType: Self.orderType)
             options.omitted = [omitted]
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func aCertificateWithoutOrderTypeIsRefused() throws {
+    @Test func aCertificateWithoutAnOrderTypeIsRefused() throws {
         var options = DevelopmentCertificates.Options(orderType: Self.orderType)
         options.omitted = [.orderTypeExtension, .userIdentifier]
         try BrandFolder.with(options) { folder in
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func aCertificateOutsideItsTimeIsRefused() throws {
+    @Test func aCertificateOutsideItsValidityIsRefused() throws {
         let now = Int64(Date().timeIntervalSince1970)
         for (start, end, message) in [
             (now - 10 * 86_400, now - 3 * 86_400 - 9, "it expired 3 days ago; renew it"),
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    /// Two generations of Apple's intermediate may have one name; only the key tells them apart.
+    /// Two generations of Apple's intermediate may have the same name; only the key distinguishes them.
     @Test func anIntermediateOfTheSameNameWithAnotherKeyIsRefused() throws {
         try BrandFolder.with { folder in
             try BrandFolder.with(.init(orderType: Self.orderType), hasOwnAuthority: true) { other in
@@ -96,7 +96,7 @@ import Testing
                         Issue.record("not by certificate")
                         return
                     }
-                    // APNs gets the chain, not the bundle.
+                    // The pusher presents the chain to APNs, not the whole bundle.
                     #expect(String(decoding: chain, as: UTF8.self).components(separatedBy: "BEGIN CERT").count == 3)
                 }
                 try folder.write("intermediate.pem", root + wrong)
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func theDaysToTheEndAreCountedForEachUse() throws {
+    @Test func theDaysUntilExpiryAreCountedForEachUse() throws {
         let now = Int64(Date().timeIntervalSince1970)
         let options = DevelopmentCertificates.Options(
             orderType: Self.orderType, notBeforeEpochSeconds: now - 60, notAfterEpochSeconds: now + 86_400 * 10)

@@ -4,7 +4,7 @@ import Model
 import TestKit
 import Testing
 
-/// The files of brands, changed under the eyes of a library.
+/// The files of brands, changed while a library watches them.
 @Suite struct BrandLibraryTests {
     private let orderType = "order.com.example.shop"
 
@@ -27,7 +27,7 @@ import Testing
         library.look(isForced: isForced, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
     }
 
-    @Test func aChangedFileIsTakenUpAndASnapshotStaysAsItWas() throws {
+    @Test func aChangedFileIsLoadedAndASnapshotStaysUnchanged() throws {
         try self.with { _, brands, type in
             let library = try self.library(brands)
             let before = library.brands
@@ -38,7 +38,7 @@ import Testing
             #expect(library.brands[type]?.assets.keys.sorted() == ["lamp.png", "logo.png"])
             #expect(before[type]?.assets.keys.sorted() == ["logo.png"])
             #expect(self.look(library) == [])
-            // Same size, and the time put back: the inode's change time tells.
+            // The size is the same and the modification time restored; only the inode's change time differs.
             let path = brands + "/shop/assets/lamp.png"
             let modified = try FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
             try Data(SampleFile.png(seed: 2, side: 64)).write(to: URL(filePath: path))
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func howDevicesAreToldIsTakenUpWithoutANewCredential() throws {
+    @Test func pushOptionsAreReloadedWithoutANewCredential() throws {
         try self.with { _, brands, type in
             let library = try self.library(brands)
             let before = try #require(library.brands[type])
@@ -75,7 +75,7 @@ import Testing
             _ = self.look(library, isForced: true)
             #expect(library.brands[type]?.pushOptions == after.pushOptions)
             #expect(library.failures.count == 1)
-            // Not kept at all, rather than kept until now.
+            // Zero means that APNs does not store the notification, not that it expires now.
             object["push"] = ["authentication": "certificate", "expirationSeconds": 0]
             try Data(JSON.object(object).serialized).write(to: URL(filePath: brands + "/shop/brand.json"))
             _ = self.look(library, isForced: true)
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    /// Kubernetes puts the new files beside the old ones and swaps one link.
+    /// Kubernetes puts the new files next to the old ones and swaps one link.
     @Test func aSwappedLinkIsNoticed() throws {
         try self.with { folder, brands, type in
             let files = FileManager.default
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func aBrokenBrandKeepsWorkingAndComesBackWhenItIsMended() throws {
+    @Test func aBrokenBrandKeepsItsLastVersionUntilItIsRepaired() throws {
         try self.with { folder, brands, type in
             let library = try self.library(brands)
             let key = try Data(contentsOf: URL(filePath: brands + "/shop/key.pem"))
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    @Test func brandsComeAndGo() throws {
+    @Test func brandsAreAddedAndRemovedAtRunTime() throws {
         try self.with { folder, brands, type in
             let other = try OrderTypeIdentifier("order.com.example.other")
             let library = try self.library(brands)
@@ -162,7 +162,7 @@ import Testing
             let library = try self.library(brands)
             #expect(library.brands.orderTypes == [type])
             #expect(library.failures.map(\.label) == [other.rawValue])
-            // Packages that were made before can be served.
+            // Packages made earlier can still be served.
             #expect(library.serves(other))
             #expect(library.brands[other] == nil)
             try FileManager.default.removeItem(atPath: brands + "/shop")
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func theStampIsThatOfCertificateFilesAndDefaults() throws {
+    @Test func theStampCoversAssetsAndDefaultsButNotPushOptions() throws {
         try self.with { folder, _, _ in
             let first = try folder.load()
             #expect(try folder.load().stamp == first.stamp)
@@ -192,7 +192,7 @@ import Testing
             try folder.write("brand.json", JSON.object(object).serialized)
             let fourth = try folder.load()
             #expect(fourth.stamp != third.stamp)
-            // The settings for pushes are no part of a package.
+            // The push settings are not part of a package.
             object["push"] = ["authentication": "certificate", "type": "alert", "priority": 10]
             try folder.write("brand.json", JSON.object(object).serialized)
             #expect(try folder.load().stamp == fourth.stamp)

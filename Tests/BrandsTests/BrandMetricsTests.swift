@@ -16,7 +16,7 @@ import Testing
             orderType: try OrderTypeIdentifier(type), use: use, notAfterEpochSeconds: Self.noon + days * Self.day)
     }
 
-    @Test func aWarningComesBelowThirtyDaysOnceADay() throws {
+    @Test func anExpiryWarningIsDueDailyBelowThirtyDays() throws {
         var warnings = ExpiryWarnings()
         let soon = try self.certificate(.signing, 30)
         let late = try self.certificate(.intermediate, 300)
@@ -24,15 +24,15 @@ import Testing
         #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 1) == [soon])
         #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + Self.day) == [])
         #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + Self.day + 1) == [soon])
-        // Also behind its end, and at once again when the clock was set back.
+        // A warning is due after the expiry too, and immediately when the clock was set back.
         #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 40 * Self.day) == [soon])
         #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 39 * Self.day) == [soon])
-        // A renewed one is another one.
+        // A renewed certificate counts as a different one.
         let renewed = try self.certificate(.signing, 400)
         #expect(warnings.due([renewed, late], nowEpochSeconds: Self.noon + 40 * Self.day) == [])
     }
 
-    @Test func theSeriesOfABrandThatIsGoneGoToo() throws {
+    @Test func theMetricsOfARemovedBrandAreRemoved() throws {
         let registry = MetricsRegistry()
         let metrics = BrandMetrics(factory: registry)
         let shop = try self.certificate(.push, 12)
@@ -51,7 +51,7 @@ import Testing
         metrics.update([shop], failures: [], nowEpochSeconds: Self.noon + Self.day)
         #expect(!registry.text.contains("example.other"))
         #expect(registry.text.contains("certificate=\"push\"} 11.0"))
-        // One that comes again is counted again.
+        // A brand that returns is reported again.
         metrics.update([shop, other], failures: [], nowEpochSeconds: Self.noon)
         #expect(registry.text.contains("certificate=\"signing\"} -1.0"))
     }

@@ -10,7 +10,7 @@ import Testing
         #expect(throws: SettingsError.self) { _ = try settings.tokens(BrandLibrary(Brands([]))) }
     }
 
-    @Test func secretsThatEverybodyCanReadAreWarnedOf() throws {
+    @Test func aWorldReadableSecretsFileGivesAWarning() throws {
         let directory = try TemporaryDirectory("settings")
         let secrets = try directory.write("secrets", String(repeating: "0123456789abcdef", count: 4))
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: secrets)
@@ -19,7 +19,7 @@ import Testing
         #expect(settings.warnings.count == 1)
     }
 
-    @Test func aSecretThatAPersonMadeUpIsWarnedOf() throws {
+    @Test func aWeakSecretGivesAWarningWithItsLine() throws {
         let directory = try TemporaryDirectory("settings")
         let secrets = try directory.write(
             "secrets", "\(String(repeating: "0123456789abcdef", count: 4))\nhunter2hunter2hunter2\n")
@@ -31,7 +31,7 @@ import Testing
         #expect(settings.warnings.allSatisfy { $0.contains("openssl rand -hex 32") && !$0.contains("hunter2") })
     }
 
-    @Test func keysOfBrandsThatEverybodyCanReadAreWarnedOf() throws {
+    @Test func eachWorldReadableBrandKeyGivesAWarning() throws {
         let directory = try TemporaryDirectory("settings")
         let type = "order.com.example.shop"
         let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: type)

@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    /// Each change to a good brand.json, and what the message must say.
+    /// Each change to a good brand.json, with the text that the message must contain.
     private static let broken: [(String, JSON?, String)] = [
         ("orderTypeIdentifier", nil, "$.orderTypeIdentifier is missing"),
         ("orderTypeIdentifier", "shop", "$.orderTypeIdentifier: \"shop\" is not an order type identifier"),
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func anExpiredCertificateIsRefusedAndAGivenMomentAccepted() throws {
+    @Test func aCertificateThatExpiredAtTheGivenTimeIsRefused() throws {
         let now = Int64(Date().timeIntervalSince1970)
         try BrandFolder.with(
             .init(
@@ -236,7 +236,7 @@ import Testing
         }
     }
 
-    /// Kubernetes mounts files as links into a folder beside them whose name begins with dots.
+    /// Kubernetes mounts files as links into a neighboring folder whose name begins with dots.
     @Test func linksInsideTheDirectoryAreFollowed() throws {
         try BrandFolder.with { folder in
             try folder.write("..2026/logo.png", SampleFile.png(seed: 1))

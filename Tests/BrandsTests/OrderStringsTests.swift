@@ -25,7 +25,7 @@ import Testing
                 == ["K=q\" b\\ n\n t\t r\r s' é€ 😀 // /* ;"])
     }
 
-    /// The same text in every encoding that is taken; each is written as the same file.
+    /// The same text in every encoding that is accepted; each results in the same file.
     @Test func theEncodingOfTheSourceDoesNotMatter() throws {
         let text = "\"GRUß\" = \"日本語 😀\";\n"
         let units = Array(text.utf16)
@@ -37,7 +37,7 @@ import Testing
         for source in sources { #expect(try OrderStrings(parsing: source).encoded == [0xFF, 0xFE] + little) }
     }
 
-    /// Source: Wallet Orders §2.6: UTF-16 for anything outside ASCII
+    /// Source: Wallet Orders §2.6 (UTF-16 for anything outside ASCII)
     @Test func onlyASCIIIsWrittenAsASCII() throws {
         let plain = try OrderStrings(
             parsing: Array("/* c */\"B\"=\"\\U007F\\U0001\";\"A\"=\"a\\\"\\\\\\n\\r\\t\\'\";".utf8))
@@ -49,8 +49,8 @@ import Testing
         #expect(try OrderStrings(parsing: []).encoded == [])
     }
 
-    /// A file that was written has the same content when it is read again, and is written the same again.
-    @Test func whatIsWrittenIsReadBack() throws {
+    /// A written file has the same content when it is read again, and is written identically again.
+    @Test func encodedStringsParseToTheSameEntries() throws {
         var random = SeededGenerator(seed: 7)
         let signs = Array("ab\"\\\n\r\t/*;= é€😀\u{7F}\u{1}\u{2028}'")
         for _ in 0..<500 {
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    /// Every unit as an escape: written by the test, not by the code.
+    /// Writes every unit as an escape, without the code under test.
     private static func quoted(_ units: [UInt16]) -> String {
         "\""
             + units.map {
@@ -121,8 +121,8 @@ import Testing
         }
     }
 
-    /// Every cut of a good file is read or refused, none traps.
-    @Test func noCutMakesItTrap() {
+    /// Every prefix of a good file is read or refused; none traps.
+    @Test func truncatedStringsNeverTrap() {
         let text = Array("\u{FEFF}// c\n/* d */\"K\\U00e9\" = \"v\\\"\\n\"; // e".utf8)
         for count in 0...text.count { _ = try? OrderStrings(parsing: Array(text.prefix(count))) }
         let wide: [UInt8] = [0xFE, 0xFF] + "\"A\" = \"😀\";".utf16.flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }

@@ -5,7 +5,7 @@ import TestKit
 import Testing
 import Tokens
 
-/// The secrets that brands share and those that they have to themselves.
+/// The secrets that brands share, and those of single brands.
 @Suite struct TokenAuthorityTests {
     private static let shared = "the secret that all brands share\n"
     private let orderType = "order.com.example.shop"
@@ -40,7 +40,7 @@ import Tokens
         library.look(isForced: true, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
     }
 
-    @Test func tokensOfTwoPresentSecretsOpenEachOther() throws {
+    @Test func tokensOfAllPresentSecretsAreInterchangeable() throws {
         let key = try OrderKey("\(self.orderType)/17")
         let secrets = ["the new secret of all brands", "the old secret of all brands"]
         let tokens = TokenAuthority(try TokenSecrets(file: Array(secrets.joined(separator: "\n").utf8)))
@@ -52,13 +52,13 @@ import Tokens
         #expect(tokens.opens(own.rawValue, key, stored: own))
         #expect(!tokens.opens(new.rawValue, key, stored: own))
         #expect(!tokens.opens(own.rawValue, key, stored: new))
-        // A secret that is withdrawn opens what was packaged under it, and nothing else.
+        // The token of a withdrawn secret opens packages made under that secret, and no others.
         let after = TokenAuthority(try TokenSecrets(file: Array(secrets[0].utf8)))
         #expect(after.opens(old.rawValue, key, stored: old))
         #expect(!after.opens(old.rawValue, key, stored: new))
     }
 
-    @Test func aBrandWithSecretsOfItsOwnTakesNoTokenOfSharedOnes() throws {
+    @Test func aBrandWithItsOwnSecretsRefusesSharedTokens() throws {
         try self.with { directory, library, tokens, key in
             let shared = try self.minted(Self.shared, key)
             #expect(tokens.token(for: key) == shared)
@@ -72,7 +72,7 @@ import Tokens
             #expect(!tokens.opens(shared.rawValue, key, stored: own))
             let other = try OrderKey("order.com.example.other/17")
             #expect(tokens.token(for: other) == (try self.minted(Self.shared, other)))
-            // Both for a while: the shared one as the second line.
+            // Both secrets are valid for a while, the shared one as the second line.
             try self.configure(directory, secrets: "the secret of this shop alone\n" + Self.shared)
             #expect(self.look(library) == [.changed(key.orderType)])
             #expect(tokens.token(for: key) == own)
@@ -80,11 +80,11 @@ import Tokens
         }
     }
 
-    @Test func aBrandThatCannotBeLoadedKeepsItsSecretsAndNeverFallsBackToSharedOnes() throws {
+    @Test func aBrokenBrandNeverFallsBackToSharedSecrets() throws {
         try self.with { directory, _, _, key in
             try self.configure(directory, secrets: "the secret of this shop alone\n")
             try directory.write("brands/shop/certificate.pem", "nonsense")
-            // Another brand that loads, so that there is one.
+            // Another brand, so that at least one loads.
             let other = "order.com.example.other"
             try BrandFolder.with(.init(orderType: other)) { folder in
                 try FileManager.default.copyItem(atPath: folder.path, toPath: directory.path("brands/other"))
@@ -105,7 +105,7 @@ import Tokens
         }
     }
 
-    @Test func theFileOfSharedSecretsIsTakenWhenItHasComeToRest() throws {
+    @Test func theSharedSecretsFileIsLoadedOnceItIsStable() throws {
         try self.with { directory, _, tokens, key in
             #expect(tokens.look(isForced: false) == nil)
             let new = "another secret that all brands share\n"
@@ -126,7 +126,7 @@ import Tokens
         }
     }
 
-    @Test func aSecretThatAPersonMadeUpIsNamedByItsLine() throws {
+    @Test func weakSecretsAreListedByLine() throws {
         let hex = "0123456789abcdef"
         let base64 = "K3v9xQ2mZr8LwTbY5nHcJ1"
         let made = ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "secretsecretsecret"]

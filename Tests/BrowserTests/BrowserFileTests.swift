@@ -3,13 +3,13 @@ import Testing
 
 @testable import Browser
 
-/// The files that are in the program, against those in the folder; the files themselves are tested in Chromium.
+/// The files embedded in the program, against those in the folder; the files themselves are tested in Chromium.
 @Suite struct BrowserFileTests {
     private static let folder = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().appending(path: "Shared/Browser/Files")
 
     @Test(arguments: ["waybill.mjs", "waybill.css", "polyfill.js"])
-    func theProgramHasTheFileAsItIs(_ name: String) throws {
+    func eachBrowserFileIsEmbeddedUnchanged(_ name: String) throws {
         let files = [BrowserFile.module, .stylesheet, .polyfill]
         let file = try #require(files.first { $0.path == "/applepay/\(name)" })
         #expect(Data(file.bytes) == (try Data(contentsOf: Self.folder.appending(path: name))))

@@ -4,7 +4,7 @@ import TestKit
 import Testing
 
 @Suite struct CertificateTests {
-    @Test func whatStandsInTheCertificateIsRead() throws {
+    @Test func theFieldsAndExtensionsOfACertificateAreRead() throws {
         try Chain.with(
             .init(
                 orderType: "order.com.example.shop", team: "ABCDE12345", notBeforeEpochSeconds: 1_600_000_000,

@@ -2,14 +2,14 @@ import Cryptography
 import Foundation
 import TestKit
 
-/// A directory with certificates of its own, removed with the value's scope.
+/// A temporary directory of certificates, removed when `with` returns.
 struct Chain {
     let certificates: DevelopmentCertificates
 
     var directory: String { self.certificates.directory }
 
-    /// Makes certificates, lends them, removes them.
-    /// - Parameter options: the certificates that are made for it alone; nil copies common ones.
+    /// Makes certificates, passes them to `body`, and removes them.
+    /// - Parameter options: the certificates to make; nil copies shared ones.
     @discardableResult
     static func with<Result>(
         _ options: DevelopmentCertificates.Options? = nil,
@@ -36,10 +36,10 @@ struct Chain {
     }
 }
 
-/// The bytes of a file.
+/// Returns the bytes of a file.
 func bytes(_ path: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(fileURLWithPath: path))) }
 
-/// The bytes that hexadecimal digits stand for.
+/// Returns the bytes that hexadecimal digits represent.
 func hex(_ text: String) -> [UInt8] {
     let digits = text.compactMap(\.hexDigitValue)
     return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

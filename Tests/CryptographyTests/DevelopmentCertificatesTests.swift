@@ -29,7 +29,7 @@ import Testing
         #expect(!names.contains { $0.hasPrefix(".work") || $0 == "server.pem" })
     }
 
-    @Test func validityIsAsGiven() throws {
+    @Test func certificatesHaveTheGivenValidity() throws {
         let directory = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let made = try DevelopmentCertificates.make(

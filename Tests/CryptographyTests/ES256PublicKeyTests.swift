@@ -13,13 +13,13 @@ import Testing
         "EFD48B2AACB6A8FD1140DD9CD45E81D69D2C877B56AAF991C34D0EA84EAF3716"
             + "F7CB1C942D657C41D436C7A1B6E29F65F3E900DBB9AFF4064DC4AB2F843ACDA8")
 
-    /// A public key of a point on P-256. Source: RFC 5480 §2
+    /// Returns the public key of a point on P-256, as PEM. Source: RFC 5480 §2
     static func pem(_ point: [UInt8]) -> [UInt8] {
         let der = hex("3059301306072A8648CE3D020106082A8648CE3D03010703420004") + point
         return Array("-----BEGIN PUBLIC KEY-----\n\(Data(der).base64EncodedString())\n-----END PUBLIC KEY-----\n".utf8)
     }
 
-    @Test func theSignatureOfTheStandardIsValidAndNoOther() throws {
+    @Test func onlyTheStandardsSignatureIsValid() throws {
         let key = try ES256PublicKey(pem: Self.pem(Self.point))
         let message = Array("sample".utf8)
         #expect(key.isValid(Self.signature, for: message))
@@ -35,18 +35,18 @@ import Testing
             wrong[index] ^= 1
             #expect(!key.isValid(wrong, for: message))
         }
-        // It is as good as before.
+        // The key still verifies the correct signature.
         #expect(key.isValid(Self.signature, for: message))
     }
 
-    @Test func bothHalvesOfAKeyCheckWhatItSigned() throws {
+    @Test func publicAndPrivateKeyFilesVerifyASignature() throws {
         try Chain.with { chain in
             let path = chain.directory + "/public.pem"
             try OpenSSLProgram.run(["pkey", "-in", chain.certificates.providerKey, "-pubout", "-out", path])
             let signer = try ES256Key(privateKeyPEM: bytes(chain.certificates.providerKey))
             for half in [path, chain.certificates.providerKey] {
                 let key = try ES256PublicKey(pem: bytes(half))
-                // Short numbers come about once in 128 signatures.
+                // About one signature in 128 contains a short number.
                 for round in 0..<300 {
                     let message = Array("message \(round)".utf8)
                     let isValid = try key.isValid(signer.sign(message), for: message)
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func aPointBesideTheCurveIsNoKey() {
+    @Test func aPointOffTheCurveIsRefused() {
         var wrong = Self.point
         wrong[63] ^= 1
         for point in [wrong, [UInt8](repeating: 0, count: 64), [UInt8](repeating: 0xFF, count: 64), []] {

@@ -12,7 +12,7 @@ import Testing
         ("api.push.apple.com", "api.push.apple.com.evil.example", false), ("api.push.apple.com", "", false),
         ("", "", false), (".", ".", false), ("a..b", "a..b", false), ("127.0.0.1", "localhost", false),
     ])
-    func aNameIsAHostsOrNot(_ host: String, _ name: String, _ expected: Bool) {
+    func aCertificateNameMatchesOnlyItsHosts(_ host: String, _ name: String, _ expected: Bool) {
         #expect(isHost(host, named: Array(name.utf8)) == expected)
     }
 }

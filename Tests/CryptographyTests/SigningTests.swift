@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// libcrypto reads the structure and writes it again: any slip in order or length would show.
+    /// libcrypto reads the structure and writes it again, so that any slip in order or length shows.
     @Test func theStructureIsDER() throws {
         try Chain.with { chain in
             let signature = try chain.identity().sign(self.manifest, signingEpochSeconds: self.moment)
@@ -113,10 +113,10 @@ import Testing
         }
     }
 
-    @Test func anIntermediateThatDidNotIssueIsRefusedWithWhatToTake() throws {
+    @Test func anIntermediateThatIsNotTheIssuerIsRefused() throws {
         try Chain.with { chain in
             try Chain.with(.init(orderType: "order.com.example.shop")) { other in
-                // The same names, another key.
+                // The same names with a different key.
                 let error = #expect(throws: CryptographyError.self) {
                     try SigningIdentity(
                         certificatePEM: bytes(chain.certificates.certificate),
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    @Test func bytesThatAreNoPEMAreRefused() throws {
+    @Test func invalidSigningPEMIsRefused() throws {
         try Chain.with { chain in
             let certificate = try bytes(chain.certificates.certificate)
             let key = try bytes(chain.certificates.key)
@@ -178,7 +178,7 @@ import Testing
             #expect(throws: CryptographyError(.notValidNow, "")) {
                 try certificate.checkValidity(atEpochSeconds: 1_599_999_999)
             }
-            // The intermediate was made just now and did not hold in 2020.
+            // The intermediate was made just now and was not yet valid in 2022.
             #expect(throws: CryptographyError(.notValidNow, "")) {
                 try chain.identity().checkValidity(atEpochSeconds: 1_650_000_000)
             }

@@ -5,7 +5,7 @@ import Testing
 @Suite struct VerifyTests {
     let content = Array("{}".utf8)
 
-    @Test func aSignatureThatHoldsTellsItsSigner() throws {
+    @Test func aValidSignatureYieldsItsSigner() throws {
         try Chain.with { chain in
             let identity = try chain.identity()
             let signature = try identity.sign(self.content, signingEpochSeconds: 1_741_190_531)
@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    @Test func otherContentAnotherRootOrAnotherTimeAreRefused() throws {
+    @Test func verificationFailsForOtherContentRootOrTime() throws {
         try Chain.with { chain in
             let root = try bytes(chain.certificates.root)
             let signature = try chain.identity().sign(self.content, signingEpochSeconds: 1_741_190_531)
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    /// Every byte of the attributes and the signature counts; none may make the reader trap.
+    /// Changing a byte of the attributes or the signature is noticed, and no change makes the reader trap.
     @Test func brokenSignaturesAreRefused() throws {
         try Chain.with { chain in
             let root = try bytes(chain.certificates.root)

@@ -12,13 +12,13 @@ enum Console {
         FileHandle.standardError.write(Data((text + "\n").utf8))
     }
 
-    /// Milliseconds with one decimal below ten: `"3.4 ms"`, `"127 ms"`.
+    /// Formats milliseconds, with one decimal below ten: `"3.4 ms"`, `"127 ms"`.
     static func milliseconds(_ duration: Duration) -> String {
         let tenths = duration.microseconds / 100
         return tenths < 100 ? "\(tenths / 10).\(tenths % 10) ms" : "\(tenths / 10) ms"
     }
 
-    /// A rate with one decimal: `"512.3"`, or `"n/a"` without a measurement.
+    /// Formats a rate with one decimal: `"512.3"`, or `"n/a"` without a measurement.
     static func rate(_ count: Int64?, per duration: Duration) -> String {
         guard let count, duration > .zero else { return "n/a" }
         let tenths = count &* 10_000_000 / max(duration.microseconds, 1)

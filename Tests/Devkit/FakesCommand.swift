@@ -4,7 +4,7 @@ import Model
 import TestKit
 import UnixSignals
 
-/// `waybill-dev fakes`: stand-ins of Apple's gateway, a shop's service and a payment provider.
+/// `waybill-dev fakes`: stand-ins for Apple's gateway, a shop's service and a payment provider.
 struct FakesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fakes",
@@ -72,7 +72,7 @@ struct FakesCommand: AsyncParsableCommand {
         "requiredShippingContactFields": ["name", "email", "postalAddress"],
     ]
 
-    /// `POST`, `DELETE /<fake>/faults` and `GET /<fake>/requests`.
+    /// Answers `POST` and `DELETE /<fake>/faults`, and `GET /<fake>/requests`.
     private static func administer(
         _ request: FakeServer.Request, _ gateway: ApplePayGatewayFake, _ shop: ShopFake, _ provider: ProviderFake
     ) -> FakeServer.Response {
@@ -94,7 +94,7 @@ struct FakesCommand: AsyncParsableCommand {
     ) -> FakeServer.Response {
         switch (request.method, resource) {
         case ("GET", "requests"):
-            // Paths alone: bodies may hold tokens and contacts.
+            // Methods and paths only: bodies may hold tokens and contacts.
             let requests: JSON = .array(
                 conduct.requests.map { ["method": .string($0.method), "path": .string($0.path)] })
             return .json(200, JSON.object(["requests": requests]).text)

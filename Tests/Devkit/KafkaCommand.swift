@@ -33,13 +33,13 @@ struct KafkaCommand: AsyncParsableCommand {
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
         let (orders, order) = AsyncStream.makeStream(of: Int32.self, bufferingPolicy: .bufferingNewest(16))
-        // Before the broker starts, so that an early signal is not lost. A single queue keeps them in order.
+        // Installed before the broker starts, so that an early signal is not lost. A single queue keeps their order.
         let queue = DispatchQueue(label: "signals")
         let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2].map { number in
             _ = signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { order.yield(number) }
-            // At once: dispatch traps if a source is released that was never resumed.
+            // Resumed immediately: Dispatch traps if a source is released that was never resumed.
             source.resume()
             return source
         }
@@ -70,7 +70,7 @@ struct KafkaCommand: AsyncParsableCommand {
         return KafkaBroker.Topic(String(text[..<colon]), partitions: partitions)
     }
 
-    /// Atomic: a reader that waits for the file never reads half of it.
+    /// Writes a file atomically, so that a reader that waits for it never reads half of it.
     private static func publish(_ text: String, to path: String) throws {
         let draft = "\(path).\(getpid())"
         guard let file = unsafe fopen(draft, "we") else {

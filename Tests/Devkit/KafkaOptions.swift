@@ -13,7 +13,8 @@ struct KafkaOptions: ParsableArguments {
 }
 
 extension KafkaConfiguration {
-    /// Prints refusals of brokers on standard error, each once: the tool itself only sees that no answer comes.
+    /// Returns a configuration that prints each refusal by a broker on standard error, once. The tool itself only sees
+    /// that no answer arrives.
     static func ofTool(bootstrap: String, file: String?) throws -> KafkaConfiguration {
         var configuration = KafkaConfiguration(bootstrap: bootstrap, file: file)
         if let file { configuration.properties = try Self.properties(file: file) }

@@ -6,7 +6,7 @@ import NIOHTTP1
 import TestKit
 import UnixSignals
 
-/// `waybill-dev playground`: everything on this machine, and the page on which each step can be tried.
+/// `waybill-dev playground`: the whole system on this machine, and a page on which each step can be tried.
 struct PlaygroundCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "playground",
@@ -67,7 +67,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
         let gateway = try await ApplePayGatewayFake.start(
             ApplePayGatewayRules(domains: [PlaygroundMerchant.identifier: ["127.0.0.1", "localhost"]]),
             certificates: certificates)
-        // Known before the page is served, since the merchant lists the page's origin.
+        // Chosen before the page is served, since the merchant lists the page's origin.
         let port = try self.port == 0 ? Self.freePort() : self.port
         let own = ["http://127.0.0.1:\(port)", "http://localhost:\(port)"]
         let checkout = try await PlaygroundCheckout.start(
@@ -95,7 +95,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
         return Int(port.number)
     }
 
-    /// The addresses and the key of a shop on this machine, one `NAME=value` a line, readable by its owner only.
+    /// Writes a shop's addresses and key to a file, one `NAME=value` per line, readable by its owner only.
     private func write(_ stack: StackEnvironment, _ checkout: PlaygroundCheckout, to path: String) throws {
         let lines = [
             "CHECKOUT_URL=\(checkout.url)", "CHECKOUT_KEY=\(checkout.key)", "ORDER_TYPE=\(stack.orderType)",
@@ -152,7 +152,7 @@ struct PlaygroundEnvironment: Sendable {
         self.journal = journal
     }
 
-    /// The line of a request in the transcript.
+    /// Returns the title of a request in the transcript.
     private static func title(of request: HTTPRequest, _ response: HTTPResponse) -> String {
         switch (request.method, response.status) {
         case (.POST, _): "Registers for updates: \(response.status)"
@@ -186,14 +186,14 @@ struct PlaygroundEnvironment: Sendable {
                     self.consumer.finished(records)
                 }
             }
-            // A group without partitions would tell the first visitor late.
+            // Before the group has partitions, the first visitor would see events late.
             while self.consumer.assignment.isEmpty { try await Task.sleep(for: .milliseconds(50)) }
             let listener = try await FakeServer.start(port: port) { [server] request in await server.answer(request) }
             onReady(listener.port)
-            // The first that ends is the signal, or something that failed.
+            // The first task to end is the one that received the signal, or one that failed.
             let end = await group.nextResult()
             group.cancelAll()
-            // Their requests that wait are answered.
+            // Answers the sessions' waiting requests.
             ended = self.server.sessions.closeAll()
             await listener.stop()
             try end?.get()

@@ -14,7 +14,7 @@ struct PortsCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // All are held at the same time, so that none is returned twice.
+        // Reserves all of them at the same time, so that none is printed twice.
         let ports = try (0..<self.count).map { _ in try ReservedPort() }
         for port in ports { Console.line(String(port.number)) }
     }

@@ -3,7 +3,7 @@ import Foundation
 import Kafka
 import Model
 
-/// `waybill-dev publish`: changes from files or standard input onto Kafka.
+/// `waybill-dev publish`: publishes changes from files or standard input to Kafka.
 struct PublishCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "publish", abstract: "Publishes order documents, changes or whole CloudEvents.",
@@ -73,7 +73,7 @@ struct PublishCommand: AsyncParsableCommand {
         Console.line("\(key) -> \(position.topic)/\(position.partition)/\(position.offset)")
     }
 
-    /// A change of the command line's type, or a replacement.
+    /// Returns a change of the type given on the command line, or a replacement.
     private func event(_ data: JSON?, _ orderType: OrderTypeIdentifier) throws -> CloudEvent {
         var data = data
         var identifier = self.order
@@ -95,7 +95,7 @@ struct PublishCommand: AsyncParsableCommand {
     }
 }
 
-/// `waybill-dev token --secrets FILE KEY`: the derived token of an order.
+/// `waybill-dev token --secrets FILE KEY`: prints the derived token of an order.
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token", abstract: "Prints the derived authentication token of an order.")

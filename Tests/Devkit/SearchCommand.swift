@@ -5,7 +5,7 @@ import Model
 import NIOPosix
 import Redis
 
-/// `waybill-dev search`: looks for texts that must not stay anywhere, such as a payment token.
+/// `waybill-dev search`: looks for texts that must not be stored anywhere, such as a payment token.
 struct SearchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "search", abstract: "Searches everything that a stack holds for texts that must not be there.",
@@ -38,7 +38,7 @@ struct SearchCommand: AsyncParsableCommand {
         Console.line("none of the texts is in " + sources.map { "\($0.count) \($0.name)" }.joined(separator: ", "))
     }
 
-    /// One kind of things that were searched.
+    /// One kind of data that is searched.
     private struct Source {
         let name: String
         var count = 0

@@ -1,4 +1,4 @@
-/// The reason why a tool could not do its work: the operation, with the value.
+/// The reason why a tool failed: the operation, with the value.
 struct ToolError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of failure, for callers that react.
     enum Code: Hashable, Sendable {
@@ -7,7 +7,7 @@ struct ToolError: Error, Hashable, Sendable, CustomStringConvertible {
         case older
     }
 
-    /// True if the other side may only be unavailable for a moment.
+    /// True if the peer may be unavailable only temporarily.
     var isPassing: Bool { [.connection, .timeout, .closed, .unavailable].contains(self.code) }
 
     let code: Code

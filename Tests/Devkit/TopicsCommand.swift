@@ -38,7 +38,7 @@ struct TopicsCommand: AsyncParsableCommand {
                 })
         } catch {
             guard error.code == .unsupported else { throw error }
-            // librdkafka's own broker has no such request: its topics are created on first use.
+            // librdkafka's own broker does not support this request; it creates topics on first use.
             for topic in [
                 topics.orderChanges, topics.deadLetters, topics.orders, topics.registrations, topics.pushPending,
             ] {

@@ -22,7 +22,7 @@ struct VisitCommand: AsyncParsableCommand {
     }
 }
 
-/// One visit of a playground.
+/// One visit to a playground.
 struct PlaygroundVisit: Sendable {
     let base: String
     let http: HTTPClient

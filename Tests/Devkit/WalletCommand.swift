@@ -68,7 +68,7 @@ struct WalletCommand: AsyncParsableCommand {
         var report = try await device.firstFetch(order, within: .seconds(self.seconds))
         say("fetched and verified: \(report.summary), status \(Self.status(report))")
         say("registered (\(try await device.register(order) ? 201 : 200))")
-        // A change between the fetch and the registration came without a push.
+        // A change between the fetch and the registration may come without a push.
         if case .version(let newer) = try await device.fetch(order) { report = newer }
         if await self.isEnough(device, order, report) { return true }
         for await push in pushes {

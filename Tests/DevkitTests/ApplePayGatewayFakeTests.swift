@@ -18,8 +18,7 @@ import Testing
 
         init() async throws {
             self.directory = try TemporaryDirectory("gateway")
-            let authority = try DevelopmentCertificates.make(
-                in: directory.path("authority"), orderType: "order.com.example.shop")
+            let authority = try DevelopmentCertificates.copy(to: directory.path("authority"))
             self.certificates = try DevelopmentMerchant.make(
                 in: directory.path("merchant"), merchantIdentifier: ApplePayGatewayFakeTests.merchant,
                 authority: authority)
@@ -73,7 +72,7 @@ import Testing
         await fixture.fake.stop()
     }
 
-    @Test func everyRefusalOfAppleIsOneHere() async throws {
+    @Test func theFakeRefusesInvalidRequestsLikeApple() async throws {
         let fixture = try await Fixture()
         let http = try fixture.client()
         let hash = try JSON(parsing: try await http.send(Self.request()).body).object?["merchantIdentifier"]?.string
@@ -94,7 +93,7 @@ import Testing
         await fixture.fake.stop()
     }
 
-    @Test func itFailsAsItIsTold() async throws {
+    @Test func theGatewayFakeFailsAsConfigured() async throws {
         let fixture = try await Fixture()
         let http = try fixture.client()
         for (fault, status) in [

@@ -1,13 +1,13 @@
 import TestKit
 
-/// An archive written field by field, so that tests can lie in each of them.
+/// An archive written field by field, so that tests can falsify each field.
 struct ArchiveDraft {
     struct Entry {
-        /// As the directory has it.
+        /// The name in the central directory.
         var name: [UInt8]
-        /// As the local header has it, nil for the same.
+        /// The name in the local header; nil for the same.
         var localName: [UInt8]?
-        /// The file's bytes as they stand in the archive.
+        /// The file's bytes as stored in the archive.
         var data: [UInt8]
         var flags: UInt16
         var localFlags: UInt16?
@@ -15,13 +15,13 @@ struct ArchiveDraft {
         var checksum: UInt32
         var size: UInt32
         var localSize: UInt32?
-        /// Extra field of the directory's record.
+        /// The extra field of the directory's record.
         var extra: [UInt8] = []
-        /// UNIX mode, 0 for none.
+        /// The UNIX mode; 0 for none.
         var mode: UInt32 = 0
-        /// True if checksum and sizes come after the data.
+        /// True if checksum and sizes follow the data.
         var hasDescriptor = false
-        /// Bytes in front of the local header that belong to nothing.
+        /// Bytes in front of the local header that belong to no entry.
         var before: [UInt8] = []
 
         init(_ name: String, _ content: [UInt8]) {
@@ -37,14 +37,14 @@ struct ArchiveDraft {
     var before: [UInt8] = []
     var behind: [UInt8] = []
     var comment: [UInt8] = []
-    /// The number of entries by which the end record counts too many.
+    /// The number of entries that the end record counts in excess.
     var countTooMany = 0
-    /// Bytes that are cut off at the end.
+    /// The number of bytes that are cut off at the end.
     var cut = 0
 
     init(_ files: [(name: String, content: [UInt8])]) { self.entries = files.map { Entry($0.name, $0.content) } }
 
-    /// The index of an entry.
+    /// Returns the index of an entry.
     func index(_ name: String) -> Int { self.entries.firstIndex { $0.name == Array(name.utf8) } ?? 0 }
 
     /// Source: APPNOTE.TXT §4.3.7, §4.3.12, §4.3.16
@@ -79,7 +79,7 @@ struct ArchiveDraft {
     }
 }
 
-/// The bytes of a number, the low one first.
+/// Returns the bytes of a number in little-endian order.
 private func little<Number: FixedWidthInteger>(_ value: Number) -> [UInt8] {
     (0..<Number.bitWidth / 8).map { UInt8(truncatingIfNeeded: value >> Number($0 * 8)) }
 }

@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    /// Refused when it is read, or when it is folded into the order, which then stays as it is.
+    /// Returns the fault with which decoding or folding refuses the change; the order must stay unchanged.
     private static func fault(
         _ decode: () throws(ChangeFault) -> OrderChange, _ before: OrderState
     ) -> ChangeFault? {

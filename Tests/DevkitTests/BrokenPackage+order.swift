@@ -4,7 +4,7 @@ import TestKit
 @testable import Devkit
 
 extension BrokenPackage {
-    /// A case with one value of order.json replaced or taken out.
+    /// Returns a case with one value of order.json replaced or removed.
     private static func order(
         _ path: String, _ value: JSON?, _ code: ViolationCode, mention: String
     ) -> BrokenPackage {

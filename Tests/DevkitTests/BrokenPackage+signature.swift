@@ -1,10 +1,10 @@
 @testable import Devkit
 
 extension BrokenPackage {
-    /// Arguments of `openssl cms -sign` for a good signature.
+    /// The arguments of `openssl cms -sign` for a good signature.
     static let signer = ["-signer", "certificate.pem", "-inkey", "key.pem", "-certfile", "intermediate.pem"]
 
-    /// A case with a signature that `openssl` made with these arguments.
+    /// Returns a case with a signature that `openssl` makes with these arguments.
     private static func openssl(
         _ name: String, _ code: ViolationCode, mention: String, _ arguments: [String]
     ) -> BrokenPackage {
@@ -13,7 +13,7 @@ extension BrokenPackage {
         }
     }
 
-    /// A case with a good signature by another certificate.
+    /// Returns a case with a good signature by another certificate.
     private static func certificate(
         _ name: String, _ code: ViolationCode, mention: String,
         _ pem: @escaping @Sendable (PackageFixture) -> [String: [UInt8]]

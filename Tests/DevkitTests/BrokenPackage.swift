@@ -2,15 +2,15 @@ import Testing
 
 @testable import Devkit
 
-/// A good package with one thing spoilt, and what must be said of it.
+/// A good package with one defect, and the violations that must be reported for it.
 struct BrokenPackage: Sendable, CustomTestStringConvertible {
-    /// The parts that are made again after the change, so that only the change is wrong.
+    /// The parts that are regenerated after the change, so that only the change is wrong.
     enum Seal: Sendable { case all, signature, nothing }
 
     let name: String
-    /// All that must be found, in any order.
+    /// The codes of all violations that must be found, in any order.
     let codes: [ViolationCode]
-    /// The text that the place or the sentence of one of them must contain.
+    /// The text that the place or the message of one violation must contain.
     let mention: String
     let seal: Seal
     let change: @Sendable (inout PackageDraft, PackageFixture) throws -> Void
@@ -30,7 +30,7 @@ struct BrokenPackage: Sendable, CustomTestStringConvertible {
         self.spoil = { _ in }
     }
 
-    /// A case that spoils the archive around the files.
+    /// Creates a case with a defect in the archive around the files.
     init(
         archive name: String, _ codes: ViolationCode..., mention: String,
         _ spoil: @escaping @Sendable (inout ArchiveDraft) throws -> Void

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Devkit
 
-/// Packages with one thing wrong are refused for that and for nothing else.
+/// Packages with one defect are refused for that defect and for nothing else.
 @Suite(.timeLimit(.minutes(5)))
 struct BrokenPackageTests {
     let fixture: PackageFixture
@@ -20,7 +20,7 @@ struct BrokenPackageTests {
         try await self.judge(broken, by: .cryptography)
     }
 
-    /// Whoever does the arithmetic.
+    /// Checked by our own cryptography and by openssl.
     @Test(.server, arguments: BrokenPackage.signatures, [SignatureCheck.cryptography, .openssl])
     func aBrokenSignatureIsRefusedForItsReason(_ broken: BrokenPackage, _ check: SignatureCheck) async throws {
         try await self.judge(broken, by: check)
@@ -32,8 +32,7 @@ struct BrokenPackageTests {
         #expect(found.contains { $0.description.contains(broken.mention) }, "\(found)")
     }
 
-    /// Without a change, the package of the cases is good: the tests' own archive writer made it, and it is signed
-    /// again.
+    /// Without a change, the package is good, even though the tests' own archive writer made it and it is signed again.
     @Test(.server, arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
     func withoutTheChangeAPackagePasses(_ check: SignatureCheck, _ seal: BrokenPackage.Seal) async throws {
         let whole = BrokenPackage("nothing", mention: "", seal: seal) { _, _ in }
@@ -47,7 +46,7 @@ struct BrokenPackageTests {
         let names = Dictionary(grouping: cases, by: \.name)
         #expect(names.filter { $0.value.count > 1 }.isEmpty)
         #expect(cases.count >= 100)
-        // Covered by `ZipReaderTests` and `PackageSignatureTests`, or only there when a program is missing.
+        // Covered by `ZipReaderTests` and `PackageSignatureTests`, or reported only if a program is missing.
         let elsewhere: Set<ViolationCode> = [
             .archiveTooManyEntries, .entryLost, .entryOverlap, .entryTooLarge, .signatureContentType,
             .signatureVersion, .signingTimeMissing, .rootUnknown, .signatureNotChecked,

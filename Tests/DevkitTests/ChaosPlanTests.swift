@@ -10,19 +10,19 @@ import Testing
     }
 
     @Test(arguments: [200, 1000, 4000])
-    func thePlanIsAboutAsLongAsItWasToBe(_ count: Int) {
+    func thePlanHasAboutTheRequestedLength(_ count: Int) {
         let steps = Self.plan(count).steps.count
         #expect(abs(steps - count) <= count / 10, "\(steps)")
     }
 
-    @Test func aSeedDecidesAll() {
+    @Test func theSeedDecidesTheChaosPlan() {
         let messages = { (seed: UInt64) in Self.plan(1000, seed: seed).steps.map(\.message) }
         #expect(messages(1) == messages(1))
         #expect(messages(1) != messages(2))
     }
 
-    /// The packager's own fold, given every step in turn, comes to the documents that the plan expects.
-    @Test func theFoldOfAllStepsIsWhatIsExpected() throws {
+    /// The packager's own fold, given every step in turn, produces the documents that the plan expects.
+    @Test func theFoldOfAllStepsGivesTheExpectedOrders() throws {
         let plan = Self.plan()
         var states: [OrderKey: OrderState] = [:]
         for (index, step) in plan.steps.enumerated() where step.broken == nil {
@@ -30,7 +30,7 @@ import Testing
             let position = ChangePosition(partition: 0, offset: Int64(index), timestampMilliseconds: Int64(index))
             let result = Orders.fold.fold(
                 states[change.key], changes: [(position, change)], nowEpochSeconds: Orders.now)
-            // A repetition changes nothing, and then there is nothing to store.
+            // A repetition changes nothing, so there is nothing to store.
             states[change.key] = result.state ?? states[change.key]
         }
         #expect(states.count == plan.orders.count)
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func somethingIsRepeatedAndSomethingIsBrokenButNothingHuge() {
+    @Test func thePlanHasRepeatedAndBrokenButNoHugeChanges() {
         let plan = Self.plan()
         var seen: Set<[UInt8]> = []
         let repeated = plan.steps.count { $0.broken == nil && !seen.insert(Self.identity($0.message)).inserted }
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    /// A change that is sent again must not come behind another one of its order.
+    /// A change that is sent again must not arrive after a later change of its order.
     @Test func aBatchHasEachOrderOnce() {
         let steps = Self.plan().steps
         var rest = steps[...]
@@ -93,12 +93,12 @@ import Testing
 @Suite struct ChaosBoundsTests {
     static let bounds = ChaosBounds(partitions: 64, changeBytes: 900, documentBytes: 1500)
 
-    @Test func whatFitsIsNotRefused() {
+    @Test func aRunWithinTheLimitIsAccepted() {
         #expect(Self.bounds.refusal(changes: Self.bounds.limit, seconds: 900) == nil)
         #expect(Self.bounds.refusal(changes: 0, seconds: 1) == nil)
     }
 
-    @Test func whatDoesNotFitIsRefusedWithARateThatDoes() throws {
+    @Test func aRunOverTheLimitIsRefusedWithAPossibleRate() throws {
         let refusal = try #require(Self.bounds.refusal(changes: Self.bounds.limit + 1, seconds: 900))
         let rate = Self.bounds.limit / 900
         #expect(refusal.contains("at most \(rate) a second for 900 s"))
@@ -106,16 +106,16 @@ import Testing
         #expect(Self.bounds.refusal(changes: rate * 900, seconds: 900) == nil)
     }
 
-    /// All records of a run, spread with the unevenness that is reckoned with, stay below what a partition keeps.
+    /// All records of a run stay below a partition's retention, given the assumed unevenness between partitions.
     @Test(arguments: [(900, 1500), (4000, 100), (1, 1)])
-    func theLimitIsTheLargerRecordOnEveryPartition(_ change: Int, _ document: Int) {
+    func theLimitKeepsEveryPartitionBelowItsRetention(_ change: Int, _ document: Int) {
         let bounds = ChaosBounds(partitions: 64, changeBytes: change, documentBytes: document)
         let largest = max(change, document + 1500)
         #expect(bounds.limit * largest / 64 * 16 / 10 <= ChaosBounds.retention)
         #expect((bounds.limit + 200) * largest / 64 * 16 / 10 >= ChaosBounds.retention * 9 / 10)
     }
 
-    @Test func nothingIsDividedByNothing() {
+    @Test func zeroPartitionsOrSecondsCauseNoDivisionByZero() {
         let bounds = ChaosBounds(partitions: 0, changeBytes: 0, documentBytes: 0)
         #expect(bounds.limit > 0)
         #expect(bounds.refusal(changes: 1 << 40, seconds: 0) != nil)
@@ -135,7 +135,7 @@ import Testing
 }
 
 @Suite struct ChaosTallyTests {
-    @Test func redisHasFallenUntilEachFallIsMended() {
+    @Test func redisCountsAsFallenBackUntilEveryFallIsRepaired() {
         let tally = ChaosTally()
         #expect(!tally.hasFallen)
         tally.fall()

@@ -12,7 +12,7 @@ import Testing
     }
 
     @Test(arguments: [CloudEvent.Mode.structured, .binary], CloudEvent.ChangeType.allCases)
-    func modelReadsWhatIsWritten(_ mode: CloudEvent.Mode, _ type: CloudEvent.ChangeType) throws {
+    func aWrittenEventDecodesToTheSameChange(_ mode: CloudEvent.Mode, _ type: CloudEvent.ChangeType) throws {
         let data: JSONObject = ["fulfillmentIdentifier": "f", "returnIdentifier": "r", "status": "open \"é\"\n"]
         let hasNone = type == .removed || type == .announced
         let event = Self.event(type, hasNone ? nil : .object(data))
@@ -61,7 +61,7 @@ import Testing
         #expect(structured.key == Array(event.subject.utf8))
     }
 
-    @Test func whatIsNotThereIsNotWritten() throws {
+    @Test func absentAttributesAndDataAreNotWritten() throws {
         var event = Self.event(.removed, nil)
         event.time = nil
         event.sequence = nil

@@ -1,4 +1,4 @@
 extension Duration {
-    /// For answers of servers in the tests' own process, which has other tests that leave no processor for seconds.
+    /// The deadline for servers in the tests' own process, where other tests may occupy all processors for seconds.
     static let answer = Duration.seconds(60)
 }

@@ -1,7 +1,7 @@
 import Model
 
 extension JSON {
-    /// A copy with the value at a path (`payment.total.amount`, `lineItems.0.title`) replaced, or removed by nil.
+    /// Returns a copy with the value at a path (`payment.total.amount`, `lineItems.0.title`) replaced; nil removes it.
     func setting(_ path: String, _ value: JSON?) -> JSON { self.setting(path.split(separator: ".")[...], value) }
 
     private func setting(_ path: ArraySlice<Substring>, _ value: JSON?) -> JSON {

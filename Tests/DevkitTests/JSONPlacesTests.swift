@@ -16,7 +16,7 @@ import Testing
     @Test(arguments: [
         ("$", 1, 1), ("$.a", 2, 8), ("$.a[0]", 2, 9), ("$.a[1]", 2, 12), ("$.a[1].b", 2, 18), ("$.c", 3, 10),
         ("$.c.f", 4, 8),
-        // Of a missing member the place of its object.
+        // A missing member has the place of its object.
         ("$.a[1].missing", 2, 12), ("$.c.missing.deeper[3]", 3, 10), ("$.missing", 1, 1),
     ])
     func valuesHavePlaces(path: String, line: Int, column: Int) throws {
@@ -29,7 +29,7 @@ import Testing
         #expect(JSONPlaces(text).place(of: "$.b").column == 16)
     }
 
-    @Test func noTextIsTooOdd() {
+    @Test func malformedJSONStillGivesAPlace() {
         for text in ["", "[", "{\"a\"", "[1,", "{\"a\":", "\"", "[[", "{]", "[}", ",", "{,}", "[,1]"] {
             #expect(JSONPlaces(Array(text.utf8)).place(of: "$.a[0]").line == 1, "\(text)")
         }

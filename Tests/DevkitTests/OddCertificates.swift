@@ -1,20 +1,20 @@
 import Foundation
 import TestKit
 
-/// Certificates with something missing or too much, issued under a development authority by the `openssl` program.
+/// Certificates that lack a field or have one too many, issued under a development authority by the `openssl` program.
 enum OddCertificates {
-    /// Names of the PEM files that `make` adds.
+    /// The names of the PEM files that `make` adds.
     static let names = [
         "no-marker", "no-purpose", "plain-intermediate", "plain-leaf", "root-leaf", "deep-intermediate", "deep-leaf",
     ]
 
-    /// Arguments of `openssl cms -sign`: a leaf, whose key is always `key.pem`, with the certificates above it.
+    /// Returns the arguments of `openssl cms -sign` for a leaf, whose key is always `key.pem`, and its issuers.
     static func signer(_ leaf: String, under others: String...) -> [String] {
         let above = others.isEmpty ? ["intermediate"] : others
         return ["-signer", "\(leaf).pem", "-inkey", "key.pem"] + above.flatMap { ["-certfile", "\($0).pem"] }
     }
 
-    /// - Parameter folder: of `DevelopmentCertificates`.
+    /// - Parameter folder: a folder of `DevelopmentCertificates`.
     static func make(in folder: String, orderType: String) throws {
         let authority = "basicConstraints = critical, CA:true\nkeyUsage = critical, keyCertSign, cRLSign\n"
         let leaf = "basicConstraints = critical, CA:false\nkeyUsage = critical, digitalSignature\n"

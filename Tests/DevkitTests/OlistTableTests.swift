@@ -20,7 +20,7 @@ import Testing
             ])
     }
 
-    @Test func emptyCellsAreTimesThatAreNotThere() throws {
+    @Test func emptyCellsAreMissingTimes() throws {
         let order = try #require(try OlistTable.parse("\(Self.header)\no,c,canceled,1/2/2017 3:04,,,,").first)
         #expect(order.approved == nil)
         #expect(order.handedOver == nil)
@@ -28,7 +28,7 @@ import Testing
         #expect(order.estimated == nil)
     }
 
-    @Test func quotesMayStandAroundAnyField() throws {
+    @Test func anyFieldMayBeQuoted() throws {
         let quoted = { (line: String) in line.split(separator: ",").map { "\"\($0)\"" }.joined(separator: ",") }
         let text = "\(quoted(Self.header))\r\n\(quoted(Self.row))\r\n"
         #expect(try OlistTable.parse(text) == OlistTable.parse("\(Self.header)\n\(Self.row)"))
@@ -59,7 +59,7 @@ import Testing
         #expect(error?.message.contains(what) == true, "\(error?.message ?? "")")
     }
 
-    @Test func anOrderThatStandsTwiceIsRefusedWithBothLines() {
+    @Test func aDuplicateOrderIsRefusedWithBothLines() {
         let other = Self.row.replacing("o1,", with: "o2,")
         let error = #expect(throws: ToolError.self) {
             try OlistTable.parse("\(Self.header)\n\(Self.row)\n\n\(other)\n\(Self.row)\n")
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test(arguments: ["", "\n", "order_id,customer_id", row, header.uppercased(), header + ",more"])
-    func anotherTableIsRefused(_ text: String) {
+    func aTableWithoutTheExpectedHeaderIsRefused(_ text: String) {
         let error = #expect(throws: ToolError.self) { try OlistTable.parse(text) }
         #expect(error?.message.contains("order_id,customer_id") == true)
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Devkit
 
-/// The judge's rules of order.json against Model's, written apart from each other.
+/// The judge's rules for order.json against Model's; the two were written independently.
 @Suite struct OrderRulesTests {
     static let examples = [
         "01-shipping-multi-fulfillment", "02-pickup-barcode", "03-return-refund", "05-schema2-order-provider",
@@ -16,9 +16,9 @@ import Testing
             .filter { !none.contains($0.code) }
     }
 
-    /// Model's validator is stricter in what is the house's own; it must never let through what the judge refuses.
+    /// Model's validator adds rules of Waybill's own, but must refuse every order that the judge refuses.
     @Test(arguments: examples)
-    func whatTheJudgeRefusesModelRefusesToo(_ name: String) throws {
+    func theValidatorRefusesEveryOrderThatOrderRulesRefuse(_ name: String) throws {
         var order = JSON.object(try PackageFixture.example(name).document)
         let owned: [(String, JSON)] = [
             ("schemaVersion", name.hasPrefix("05") ? 2 : 1), ("orderType", "ecommerce"),
@@ -46,12 +46,12 @@ import Testing
             }
         }
         #expect(refused > 300)
-        // Kinds of values are Apple's rules; were they only the house's, the judge would have a hole.
+        // The types of values are Apple's rules: if only Model refused them, the judge would lack a rule.
         let kinds = houseOnly.filter { $0.contains("it is a ") || $0.contains("is missing") }
         #expect(kinds.allSatisfy { $0.contains("needs it") || $0.contains("file") || $0.contains("image") }, "\(kinds)")
     }
 
-    @Test func aMomentIsTheSameForBothReaders() {
+    @Test func bothTimestampParsersAgree() {
         var random = SeededGenerator(seed: 3)
         for _ in 0..<2000 {
             let seconds = Int64.random(in: -62_167_219_200...253_402_300_799, using: &random)
@@ -96,7 +96,7 @@ import Testing
 }
 
 @Suite struct StringsFileTests {
-    @Test func keysAreReadWhateverStandsAroundThem() throws {
+    @Test func keysAreReadDespiteCommentsAndSpaces() throws {
         let text = "// one\n/* two\n*/\"A\"=\"a\";\"B \\\"b\\\"\"  =\n\"\\\\ \\n;/*\" ;\n\n\"\" = \"\";// end"
         let file = try StringsFile(Array(text.utf8))
         #expect(file.keys == ["A", "B \"b\"", ""])
@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test(arguments: [[0xFF, 0xFE, 0x41], [0xFE, 0xFF, 0xD8, 0x00], [0x41, 0x00], [0x41, 0xFF]] as [[UInt8]])
-    func bytesThatAreNoTextAreAFaultOfEncoding(_ bytes: [UInt8]) {
+    func undecodableBytesAreAnEncodingFault(_ bytes: [UInt8]) {
         #expect(throws: StringsFile.Fault.self) { try StringsFile(bytes) }
         #expect((try? StringsFile(bytes)) == nil)
     }

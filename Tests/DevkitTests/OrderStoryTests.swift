@@ -15,7 +15,7 @@ import Testing
             delivered: delivered.map { Self.purchased + $0 }, estimated: Self.purchased + 864_000)
     }
 
-    @Test func eachTimeOfTheTableIsOneChangeAndTheirTimesOnlyGrow() {
+    @Test func eachTableTimeBecomesOneChangeInAscendingOrder() {
         for order in OlistTable.generate(500, seed: 1) + Orders.wild(2000, seed: 2) {
             let changes = OrderStory(order).changes(orderType: Orders.type)
             let times = [order.approved, order.handedOver, order.delivered].compactMap(\.self)
@@ -39,10 +39,10 @@ import Testing
         (order(.unavailable), "open", "issue", "pending"),
         (order(.canceled, approved: 1), "cancelled", "cancelled", "refunded"),
         (order(.canceled), "cancelled", "cancelled", "voided"),
-        // Canceled on the way: what happened stays told.
+        // Canceled in transit: the earlier events remain in the order.
         (order(.canceled, approved: 1, handedOver: 2), "cancelled", "cancelled", "refunded"),
     ])
-    func aStatusOfTheTableBecomesWalletsAsItsTableSays(
+    func eachTableStatusMapsToTheDocumentedWalletStatus(
         _ order: OlistOrder, _ status: String, _ parcel: String, _ payment: String
     ) {
         let document = OrderStory(order).expected
@@ -55,7 +55,7 @@ import Testing
         #expect(first?["estimatedDeliveryAt"] != nil)
     }
 
-    @Test func onTheWayTheParcelGoesFromOpenToDelivered() throws {
+    @Test func aParcelProgressesFromOpenToDelivered() throws {
         let story = OrderStory(Self.order(.delivered, approved: 1, handedOver: 2, delivered: 3))
         var state: OrderState?
         var seen: [String?] = []
@@ -67,7 +67,7 @@ import Testing
         #expect(seen == ["open", "processing", "onTheWay", "delivered"])
     }
 
-    /// The document that the story builds from the row, against what Model folds out of the story's changes.
+    /// The document that the story builds from the row, against the document that Model folds from the story's changes.
     @Test(arguments: [OlistTable.generate(600, seed: 3), Orders.wild(1200, seed: 4)])
     func theChangesFoldedAreTheExpectedDocument(_ orders: [OlistOrder]) throws {
         for (number, order) in orders.enumerated() {
@@ -77,7 +77,7 @@ import Testing
             #expect(whole.effect == .changed)
             #expect(!whole.outcomes.contains { if case .refused = $0 { true } else { false } }, "\(order)")
             #expect(whole.state?.document.members == story.expected, "\(order)")
-            // One by one comes out the same; every tenth order is enough to see that.
+            // Folding one by one gives the same result; testing every tenth order is enough.
             guard number.isMultiple(of: 10) else { continue }
             var state: OrderState?
             for (offset, change) in changes.enumerated() { state = try Self.fold(state, [change], from: offset).state }
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    /// The changes travel as they do in a replay, the modes in turn.
+    /// Folds changes that are encoded as in a replay, in alternating modes.
     static func fold(
         _ state: OrderState?, _ changes: [OrderStory.Change], from first: Int = 0
     ) throws -> FoldResult {

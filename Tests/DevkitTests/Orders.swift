@@ -4,27 +4,27 @@ import TestKit
 
 @testable import Devkit
 
-/// The constants and orders that the tests of the replay share.
+/// The constants and orders shared by the tests of the replay.
 enum Orders {
-    /// A constant of the right form.
+    /// A valid constant.
     static let type = (try? OrderTypeIdentifier("order.com.example.shop"))!
-    /// 2027-01-15T08:00:00Z, behind all times of the tables.
+    /// 2027-01-15T08:00:00Z, later than all times of the tables.
     static let now: Int64 = 1_800_000_000
     static let rules = BrandRules(orderType: Self.type, webServiceURL: "https://wallet.example.com/apple")
 
     static var fold: OrderFold {
-        // A constant of the right form.
+        // A valid constant.
         let token = (try? AuthenticationToken("0123456789abcdef"))!
         return OrderFold(rules: Self.rules) { _ in token }
     }
 
-    /// Orders as no table has them: every status with every set of times, in any order of the times.
+    /// Returns orders that no table contains: every status with every set of times, in any order of the times.
     static func wild(_ count: Int, seed: UInt64) -> [OlistOrder] {
         var random = SeededGenerator(seed: seed)
         let statuses = OlistOrder.Status.allCases
         return (0..<count).map { index in
             func time() -> Int64? {
-                // A small range, so that equal times and times before the purchase come too.
+                // A small range, so that equal times and times before the purchase occur too.
                 Bool.random(using: &random) ? 1_500_000_000 + Int64.random(in: -3...6, using: &random) * 60 : nil
             }
             return OlistOrder(
@@ -36,18 +36,18 @@ enum Orders {
 }
 
 extension KafkaMessage {
-    /// The message as the packager's Model reads it.
+    /// Decodes the message as the packager does.
     func decoded() throws(ChangeFault) -> OrderChange {
         try OrderChange.decode(
             key: self.key, value: self.value, headers: self.headers.map { ($0.name, $0.value) })
     }
 
-    /// The header's text, nil if it is not there.
+    /// Returns the header's text, or nil if the header is missing.
     func header(_ name: String) -> String? {
         self.headers.first { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// An attribute of the event, wherever it stands.
+    /// Returns an attribute of the event from the headers or the body.
     func attribute(_ name: String) -> String? {
         if let header = self.header("ce_\(name)") { return header }
         return (try? JSON(parsing: self.value ?? []))?.object?[name]?.string

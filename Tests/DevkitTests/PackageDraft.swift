@@ -1,11 +1,11 @@
 import Cryptography
 import Model
 
-/// The files of a package on the way to become another one.
+/// The files of a package that is being changed.
 struct PackageDraft {
     var files: [(name: String, content: [UInt8])]
 
-    /// The content of a file; nil takes it out, a new name is added at the end.
+    /// The content of a file; nil removes it, a new name is appended.
     subscript(name: String) -> [UInt8]? {
         get { self.files.first { $0.name == name }?.content }
         set {
@@ -19,19 +19,19 @@ struct PackageDraft {
         }
     }
 
-    /// Replaces a value of order.json, or takes it out.
+    /// Replaces or removes a value of order.json.
     mutating func order(_ path: String, _ value: JSON?) throws {
         self["order.json"] = try JSON(parsing: self["order.json"] ?? []).setting(path, value).serialized
     }
 
-    /// Replaces a member of manifest.json, or takes it out.
+    /// Replaces or removes a member of manifest.json.
     mutating func manifest(_ name: String, _ value: JSON?) throws {
         var members = try JSON(parsing: self["manifest.json"] ?? []).object ?? JSONObject()
         members[name] = value
         self["manifest.json"] = JSON.object(members).serialized
     }
 
-    /// Makes manifest.json anew, if it is there.
+    /// Regenerates manifest.json if it exists.
     mutating func remakeManifest() {
         guard self["manifest.json"] != nil else { return }
         let listed = self.files.filter { $0.name != "manifest.json" && $0.name != "signature" }
@@ -39,7 +39,7 @@ struct PackageDraft {
             JSON.object(JSONObject(listed.map { ($0.name, JSON.string(SHA256.hex($0.content))) })).serialized
     }
 
-    /// Makes the signature anew, if it is there.
+    /// Regenerates the signature if it exists.
     mutating func sign(_ fixture: PackageFixture, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
         guard self["signature"] != nil else { return }
         self["signature"] = try fixture.identity(pem ?? fixture.pem).sign(

@@ -7,34 +7,34 @@ import TestKit
 
 @testable import Devkit
 
-/// A good package with what it was made of, so that tests can spoil one thing at a time.
+/// A good package and its ingredients, so that tests can introduce one defect at a time.
 struct PackageFixture: Sendable {
     static let orderType = "order.com.example.shop"
     static let englishStrings = "\"WAITS\" = \"It waits\";\n\"CONTAINS_NUTS\" = \"Contains nuts\";\n"
     static let germanStrings =
         "/* Lager */\n\"CONTAINS_NUTS\" = \"Enthält Nüsse\"; // nuts\n\"WAITS\" = \"Es \\\"wartet\\\"\";\n"
-    /// Made once; nothing of it stays on the disk.
+    /// The shared fixture, made once; none of its files remain on disk.
     static let shared = Result { try PackageFixture() }
 
     /// PEM texts by the file names of `DevelopmentCertificates`.
     let pem: [String: [UInt8]]
-    /// The same of another authority, for another order type.
+    /// The same files of another authority, for another order type.
     let strangerPEM: [String: [UInt8]]
-    /// A certificate of the same authority for the order type, that ended a minute ago.
+    /// A certificate of the same authority and order type that expired a minute ago.
     let expiredPEM: [String: [UInt8]]
-    /// The same authority and type, valid from tomorrow.
+    /// A certificate of the same authority and order type, valid from tomorrow.
     let earlyPEM: [String: [UInt8]]
-    /// The same authority, another order type.
+    /// A certificate of the same authority for another order type.
     let otherTypePEM: [String: [UInt8]]
     /// The five example orders as Shared/Packaging builds them.
     let examples: [(name: String, package: [UInt8])]
     /// An order of the replay.
     let replayed: [UInt8]
-    /// A rich order in two languages and two resolutions, what the tests spoil.
+    /// The package that tests change: a rich order in two languages and two resolutions.
     let package: [UInt8]
-    /// Its files in their order.
+    /// The files of that package, in order.
     let files: [(name: String, content: [UInt8])]
-    /// When it was signed, and what the checks take for now.
+    /// The time of signing, which the checks use as the current time.
     let nowEpochSeconds: Int64
 
     private init() throws {
@@ -42,7 +42,7 @@ struct PackageFixture: Sendable {
         defer { directory.remove() }
         let now = Int64(Date().timeIntervalSince1970)
         let authority = directory.path("authority")
-        let certificates = try DevelopmentCertificates.make(in: authority, orderType: Self.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: authority)
         try OddCertificates.make(in: authority, orderType: Self.orderType)
         let stranger = "order.com.example.other"
         _ = try DevelopmentCertificates.make(in: directory.path("stranger"), orderType: stranger)
@@ -66,7 +66,7 @@ struct PackageFixture: Sendable {
         self.expiredPEM = try pem("expired", [])
         self.earlyPEM = try pem("early", [])
         self.otherTypePEM = try pem("other", [])
-        // Not before the last certificate, which holds from its making on.
+        // Not earlier than the last certificate, which is valid from its creation.
         self.nowEpochSeconds = Int64(Date().timeIntervalSince1970)
 
         let plain = directory.path("plain")
@@ -88,7 +88,7 @@ struct PackageFixture: Sendable {
         self.files = ZipReader(self.package).entries.map { ($0.name, $0.content) }
     }
 
-    /// Two languages with a picture of their own, one of which needs UTF-16; a logo in two resolutions.
+    /// Adds two languages, each with its own picture and one in UTF-16, and a second resolution of the logo.
     private static func localize(_ assets: String) throws {
         let url = { (name: String) in URL(fileURLWithPath: "\(assets)/\(name)") }
         for language in ["de", "en"] {
@@ -107,7 +107,7 @@ struct PackageFixture: Sendable {
         "05-schema2-order-provider",
     ]
 
-    /// An example order's document and its identifier.
+    /// Returns an example order's identifier and document.
     static func example(_ name: String) throws -> (identifier: String, document: JSONObject) {
         let schemas = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appendingPathComponent("Shared/Model/Schemas/examples")
@@ -116,7 +116,7 @@ struct PackageFixture: Sendable {
         return (identifier ?? "", document.object ?? JSONObject())
     }
 
-    /// The return with its receipts and label, and the pickup with its place and barcode, in one order.
+    /// Returns one order with the return, its receipts and label, and the pickup, its place and barcode.
     private static func richOrder() throws -> (identifier: String, document: JSONObject) {
         var (identifier, order) = try Self.example("03-return-refund")
         let pickup = try Self.example("02-pickup-barcode").document["fulfillments"]?.array ?? []
@@ -141,7 +141,7 @@ struct PackageFixture: Sendable {
         return package.head + package.assets.flatMap { assets[$0] ?? [] } + package.tail
     }
 
-    /// The content of one file.
+    /// Returns the content of one file.
     func content(_ name: String) -> [UInt8] { self.files.first { $0.name == name }?.content ?? [] }
 
     func identity(_ pem: [String: [UInt8]]) throws -> SigningIdentity {
@@ -150,10 +150,10 @@ struct PackageFixture: Sendable {
             intermediatePEM: pem["intermediate"] ?? [])
     }
 
-    /// A signature of the manifest that the `openssl` program made with these arguments.
+    /// Returns a signature of the manifest that the `openssl` program makes with these arguments.
     ///
-    /// Names such as `certificate.pem` in the arguments are files of the authority. The program takes one `-certfile`:
-    /// several become one file.
+    /// Names such as `certificate.pem` in the arguments are files of the authority. Several `-certfile` are joined into
+    /// one file, since the program accepts only one.
     func signatureByOpenSSL(_ arguments: [String]) throws -> [UInt8] {
         let directory = try TemporaryDirectory("cms")
         defer { directory.remove() }
@@ -175,8 +175,8 @@ struct PackageFixture: Sendable {
         return try directory.read("signature")
     }
 
-    /// The violations that the verifier finds in a package.
-    /// - Parameter later: seconds between the signing and the look at it.
+    /// Returns the violations that the verifier finds in a package.
+    /// - Parameter later: seconds between signing and verification.
     func violations(
         _ package: [UInt8], check: SignatureCheck = .cryptography, roots: [UInt8]? = nil, later: Int64 = 0
     ) async throws -> [PackageViolation] {

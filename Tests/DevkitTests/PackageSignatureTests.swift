@@ -26,12 +26,12 @@ struct PackageSignatureTests {
         return byUs
     }
 
-    @Test(.server) func aPackageOutlivesItsCertificateByNoSecond() async throws {
+    @Test(.server) func aPackageIsInvalidOutsideItsCertificatesValidity() async throws {
         let year: Int64 = 365 * 86_400
         let signature = self.fixture.content("signature")
         #expect(try await self.codes(signature, later: year - 120) == [])
         #expect(try await self.codes(signature, later: year + 120) == [.certificateExpired])
-        // Intermediate and root hold for ten years.
+        // Intermediate and root are valid for ten years.
         #expect(
             try await self.codes(signature, later: 11 * year) == [
                 .certificateExpired, .certificateExpired, .certificateExpired,
@@ -62,12 +62,12 @@ struct PackageSignatureTests {
         #expect(try await self.codes(self.fixture.content("signature"), roots: roots) == [])
     }
 
-    @Test(.server) func aRootInsideDoesNoHarm() async throws {
+    @Test(.server) func anIncludedRootIsNoViolation() async throws {
         let signature = try self.fixture.signatureByOpenSSL(BrokenPackage.signer + ["-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [])
     }
 
-    @Test(.server) func anAuthorityThatSignsItselfIsNotForOrders() async throws {
+    @Test(.server) func anIntermediateMayNotSignAPackage() async throws {
         let signature = try self.fixture.signatureByOpenSSL(
             ["-signer", "intermediate.pem", "-inkey", "intermediate-key.pem", "-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [.orderTypeMarker, .orderSigningPurpose, .chainLength])
@@ -87,23 +87,23 @@ struct PackageSignatureTests {
     }
 
     @Test(.server) func aVersionThatDoesNotFitIsNoticed() async throws {
-        // The signer named by its key identifier is version 3 and fine.
+        // A signer named by its key identifier has version 3 and is accepted.
         #expect(try await self.codes(self.fixture.signatureByOpenSSL(BrokenPackage.signer + ["-keyid"])) == [])
         var signature = self.fixture.content("signature")
-        // SignedData's version stands behind four headers and the type's eleven bytes.
+        // SignedData's version follows four headers and the type's eleven bytes.
         let place = try #require(
             signature.indices.dropFirst(15).first { signature[$0 - 2...$0].elementsEqual([2, 1, 1]) })
         signature[place] = 5
         #expect(try await self.codes(signature) == [.signatureVersion])
     }
 
-    /// The attribute's type is made another one, so that the time is there and nobody finds it.
-    @Test(.server) func aSignatureWithoutSigningTimeIsNoticed() async throws {
+    /// The attribute's type is changed, so that the time is present but not recognized.
+    @Test(.server) func aMissingSigningTimeIsReported() async throws {
         var signature = self.fixture.content("signature")
         let type: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x05]
         let place = try #require(signature.indices.dropLast(8).last { signature[$0..<$0 + 9].elementsEqual(type) })
         signature[place + 8] = 0x0D
-        // The change is inside the signed bytes, so the signature is wrong, too.
+        // The change is inside the signed bytes, so the signature is wrong too.
         #expect(try await self.codes(signature) == [.signingTimeMissing, .signatureWrong])
     }
 
@@ -119,7 +119,7 @@ struct PackageSignatureTests {
             roots: try CertificateAnatomy.certificates(pem: self.fixture.pem["root"] ?? []),
             nowEpochSeconds: self.fixture.nowEpochSeconds)
         for index in signature.indices {
-            for value in [0, 0x80, 0xFF, signature[index] ^ 1] where value != signature[index] {
+            for value in [[0, 0x80, 0xFF][index % 3], signature[index] ^ 1] where value != signature[index] {
                 var changed = signature
                 changed[index] = value
                 let anatomy = try? SignatureAnatomy(changed)

@@ -45,7 +45,7 @@ struct PackageVerifierTests {
         #expect(json?["files"]?.array?.count == self.fixture.files.count)
     }
 
-    @Test func theReportForProgramsHasCodePlaceAndSentence() async throws {
+    @Test func theJSONReportHasCodePlaceAndMessage() async throws {
         let verifier = try PackageVerifier(rootsPEM: self.fixture.pem["root"] ?? [])
         let report = await verifier.verify(Array("<html>".utf8), nowEpochSeconds: 0)
         let json = report.json(file: "a").object
@@ -57,7 +57,7 @@ struct PackageVerifierTests {
         #expect(report.violations.map(\.description) == ["archive-unreadable: archive: It is too short to be a ZIP."])
     }
 
-    /// Signed and packed by programs that are not ours.
+    /// The package is signed and archived by third-party programs.
     @Test(.server, arguments: checks)
     func aPackageByPythonAndOpenSSLPasses(_ check: SignatureCheck) async throws {
         var draft = PackageDraft(files: self.fixture.files)
@@ -66,7 +66,7 @@ struct PackageVerifierTests {
         #expect(try await self.fixture.violations(package, check: check) == [])
     }
 
-    @Test func severalViolationsAreToldAtOnce() async throws {
+    @Test func severalViolationsAreReportedTogether() async throws {
         var draft = PackageDraft(files: self.fixture.files)
         draft["extra.pdf"] = SampleFile.pdf(text: "extra")
         try draft.order("status", "done")
@@ -90,7 +90,7 @@ struct PackageVerifierTests {
         #expect(try await self.fixture.violations(ArchiveDraft(draft.files).bytes) == [])
     }
 
-    @Test func whatWalletPassesOverIsNoViolation() async throws {
+    @Test func contentThatWalletIgnoresIsNoViolation() async throws {
         var draft = PackageDraft(files: self.fixture.files)
         try draft.order("unheardOf", ["of": 1])
         try draft.order("payment.summaryItems", [])
@@ -113,8 +113,8 @@ struct PackageVerifierTests {
         #expect(!found.contains { $0.unicodeScalars.contains { $0.value < 0x20 } || $0.count > 300 }, "\(found)")
     }
 
-    /// Whatever byte is changed: never a trap, and never a package that passes with other content.
-    @Test func noChangedByteTrapsOrPasses() async throws {
+    /// A changed byte never causes a trap, and never lets a package with other content pass.
+    @Test func aChangedPackageByteNeverTrapsOrAltersTheContent() async throws {
         let package = self.fixture.examples[3].package
         let verifier = try PackageVerifier(rootsPEM: self.fixture.pem["root"] ?? [])
         for index in stride(from: 0, to: package.count, by: 7) {
@@ -122,7 +122,7 @@ struct PackageVerifierTests {
             changed[index] ^= UInt8(truncatingIfNeeded: 1 << (index % 8))
             let report = await verifier.verify(changed, nowEpochSeconds: self.fixture.nowEpochSeconds)
             guard report.violations.isEmpty else { continue }
-            // Only what says nothing of the content: times, versions, attributes of the entries.
+            // Accepted changes affect only times, versions and attributes of the entries, not their content.
             let entries = ZipReader(changed).entries
             #expect(entries.map(\.content) == ZipReader(package).entries.map(\.content), "byte \(index)")
         }

@@ -15,7 +15,7 @@ import Testing
             wallet: wallet, journal: APNSJournal(admin: "http://127.0.0.1:1", http: http), note: { _ in })
     }
 
-    @Test func theSessionThatWasIdleLongestEndsForANewOneWithItsOrders() throws {
+    @Test func aNewSessionReplacesTheLongestIdleOneAndItsOrders() throws {
         let sessions = PlaygroundSessions()
         let names = (0..<PlaygroundSessions.sessionLimit).map { "session-\($0)" }
         for name in names { #expect(sessions.open(name, device: try Self.device()) == []) }

@@ -2,12 +2,12 @@ import Foundation
 import Model
 import TestKit
 
-/// Archives and DEFLATE streams that Python's `zipfile` and `zlib` make, broken by hand where the name says so.
+/// Archives and DEFLATE streams made by Python's `zipfile` and `zlib`, with defects as their names say.
 enum PythonZip {
-    /// Every archive of `script` by its name, made once.
+    /// Every archive of `script`, by name; made once.
     static let archives = Result { try Self.made(by: Self.script) }
 
-    /// Runs a program of Python that prints one JSON object of Base64 texts.
+    /// Runs a Python program that prints one JSON object of Base64 strings, and returns their bytes.
     static func made(by script: String, _ arguments: [String] = []) throws -> [String: [UInt8]] {
         let said = try Program.run("python3", ["-W", "ignore", "-c", script] + arguments)
         let members = try JSON(parsing: Array(said.utf8)).object?.members ?? []
@@ -17,7 +17,7 @@ enum PythonZip {
             })
     }
 
-    /// An archive of these files in this order.
+    /// Returns an archive of these files in this order.
     static func archive(
         _ files: [(name: String, content: [UInt8])], compressing: Set<String> = [], comment: String = ""
     ) throws -> [UInt8] {

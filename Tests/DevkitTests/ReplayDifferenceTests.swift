@@ -4,7 +4,7 @@ import Testing
 
 @testable import Devkit
 
-/// The comparisons of a replay notice what they are for.
+/// The comparisons of a replay notice the differences that they are meant to find.
 @Suite struct ReplayDifferenceTests {
     static let token = "0123456789abcdef0123456789abcdef"
     static let order: JSON = [
@@ -17,7 +17,7 @@ import Testing
         return OrderDifference.ofIdentity(order, key: key, tokens: [Self.token], webServiceURL: url)
     }
 
-    @Test func anOrderWithItsOwnIdentityIsRight() throws {
+    @Test func anOrderWithItsIdentityHasNoDifference() throws {
         #expect(try Self.identity(Self.order) == nil)
         #expect(try Self.identity(Self.order.setting("webServiceURL", "https://other.example"), url: nil) == nil)
     }
@@ -28,14 +28,14 @@ import Testing
             ("webServiceURL", "https://wallet.example.com/"), ("webServiceURL", nil), ("authenticationToken", nil),
             ("authenticationToken", "f123456789abcdef0123456789abcdef"), ("orderIdentifier", 1),
         ] as [(String, JSON?)])
-    func anotherIdentityIsNamedAndNoTokenIsTold(_ name: String, _ value: JSON?) throws {
+    func aWrongIdentityIsNamedWithoutTheToken(_ name: String, _ value: JSON?) throws {
         let difference = try #require(try Self.identity(Self.order.setting(name, value)))
         #expect(difference.hasPrefix(name), "\(difference)")
         #expect(!difference.contains("123456789abcdef"), "\(difference)")
         if value == nil { #expect(try Self.identity(Self.order.setting(name, nil), url: nil) != nil) }
     }
 
-    @Test func aDeviceMustHaveExactlyWhatIsServed() {
+    @Test func aDeviceMustHaveExactlyTheServedOrder() {
         #expect(OrderDifference.ofDevice(Self.order, served: Self.order) == nil)
         let older = Self.order.setting("updatedAt", "2025-01-01T00:00:00Z")
         #expect(OrderDifference.ofDevice(older, served: Self.order)?.contains("updatedAt") == true)
@@ -43,7 +43,7 @@ import Testing
         #expect(OrderDifference.ofDevice(Self.order, served: nil) != nil)
     }
 
-    /// A letter as the packager writes it.
+    /// Returns a dead letter as the packager writes it.
     private static func letter(
         _ broken: BrokenRecord,
         _ change: (inout (key: [UInt8]?, value: [UInt8]?, headers: [KafkaHeader])) -> Void = { _ in }
@@ -65,12 +65,12 @@ import Testing
         return BrokenRecord(kind: kind, message: message)
     }
 
-    @Test(arguments: BrokenChange.allCases) func aLetterAsItCameIsRight(_ kind: BrokenChange) {
+    @Test(arguments: BrokenChange.allCases) func anUnchangedDeadLetterHasNoDifference(_ kind: BrokenChange) {
         let broken = Self.broken(kind)
         #expect(broken.differences(Self.letter(broken)) == [])
     }
 
-    @Test func aLetterThatLostSomethingIsNoticed() {
+    @Test func anAlteredDeadLetterIsReported() {
         let broken = Self.broken(.wrongAmount)
         #expect(broken.differences(Self.letter(broken) { $0.key = nil }) == ["its key is not the record's"])
         #expect(broken.differences(Self.letter(broken) { $0.value = [] }) == ["its value is not the record's"])
@@ -86,8 +86,8 @@ import Testing
         #expect(broken.differences(other).contains { $0.contains("expected invalid-order and a word of $.payment") })
     }
 
-    /// Only what is larger than a change may be, and only if the reason says so.
-    @Test func aValueMayBeLeftBehindOnlyWhereItIsTooLarge() {
+    /// Only a value larger than a change may be is left out, and only if the reason says so.
+    @Test func onlyATooLargeValueMayBeLeftOutOfADeadLetter() {
         let isLeftOut = { (parts: inout (key: [UInt8]?, value: [UInt8]?, headers: [KafkaHeader])) in
             parts.value = nil
             parts.headers = parts.headers.map {

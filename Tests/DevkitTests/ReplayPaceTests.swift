@@ -8,15 +8,15 @@ import Testing
         let pace = ReplayPace(rate: rate)
         for index in [0, 1, 2, 10, 499, 12_345] {
             let moment = pace.moment(of: index)
-            // The moment is cut to microseconds: the change is due one later at the latest.
+            // The moment is truncated to microseconds, so the change is due one microsecond later at the latest.
             #expect(pace.due(sent: index, of: .max, after: moment + .microseconds(1)) >= 1)
             #expect(pace.due(sent: index + 2, of: .max, after: moment) == 0 || rate >= 1_000_000)
         }
     }
 
-    /// A second of a replay that looks at the clock whenever something is due.
+    /// Simulates a second of a replay that checks the clock whenever a change is due.
     @Test(arguments: [50, 200, 1000])
-    func aSecondHasTheRateSpreadEvenly(_ rate: Int) {
+    func theRateIsSpreadEvenlyOverASecond(_ rate: Int) {
         let pace = ReplayPace(rate: rate)
         var sent = 0
         var steps: [Int] = []
@@ -31,7 +31,7 @@ import Testing
         #expect((steps.max() ?? 0) <= 2)
     }
 
-    @Test func whatWasLateIsMadeUpForInLimitedSteps() {
+    @Test func lateChangesCatchUpInLimitedSteps() {
         let pace = ReplayPace(rate: 1000)
         #expect(pace.due(sent: 0, of: 10_000, after: .seconds(3)) == ReplayPace.limit)
         #expect(pace.due(sent: 2990, of: 10_000, after: .seconds(3)) == 11)
@@ -41,7 +41,7 @@ import Testing
         #expect(ReplayPace(rate: .max).due(sent: 0, of: 10_000, after: .seconds(1 << 40)) == ReplayPace.limit)
     }
 
-    @Test func withoutARateAllThatFitsIsDueAtOnce() {
+    @Test func changesWithoutARateAreDueUpToTheLimitAtOnce() {
         let pace = ReplayPace(rate: 0)
         #expect(pace.due(sent: 0, of: 10_000, after: .zero) == ReplayPace.limit)
         #expect(pace.due(sent: 9_900, of: 10_000, after: .zero) == 100)

@@ -11,7 +11,7 @@ import Testing
         ReplayPlan(OlistTable.generate(Self.orders, seed: 5), orderType: Orders.type, broken: broken, seed: seed)
     }
 
-    @Test func theStepsStandInTheOrderOfTheirTimes() {
+    @Test func theStepsAreOrderedByTime() {
         let plan = Self.plan(broken: 0)
         let times = plan.steps.map { $0.message.attribute("time").flatMap { RFC3339.parse($0) } }
         #expect(!times.contains(nil))
@@ -43,7 +43,7 @@ import Testing
     }
 
     @Test(arguments: [0, 1, 10, 100])
-    func asManyAreBrokenAsWereWishedForTheKindsInTurn(_ count: Int) {
+    func thePlanHasTheRequestedNumberOfBrokenChanges(_ count: Int) {
         let plan = Self.plan(broken: count)
         #expect(plan.brokenCount == count)
         let kinds = Dictionary(grouping: plan.steps.compactMap(\.broken)) { $0 }.mapValues(\.count)
@@ -55,7 +55,7 @@ import Testing
         #expect(plan.steps.filter { $0.broken == nil }.map(\.message) == Self.plan(broken: 0).steps.map(\.message))
     }
 
-    @Test func aSeedDecidesAll() {
+    @Test func theSeedDecidesTheReplayPlan() {
         let messages = { (seed: UInt64) in Self.plan(broken: 20, seed: seed).steps.map(\.message) }
         #expect(messages(1) == messages(1))
         #expect(messages(1) != messages(2))
@@ -68,7 +68,7 @@ import Testing
         #expect(drawn.isSubset(of: Set(plan.stories.indices)))
         #expect(drawn == plan.samples(30, seed: 1))
         #expect(drawn != plan.samples(30, seed: 2))
-        // Not every tenth: the steps between them differ.
+        // The samples are not evenly spaced: the steps between them differ.
         let sorted = drawn.sorted()
         #expect(Set(zip(sorted, sorted.dropFirst()).map { $1 - $0 }).count > 3)
         #expect(plan.samples(1000, seed: 1).count == Self.orders)

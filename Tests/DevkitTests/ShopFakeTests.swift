@@ -37,7 +37,7 @@ import Testing
             order: ["status": "open"], slowness: .milliseconds(200))
     }
 
-    @Test func theShopFailsAsItIsTold() async throws {
+    @Test func theShopFakeFailsAsConfigured() async throws {
         let shop = self.shop()
         let port = try await shop.start()
         let http = try HTTPClient(deadline: .answer)
@@ -63,7 +63,7 @@ import Testing
         await shop.stop()
     }
 
-    @Test func theProviderFailsAsItIsTold() async throws {
+    @Test func theProviderFakeFailsAsConfigured() async throws {
         let provider = ProviderFake(key: "sk_test_1")
         let port = try await provider.start()
         let http = try HTTPClient(deadline: .answer)
@@ -88,7 +88,7 @@ import Testing
         await provider.stop()
     }
 
-    @Test func onlyWhatIsSignedInTimeIsTaken() async throws {
+    @Test func onlyARecentSignedRequestIsAccepted() async throws {
         let shop = self.shop()
         let port = try await shop.start()
         let http = try HTTPClient(deadline: .answer)
@@ -111,7 +111,7 @@ import Testing
         let request = Self.request(.POST, port, "/payments", body: Self.payment("t1"), key: "t1")
         let first = try await http.send(request)
         #expect(first.status == 200)
-        // The same again is the same answer; the token with another body, or without its key, is refused.
+        // The same request gets the same answer; the token with another body, or without its key, is refused.
         #expect(try await http.send(request).body == first.body)
         var other = Self.payment("t1").object ?? JSONObject()
         other["basketToken"] = "x"

@@ -17,7 +17,7 @@ import Testing
         return try StackEnvironment(file: directory.write("stack.env", text))
     }
 
-    @Test func whatTheToolsNeedIsReadAndTheRestPassedOver() throws {
+    @Test func knownVariablesAreReadAndOthersIgnored() throws {
         let stack = try Self.read((Self.lines + ["REDIS_URL=redis://x", "", "a comment"]).joined(separator: "\n"))
         #expect(stack.gateway == "http://127.0.0.1:1")
         #expect(stack.kafka == "127.0.0.1:2")
@@ -31,7 +31,7 @@ import Testing
         #expect(named.webServiceURL == "https://wallet.example.com")
     }
 
-    @Test func theToolsTalkToKafkaAsTheServicesDo() throws {
+    @Test func theToolsUseTheKafkaSettingsOfTheServices() throws {
         let directory = try TemporaryDirectory("environment")
         let file = try directory.write("services.properties", "security.protocol=ssl\n")
         let kafka = try Self.read((Self.lines + ["KAFKA_PROPERTIES=\(file)"]).joined(separator: "\n"))
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: lines.indices)
-    func aMissingNameIsTold(_ missing: Int) {
+    func aMissingVariableIsNamed(_ missing: Int) {
         var lines = Self.lines
         let name = lines.remove(at: missing).prefix { $0 != "=" }
         let error = #expect(throws: ToolError.self) { try Self.read(lines.joined(separator: "\n")) }
@@ -50,21 +50,21 @@ import Testing
         #expect(error?.message.hasSuffix("stack.env: \(name) is missing") == true, "\(error?.message ?? "")")
     }
 
-    @Test func anEmptyValueIsAMissingOne() {
+    @Test func anEmptyVariableCountsAsMissing() {
         let error = #expect(throws: ToolError.self) {
             try Self.read(Self.lines.joined(separator: "\n").replacing("127.0.0.1:2", with: ""))
         }
         #expect(error?.message.contains("KAFKA_BOOTSTRAP is missing") == true)
     }
 
-    @Test func aWrongOrderTypeIsToldWithTheFile() {
+    @Test func anInvalidOrderTypeIsReportedWithTheFile() {
         let error = #expect(throws: ToolError.self) {
             try Self.read(Self.lines.joined(separator: "\n").replacing("order.com.example.shop", with: "a/b"))
         }
         #expect(error?.message.contains("stack.env: ORDER_TYPE") == true, "\(error?.message ?? "")")
     }
 
-    @Test func aFileThatIsNotThereIsTold() {
+    @Test func aMissingEnvironmentFileIsNamed() {
         let error = #expect(throws: ToolError.self) { try StackEnvironment(file: "/nowhere/stack.env") }
         #expect(error?.code == .file)
         #expect(error?.message.contains("/nowhere/stack.env") == true)

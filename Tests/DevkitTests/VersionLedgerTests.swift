@@ -48,7 +48,7 @@ import Testing
         #expect(ledger.entries[Self.key]?.publishedEpochMilliseconds == 1001)
     }
 
-    @Test func versionsInOrderAndToldAgainAreRight() throws {
+    @Test func orderedAndRepeatedVersionsHaveNoFault() throws {
         let ledger = try Self.ledger([(1, "a", 10), (2, "b", 11), (2, "b", 11), (4, "c", 20)])
         #expect(ledger.faults == [])
         #expect(ledger.repeated == 1)
@@ -58,7 +58,7 @@ import Testing
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: stored) == nil)
     }
 
-    @Test func aVersionThatIsUsedTwiceIsNoticed() throws {
+    @Test func aVersionUsedForTwoStatesIsAFault() throws {
         #expect(try Self.ledger([(1, "a", 10), (2, "b", 11), (2, "c", 11)]).faults.count == 1)
         let faults = try Self.ledger([(2, "b", 11), (2, "b", 12)]).faults
         #expect(faults.count == 1)
@@ -66,13 +66,13 @@ import Testing
         #expect(faults.first?.contains("3/1") == true)
     }
 
-    @Test func timeThatGoesBackIsNoticedInWhateverOrderItIsTold() throws {
+    @Test func aNewVersionWithoutALaterTimeIsAFault() throws {
         #expect(try Self.ledger([(1, "a", 10), (2, "b", 10)]).faults.count == 1)
         #expect(try Self.ledger([(2, "b", 10), (1, "a", 10)]).faults.count == 1)
         #expect(try Self.ledger([(2, "b", 11), (1, "a", 10)]).faults == [])
     }
 
-    @Test func anOlderVersionThatStandsLastIsADifference() throws {
+    @Test func anOlderVersionAsTheLastRecordIsADifference() throws {
         let ledger = try Self.ledger([(1, "a", 10), (3, "c", 12), (2, "b", 11)])
         #expect(ledger.late == 1)
         #expect(ledger.faults == [])
@@ -81,7 +81,7 @@ import Testing
         #expect(difference?.contains("Redis has version 3, waybill.orders 2 at 3/2") == true)
     }
 
-    @Test func whatIsMissingOnOneSideIsADifference() throws {
+    @Test func aMissingOrUnequalEntryIsADifference() throws {
         let ledger = try Self.ledger([(1, "a", 10)])
         let entry = ledger.entries[Self.key]
         #expect(VersionLedger.difference(entry, stored: nil) != nil)
@@ -117,7 +117,7 @@ import Testing
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: stored) == nil)
     }
 
-    @Test func aHigherVersionInTheSameSecondIsOneThatMoves() throws {
+    @Test func onlyASilentUnchangedRecordMayKeepItsModifiedTime() throws {
         var other = try Self.ledger([(1, "a", 10)])
         other.take(try Self.record(3, "b", 10, offset: 7, isSilent: true))
         #expect(other.faults.count == 1)

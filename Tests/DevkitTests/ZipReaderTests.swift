@@ -18,7 +18,7 @@ struct ZipReaderTests {
         #expect(archive.entries.map(\.name) == names)
     }
 
-    @Test func theContentIsWhatWasPackedInBothMethods() throws {
+    @Test func storedAndDeflatedContentIsUnpacked() throws {
         for (name, isCompressed) in [("good", true), ("good, stored", false)] {
             let entries = try Self.read(name).entries
             #expect(entries.first?.content == Array(String(repeating: "order ", count: 400).utf8))
@@ -27,7 +27,7 @@ struct ZipReaderTests {
         }
     }
 
-    /// Each has this violation, first or last: two may be right where entries lie wrongly.
+    /// Each archive has this violation first or last: misplaced entries may justify two.
     @Test(
         arguments: [
             ("duplicate name", .entryNameTwice, "is twice"),
@@ -87,12 +87,12 @@ struct ZipReaderTests {
         #expect(ends.contains { $0.code == code && $0.description.contains(sentence) }, "\(violations)")
     }
 
-    @Test func noneIsForgotten() throws {
+    @Test func allFiftyBrokenArchivesAreMade() throws {
         let names = Set(try PythonZip.archives.get().keys.filter { !$0.hasPrefix("good") })
         #expect(names.count == 50)
     }
 
-    /// Whatever is cut off or changed: no trap, and a cut archive is never taken for a whole one.
+    /// A truncated or changed archive never causes a trap, and a truncated one is never accepted.
     @Test func everyPrefixIsRefusedAndNoChangedByteTraps() throws {
         let archive = try #require(try PythonZip.archives.get()["good"])
         for count in archive.indices { #expect(!ZipReader(Array(archive[..<count])).violations.isEmpty) }

@@ -8,7 +8,7 @@ import Testing
         "198.17.0.1", "198.20.0.1", "223.255.255.255", "11.0.0.1", "126.0.0.1", "128.0.0.1", "2600:1901::1",
         "2a00:1450:4001::8a", "2001:4860:4860::8888", "2001:200::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "3ffe::1",
     ])
-    func theInternetMayBeReached(_ text: String) throws {
+    func publicAddressesAreAllowed(_ text: String) throws {
         #expect(AddressPolicy.publicOnly.allows(try #require(IPAddress(text))))
     }
 
@@ -18,7 +18,7 @@ import Testing
         "192.168.0.1", "198.18.0.1", "198.19.255.255", "198.51.100.7", "203.0.113.7", "224.0.0.1", "239.1.1.1",
         "240.0.0.1", "255.255.255.255",
     ])
-    func noInnerIPv4AddressIsReached(_ text: String) throws {
+    func nonPublicIPv4AddressesAreRefused(_ text: String) throws {
         #expect(!AddressPolicy.publicOnly.allows(try #require(IPAddress(text))))
         #expect(!AddressPolicy.publicOnly.allows(try #require(IPAddress("::ffff:\(text)"))), "mapped")
         #expect(!AddressPolicy.publicOnly.allows(try #require(IPAddress("64:ff9b::\(text)"))), "behind NAT64")
@@ -30,7 +30,7 @@ import Testing
         "2001:db8::1", "2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2", "2001:10::1", "2001:20::1", "2001:2::1",
         "2002:a00:1::1", "2002:808:808::1", "3fff::1", "64:ff9b:1::808:808", "100::1", "5f00::1", "4000::1",
     ])
-    func noInnerIPv6AddressIsReached(_ text: String) throws {
+    func nonPublicIPv6AddressesAreRefused(_ text: String) throws {
         #expect(!AddressPolicy.publicOnly.allows(try #require(IPAddress(text))))
     }
 
@@ -44,5 +44,5 @@ import Testing
     }
 
     @Test(arguments: ["", "1.2.3", "1.2.3.4.5", "256.1.1.1", "[::1]", "fe80::1%eth0", "localhost", "127.0.0.1\0.com"])
-    func whatIsNoAddressIsNone(_ text: String) { #expect(IPAddress(text) == nil) }
+    func anInvalidAddressIsNil(_ text: String) { #expect(IPAddress(text) == nil) }
 }

@@ -19,12 +19,12 @@ import Testing
         if case .failed(let error) = step { error.code } else { nil }
     }
 
-    @Test func contentKeepsWhatCanBeSentBack() throws {
+    @Test func contentKeepsItsValidators() throws {
         let content = FetchedContent(body: [1], entityTag: "W/\"a\"", lastModified: "yesterday")
         #expect(try self.step(200, ["ETag: W/\"a\"", "last-modified:  yesterday "]) == .done(.content(content)))
     }
 
-    @Test func onlyWhoAskedConditionallyIsToldNotModified() throws {
+    @Test func onlyAConditionalRequestMayGetNotModified() throws {
         #expect(try self.step(304, entityTag: "\"a\"") == .done(.notModified))
         #expect(self.code(try self.step(304)) == .status(304))
     }
@@ -37,7 +37,7 @@ import Testing
         #expect(self.code(try self.step(status)) == .status(status))
     }
 
-    @Test func aRedirectIsAskedWhetherItIsAllowed() throws {
+    @Test func aRedirectMustLeadToAnAllowedHTTPSHost() throws {
         #expect(self.code(try self.step(302, ["Location: https://other.example.com/"])) == .hostNotAllowed)
         #expect(self.code(try self.step(302, ["Location: http://cdn.example.com/"])) == .url)
     }
@@ -47,7 +47,7 @@ import Testing
         #expect(self.code(try self.step(status, ["Location: /b"])) == .status(status))
     }
 
-    @Test func aServersWishToBeLeftAloneIsBounded() throws {
+    @Test func retryAfterIsLimitedToADay() throws {
         guard case .failed(let error) = try self.step(503, retryAfter: 1 << 40) else { return }
         #expect(error.retryAfterSeconds == 86_400)
         guard case .failed(let other) = try self.step(503) else { return }

@@ -3,7 +3,7 @@ import Testing
 @testable import Fetch
 
 @Suite struct FetchURLTests {
-    @Test func aURLIsTakenApartAsItIsConnectedTo() throws {
+    @Test func aURLIsParsedIntoOriginAndText() throws {
         let url = try FetchURL("https://CDN.Example.com/a%20b.png?key=1#part")
         #expect(url.origin == FetchOrigin(host: "cdn.example.com", port: 443))
         #expect(url.text.hasSuffix("/a%20b.png?key=1"))
@@ -17,13 +17,13 @@ import Testing
         "https://cdn.example.com@127.0.0.1/", "https://cdn.example.com:99999/", "https://cdn.example.com:x/",
         "https://cdn.example.com/\r\nHost: other", "https://cdn.example.com/\0", "gopher://127.0.0.1:6379/_PING",
     ])
-    func whatIsNoPlainHTTPSURLIsRefused(_ text: String) {
+    func anInvalidOrNonHTTPSURLIsRefused(_ text: String) {
         let error = #expect(throws: FetchError.self) { try FetchURL(text) }
         #expect(error?.code == .url)
     }
 
-    @Test func numbersThatAreAddressesAreReadAsSuch() throws {
-        // Were they taken for names, an allow-list might be led to think so as well.
+    @Test func numericHostsAreReadAsIPAddresses() throws {
+        // If they were read as names, an allow-list of names might accept them.
         #expect(try FetchURL("https://0x7f.1/").origin.host == "127.0.0.1")
         #expect(try FetchURL("https://2130706433/").origin.host == "127.0.0.1")
     }
@@ -39,7 +39,7 @@ import Testing
     }
 
     @Test(arguments: ["http://cdn.example.com/", "javascript:alert(1)", "https://u@cdn.example.com/", "file:///etc"])
-    func aRedirectIsReadAsStrictly(_ location: String) throws {
+    func anInvalidRedirectURLIsRefused(_ location: String) throws {
         let base = try FetchURL("https://cdn.example.com/a.png")
         let error = #expect(throws: FetchError.self) { try FetchURL(location, relativeTo: base) }
         #expect(error?.code == .url)

@@ -4,11 +4,11 @@ import Testing
 
 @testable import Fetch
 
-/// Against a real HTTPS server, whose names are pinned to addresses as a DNS would answer.
+/// The fetcher against a real HTTPS server whose names are pinned to addresses, in place of DNS.
 @Suite(.server, .timeLimit(.minutes(2))) struct FetcherTests {
     private static let host = "cdn.example.com"
 
-    /// A server, and a fetcher that may connect to 127.0.0.1 but to no other inner address.
+    /// Runs `body` with a server and a fetcher that may connect to 127.0.0.1 but to no other internal address.
     private func withServer(
         address: String = "127.0.0.1", concurrency: Int = 8, queueLimit: Int = 256, roots: Bool = true,
         _ body: (PictureServer, Fetcher) async throws -> Void
@@ -45,7 +45,7 @@ import Testing
         return request
     }
 
-    /// The code with which a fetch fails; nil if it does not.
+    /// Returns the code with which a fetch fails, or nil if it succeeds.
     private func failure(_ fetcher: Fetcher, _ request: FetchRequest) async -> FetchError.Code? {
         do throws(FetchError) {
             _ = try await fetcher.fetch(request)
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test func contentComesAsItIsWithItsValidators() async throws {
+    @Test func contentIsReturnedUnchangedWithItsValidators() async throws {
         try await self.withServer { server, fetcher in
             let picture = SampleFile.png(seed: 1)
             try server.answer("/a.png?key=1", .init(picture, headers: ["ETag": "\"one\"", "Last-Modified": "today"]))
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func whatDidNotChangeIsNotSentAgain() async throws {
+    @Test func unchangedContentIsNotSentAgain() async throws {
         try await self.withServer { server, fetcher in
             try server.answer("/a.png", .init([1, 2, 3], headers: ["ETag": "\"one\""]))
             var request = self.request(server, "/a.png")
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func aSlowBodyEndsInTime() async throws {
+    @Test func aSlowBodyTimesOut() async throws {
         try await self.withServer { server, fetcher in
             var slow = PictureServer.Answer(SampleFile.png(seed: 1))
             slow.drip = 0.2
@@ -183,7 +183,7 @@ import Testing
 
     @Test func compressedContentStaysCompressed() async throws {
         try await self.withServer { server, fetcher in
-            // Were it inflated, a few bytes could become any number of them.
+            // If it were inflated, a few bytes could become arbitrarily many.
             let bomb: [UInt8] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 3, 0x4B, 4, 0, 0x43, 0xBE, 0xB7, 0xE8, 1, 0, 0, 0]
             try server.answer("/gzip", .init(bomb, headers: ["Content-Encoding": "gzip"]))
             let response = try await fetcher.fetch(self.request(server, "/gzip"))
@@ -212,7 +212,7 @@ import Testing
         }
     }
 
-    @Test func aStatusIsAnError() async throws {
+    @Test func anErrorStatusIsReportedWithItsRetryAfter() async throws {
         try await self.withServer { server, fetcher in
             #expect(await self.failure(fetcher, self.request(server, "/none?key=1")) == .status(404))
             try server.answer("/busy", .status(503, ["Retry-After": "120"]))
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func whoIsNotThereIsAFailedConnection() async throws {
+    @Test func anUnreachableServerIsAFailedConnection() async throws {
         try await self.withServer { server, fetcher in
             await server.stop()
             #expect(await self.failure(fetcher, self.request(server, "/a.png")) == .connection)
@@ -238,7 +238,7 @@ import Testing
             try server.answer("/slow", slow)
             let start = ContinuousClock.now
             try await withThrowingTaskGroup { group in
-                // One under way and one that waits for its place.
+                // One fetch in flight and one in the queue.
                 for _ in 0..<2 { group.addTask { await self.failure(fetcher, self.request(server, "/slow")) } }
                 while server.requests.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
                 group.cancelAll()
@@ -248,7 +248,7 @@ import Testing
         }
     }
 
-    @Test func placesAndQueueAreBounded() async throws {
+    @Test func concurrentFetchesAndTheQueueAreBounded() async throws {
         try await self.withServer(concurrency: 2, queueLimit: 3) { server, fetcher in
             var slow = PictureServer.Answer([1])
             slow.delay = 1
@@ -263,7 +263,7 @@ import Testing
         }
     }
 
-    @Test func closingTellsEverybodyWhoWaits() async throws {
+    @Test func closingFailsEveryWaitingFetch() async throws {
         try await self.withServer(concurrency: 1) { server, fetcher in
             var slow = PictureServer.Answer([1])
             slow.delay = 8

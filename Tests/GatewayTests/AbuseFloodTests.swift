@@ -6,15 +6,15 @@ import Testing
 
 @testable import Gateway
 
-/// Clients that are slow, greedy or gone. A well-behaved client beside them notices nothing.
+/// Clients that are slow, greedy or gone, while a well-behaved client notices nothing.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
     typealias Fixture = GatewayFixture
 
-    /// Longest wait of a well-behaved client. Generous for a machine that does other things too, and far below the
-    /// limits that a slow client would otherwise hold it up by.
+    /// The longest wait of a well-behaved client: generous for a busy machine, and far below the limits by which a slow
+    /// client could delay it.
     static let patience = Duration.seconds(5)
 
-    /// Fetches an order again and again while `abuse` goes on.
+    /// Fetches an order repeatedly while `abuse` runs.
     func besideAGoodClient(_ fixture: Fixture, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
         try await fixture.put("good")
         let request = fixture.request(
@@ -52,11 +52,11 @@ import Testing
         return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
     }
 
-    @Test func noAnswersAreMadeForAClientThatDoesNotReadThem() async throws {
+    @Test func answersPauseForAClientThatDoesNotRead() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
-            // 3 GB of answers, if they were made.
+            // The answers would be 3 GB if all were prepared.
             let flood = try await RawConnection.open(port: fixture.port, reads: false)
             try await self.besideAGoodClient(fixture) {
                 flood.sendLater(String(repeating: request, count: 10_000))
@@ -65,7 +65,7 @@ import Testing
             }
             let made = self.packages(fixture)
             #expect(made < 100, "\(made) answers of 300 kB for nobody")
-            // The requests made are answered when the client reads again.
+            // The requests are answered once the client reads again.
             try await flood.startReading()
             for _ in 0..<(made + 20) { #expect(try await flood.response().body.count == Fixture.package.count) }
             await flood.close()
@@ -92,7 +92,7 @@ import Testing
         "GET /v1/log HTTP/1.1\r\nHost: a\r\nx: ", "POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n",
         "POST /v1/log HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
     ])
-    func whatDripsInIsGivenUpInTime(start: String) async throws {
+    func aSlowlySentRequestTimesOutWith408(start: String) async throws {
         var options = Fixture.Options()
         options.idleLimit = .milliseconds(1500)
         try await Fixture.with(options) { fixture in
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func aConnectionWithoutARequestIsClosedWithoutAWord() async throws {
+    @Test func aConnectionWithoutARequestIsClosedSilently() async throws {
         var options = Fixture.Options()
         options.idleLimit = .milliseconds(300)
         try await Fixture.with(options) { fixture in
@@ -121,7 +121,7 @@ import Testing
         }
     }
 
-    @Test func whoClosesItsHalfStillGetsItsAnswers() async throws {
+    @Test func aHalfClosedConnectionStillGetsItsAnswers() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.connected { connection in
@@ -144,7 +144,7 @@ import Testing
         var options = Fixture.Options()
         options.edge = { edge in
             edge.limits = ConnectionLimits(total: 100, perAddress: 5)
-            // None gives way.
+            // No connection gives way.
             edge.idleGrace = .hours(1)
         }
         try await Fixture.with(options) { fixture in
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test func aTrustedProxyHasNoLimitOfItsOwnButTheTotal() async throws {
+    @Test func onlyTheTotalLimitAppliesToATrustedProxy() async throws {
         var options = Fixture.Options()
         options.edge = { edge in
             edge.limits = ConnectionLimits(total: 4, perAddress: 1)
@@ -192,14 +192,14 @@ import Testing
         }
     }
 
-    @Test func clientsThatComeAndGoLeaveNothing() async throws {
+    @Test func disconnectedClientsLeaveNoConnections() async throws {
         try await Fixture.with { fixture in
             try await self.besideAGoodClient(fixture) {
                 for number in 0..<300 {
                     let connection = try await RawConnection.open(port: fixture.port)
                     let start = fixture.request(
                         "GET", fixture.package("\(number)"), token: try fixture.derived("\(number)"))
-                    // Some leave in the middle of a request, some while theirs is held.
+                    // Some clients disconnect in the middle of a request, some while their request is held.
                     try await connection.send(String(start.prefix(number % 2 == 0 ? 40 : 10_000)))
                     await connection.close()
                 }
@@ -209,7 +209,7 @@ import Testing
     }
 }
 
-/// Said once, seen by another task.
+/// A flag that one task sets and another reads.
 private final class Flag: Sendable {
     private let value = Atomic(false)
     var isSet: Bool { self.value.load(ordering: .acquiring) }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Gateway
 
-/// Everything that a client sends is gone from memory when it was answered.
+/// The memory of a client's requests is freed once they are answered.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct AbuseMemoryTests {
-    @Test func aConnectionThatNeverEndsARequestKeepsNothingOfThoseBefore() async throws {
+    @Test func answeredRequestsAreFreedOnAnOpenConnection() async throws {
         let gateway = try await GatewayProcess()
         do {
             let body = String(repeating: "b", count: 60_000)
@@ -15,7 +15,7 @@ import Testing
             let connection = try await RawConnection.open(port: gateway.port)
             try await connection.send([part[0]])
             let before = try gateway.residentBytes()
-            // 240 MB; after each round the first byte of the next request is there.
+            // 240 MB in total; after each round the first byte of the next request has arrived.
             for _ in 0..<200 {
                 try await connection.send(Array(part.dropFirst()) + [part[0]])
                 for _ in 0..<20 { #expect(try await connection.response().status == 404) }

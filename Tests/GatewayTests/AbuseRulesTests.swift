@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test(arguments: [
-        // Each time another address of the network: the /24 of IPv4, the /48 of IPv6.
+        // Different addresses of one network: a /24 of IPv4, a /48 of IPv6.
         ((0..<40).map { "192.0.2.\($0)" }, "192.0.3.1"),
         ((0..<40).map { "2001:db8:1:\($0)::1" }, "2001:db8:2::1"),
     ])
@@ -45,7 +45,7 @@ import Testing
         #expect(limits.admit(self.client(1)) == nil)
     }
 
-    @Test func nothingIsKeptOfWhoWasRefusedOrHasLeft() {
+    @Test func refusedAndDepartedClientsAreForgotten() {
         var limits = ConnectionLimits(total: 10, perAddress: 1)
         for number in 0..<1000 where limits.admit(self.client(UInt32(number) << 8)) == nil {
             #expect(limits.addressCount == limits.count)
@@ -56,7 +56,7 @@ import Testing
         #expect(limits.count == 0)
     }
 
-    @Test func connectionsFitIntoTheOpenFiles() {
+    @Test func theConnectionLimitFitsTheOpenFileLimit() {
         #expect(OpenFiles.connections(wished: 20_000, files: 1_000_000) == 20_000)
         #expect(OpenFiles.connections(wished: 20_000, files: 1024) == 1024 - OpenFiles.reserve)
         #expect(OpenFiles.connections(wished: 20_000, files: 10) == 1)
@@ -72,7 +72,7 @@ import Testing
 
     func client(_ text: String) throws -> ClientAddress { ClientAddress(try #require(IPAddress(text))) }
 
-    @Test func whoIsNoProxyIsItselfWhateverItSays() throws {
+    @Test func anUntrustedPeerIsTheClientDespiteForwardedFor() throws {
         let peer = try self.peer("192.0.2.1", trusting: "10.0.0.0/8")
         #expect(!peer.isTrusted)
         #expect(try peer.client(forwardedFor: ["198.51.100.7"]) == self.client("192.0.2.1"))
@@ -131,15 +131,15 @@ import Testing
 }
 
 @Suite struct FileStampsTests {
-    @Test func aChangeCountsWhenItWasSeenTwiceAlike() throws {
+    @Test func aFileChangeIsDueOnceTwoLooksAgree() throws {
         let stamps = try ["/", "/proc", "/tmp"].map { try #require(FileStamp(path: $0)) }
         var files = FileStamps(taken: [stamps[0], stamps[1]])
         let looks: [(stamps: [FileStamp?], isAsked: Bool, isDue: Bool)] = [
             ([stamps[0], stamps[1]], false, false),
-            // Seen once, then still changing.
+            // Changed once, then changed again.
             ([stamps[2], stamps[1]], false, false), ([stamps[2], stamps[0]], false, false),
             ([stamps[2], stamps[0]], false, true), ([stamps[2], stamps[0]], false, false),
-            // Gone for a moment.
+            // The file is missing for a moment.
             ([nil, stamps[0]], false, false), ([stamps[2], stamps[0]], false, false),
             ([stamps[2], stamps[0]], true, true),
         ]

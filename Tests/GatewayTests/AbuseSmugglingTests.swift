@@ -4,13 +4,13 @@ import Testing
 
 @testable import Gateway
 
-/// Requests that two servers could take differently, and paths that lead elsewhere.
+/// Requests that two servers could parse differently, and paths that lead elsewhere.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct AbuseSmugglingTests {
     typealias Fixture = GatewayFixture
 
     private static let head = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"
     private static let chunked = head + "Transfer-Encoding: chunked\r\n\r\n"
-    /// Stands behind each trick; whoever answers it has taken the trick's body for a request.
+    /// The request after each trick; an answer to it means that the trick's body was taken for a request.
     private static let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
     static let tricks: [(what: String, request: String, status: Int)] = [
@@ -78,7 +78,7 @@ import Testing
         ("endless trailers", chunked + "0\r\n" + String(repeating: "x: y\r\n", count: 5000), 400),
     ]
 
-    @Test func whatTwoServersCouldTakeDifferentlyIsRefused() async throws {
+    @Test func anAmbiguousRequestIsRefusedAndItsConnectionClosed() async throws {
         try await Fixture.with { fixture in
             for (what, request, status) in Self.tricks {
                 try await fixture.connected { connection in
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    /// No spelling leads to the order but the one that names it, and none leads out of the paths.
+    /// Only the exact spelling leads to the order, and no spelling leads out of the known paths.
     @Test func noPathTrickLeadsToAnOrder() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")

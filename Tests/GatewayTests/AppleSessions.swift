@@ -7,11 +7,11 @@ import TestKit
 /// A stand-in for Apple's merchant session hosts on 127.0.0.1: TLS, with a client certificate of its authority
 /// required.
 ///
-/// It notes what it was asked and by whom, and answers as its file of moods says.
+/// It records each request and its client, and answers as its mood file says.
 final class AppleSessions: Sendable {
-    /// One request, as it came.
+    /// A request as received.
     struct Seen: Sendable {
-        /// The name in the handshake.
+        /// The server name (SNI) in the handshake.
         let serverName: String
         let host: String
         let method: String
@@ -22,7 +22,7 @@ final class AppleSessions: Sendable {
         let body: JSON
     }
 
-    /// Certificates, made once.
+    /// The certificates, made once.
     struct Authority: Sendable {
         let directory: TemporaryDirectory
         var roots: String { self.directory.path("root.pem") }
@@ -55,7 +55,7 @@ final class AppleSessions: Sendable {
         return AppleSessions(port: port, authority: authority, child: child, directory: directory)
     }
 
-    /// The environment of a checkout process that comes here.
+    /// The environment of a checkout process that connects to this server.
     var environment: [String: String] {
         let detours = AppleHost.all.keys.sorted().map { "\($0):443:127.0.0.1:\(self.port)" }
         return [
@@ -64,7 +64,7 @@ final class AppleSessions: Sendable {
         ]
     }
 
-    /// `session`, `refuse`, `fail`, `page`, `huge`, `redirect`, `cut` or `silence`.
+    /// Sets the mood: `session`, `refuse`, `fail`, `page`, `huge`, `redirect`, `cut` or `silence`.
     func turn(_ mood: String) throws { try self.directory.write("mood", mood) }
 
     var seen: [Seen] {
@@ -79,12 +79,12 @@ final class AppleSessions: Sendable {
         }
     }
 
-    /// Connections that were made, with a certificate or without.
+    /// The number of connections, with or without a client certificate.
     var connections: Int { ((try? self.directory.read("connections")) ?? []).count }
 
     func stop() async { _ = await self.child.stop() }
 
-    /// A client certificate of a merchant. The extension is left out if it is nil.
+    /// Returns a client certificate of a merchant. The extension is omitted if it is nil.
     static func identity(
         _ merchant: String, extension text: String? = nil, days: Int = 30, named name: String
     ) throws -> (certificate: [UInt8], key: [UInt8]) {
@@ -107,13 +107,15 @@ final class AppleSessions: Sendable {
     private static func make() throws -> Authority {
         let directory = try TemporaryDirectory("apple-authority")
         try OpenSSLProgram.run([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=Apple of the tests",
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+            "-subj", "/CN=Apple of the tests",
             "-keyout", directory.path("root-key.pem"), "-out", directory.path("root.pem"),
         ])
         let names = AppleHost.all.keys.sorted().map { "DNS:\($0)" }.joined(separator: ",")
         try directory.write("server.cnf", "[leaf]\nsubjectAltName = \(names)\n")
         try OpenSSLProgram.run([
-            "req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", directory.path("server-key.pem"),
+            "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", directory.path("server-key.pem"),
             "-subj", "/CN=apple", "-out", directory.path("server.csr"),
         ])
         try OpenSSLProgram.run([

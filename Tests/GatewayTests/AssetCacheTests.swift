@@ -10,14 +10,14 @@ import Testing
 
     func entry(_ bytes: Int) -> ByteBuffer { ByteBuffer(repeating: 7, count: bytes) }
 
-    /// Asks for an asset that is loaded if it is not there.
+    /// Requests an asset, which is loaded if the cache does not hold it.
     func insert(_ cache: AssetCache, _ digest: String, _ bytes: Int) throws {
         let loop = EmbeddedEventLoop()
         let entries = cache.entries([digest], on: loop) { _ in loop.makeSucceededFuture([self.entry(bytes)]) }
         #expect(try entries.wait() == [self.entry(bytes)])
     }
 
-    /// Which of some assets would have to be loaded. The others count as used.
+    /// Returns those of the assets that would have to be loaded. The others count as used.
     func missing(_ cache: AssetCache, _ digests: [String]) -> [String] {
         let loop = EmbeddedEventLoop()
         var missing: [String] = []
@@ -29,7 +29,7 @@ import Testing
         return missing
     }
 
-    @Test func whatWasUsedLeastLatelyGoes() throws {
+    @Test func theLeastRecentlyUsedAssetIsEvicted() throws {
         let cache = AssetCache(limit: 100)
         try self.insert(cache, "a", 40)
         try self.insert(cache, "b", 40)
@@ -40,7 +40,7 @@ import Testing
         #expect(self.missing(cache, ["a", "c", "d"]) == ["a", "c"])
     }
 
-    @Test func whatIsLargerThanTheLimitIsNotKept() throws {
+    @Test func anAssetLargerThanTheLimitIsNotCached() throws {
         let cache = AssetCache(limit: 100)
         try self.insert(cache, "a", 60)
         try self.insert(cache, "b", 101)
@@ -58,7 +58,7 @@ import Testing
         #expect(cache.entries(list: "a b")?.map(\.readableBytes) == [30, 30], "one piece would take too much besides")
         #expect(cache.entries(list: "a none") == nil)
         try self.insert(cache, "c", 30)
-        // Using the list is using what is in it.
+        // Using a list counts as using its assets.
         #expect(cache.entries(list: "a b") != nil)
         try self.insert(cache, "d", 30)
         #expect(self.missing(cache, ["c"]) == ["c"])
@@ -79,7 +79,7 @@ import Testing
         #expect(cache.entries(list: "b a")?.map(\.readableBytes) == [30, 30], "a quarter of the limit is taken")
     }
 
-    @Test func theListThatWasUsedLeastLatelyGoes() throws {
+    @Test func theLeastRecentlyUsedListIsEvicted() throws {
         let cache = AssetCache(limit: 1000)
         try self.insert(cache, "a", 30)
         for number in 0..<5000 {
@@ -91,8 +91,8 @@ import Testing
         #expect(cache.entries(list: "1") == nil)
     }
 
-    /// A plain model beside it: which assets are there, which lists are, and how many bytes all of it takes.
-    @Test func anyUseKeepsTheLimitAndTheOrder() throws {
+    /// A plain model predicts the cached assets and lists, and their size in bytes.
+    @Test func randomUseAgreesWithAPlainModel() throws {
         let seed = UInt64.random(in: 0..<1 << 32)
         var random = SeededGenerator(seed: seed)
         let limit = 1000
@@ -123,7 +123,7 @@ import Testing
             default:
                 guard let names = lists.randomElement(using: &random) else { continue }
                 try #require(cache.entries(list: names.joined(separator: " ")) != nil, "seed \(seed), step \(step)")
-                // Of a list's assets only the order among themselves is not told, so it is made certain.
+                // The order in which a list's assets count as used is unspecified, so it is fixed here.
                 for name in names { #expect(self.missing(cache, [name]) == []) }
                 let used = kept.filter { names.contains($0.digest) }
                 kept.removeAll { names.contains($0.digest) }
@@ -132,7 +132,7 @@ import Testing
         }
     }
 
-    @Test func oneLoadServesAllWhoWait() throws {
+    @Test func oneLoadServesAllWaitingRequests() throws {
         let cache = AssetCache(limit: 1000)
         let (first, second) = (EmbeddedEventLoop(), EmbeddedEventLoop())
         let loading = first.makePromise(of: [ByteBuffer].self)
@@ -152,7 +152,7 @@ import Testing
         #expect(self.missing(cache, ["a", "b", "c"]) == [])
     }
 
-    @Test func aFailureIsToldToAllAndTheNextOneTriesAgain() throws {
+    @Test func aFailedLoadFailsAllWaitersAndTheNextRequestRetries() throws {
         let cache = AssetCache(limit: 1000)
         let loop = EmbeddedEventLoop()
         let loading = loop.makePromise(of: [ByteBuffer].self)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// Changes of orders by HTTP over the real process. One after the other: each has servers of its own.
+/// Order changes by HTTP, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {
     typealias Fixture = CheckoutFixture
 
@@ -17,7 +17,7 @@ import Testing
 
     static func order(_ order: String) -> String { "/v1/checkout/orders/\(Fixture.orderType)/\(order)" }
 
-    @Test func eachChangeThatKafkaTakesComesByHTTP() async throws {
+    @Test func eachChangeTypeIsPublishedThroughHTTP() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
         try await Fixture.with(options) { fixture in
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func whatWouldBecomeADeadLetterIsRefused() async throws {
+    @Test func aChangeThatWouldBecomeADeadLetterIsRefused() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
         try await Fixture.with(options) { fixture in
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func aPatchWaitsForTheOrderThatWasAcknowledgedAMomentAgo() async throws {
+    @Test func aPatchWaitsForAnOrderThatIsNotYetInRedis() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
         try await Fixture.with(options) { fixture in

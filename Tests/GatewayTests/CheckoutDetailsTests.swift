@@ -8,7 +8,7 @@ import Tokens
 
 @testable import Gateway
 
-/// Order details, grants and links over the real process. One after the other: each has servers of its own.
+/// Order details, grants and links, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {
     typealias Fixture = CheckoutFixture
 
@@ -33,7 +33,7 @@ import Tokens
             ]
             #expect(answer.json == ["orderDetails": details, "published": false])
             #expect(try await fixture.call("POST", path, body: body).body == answer.body, "the same again")
-            // The type may be left out, since the key has one; the identifier is made up then.
+            // The type may be omitted, since the key implies it; the identifier is then generated.
             let random = try await fixture.call("POST", path, body: "{}").json.object?["orderDetails"]?.object
             let identifier = try #require(random?["orderIdentifier"]?.string)
             #expect(identifier.utf8.count == 22)
@@ -49,7 +49,7 @@ import Tokens
         }
     }
 
-    @Test func whoeverMayNotMintIsToldWhy() async throws {
+    @Test func aRefusedDetailsRequestNamesTheReason() async throws {
         try await Fixture.with { fixture in
             let path = "/v1/checkout/order-details"
             let unknown = try await fixture.call("POST", path, key: "sk_test_nobody", body: "{}")
@@ -89,7 +89,7 @@ import Tokens
         }
     }
 
-    @Test func anOrderThatComesAlongIsInKafkaWithItsTokenBeforeTheAnswer() async throws {
+    @Test func anIncludedOrderIsPublishedBeforeTheAnswer() async throws {
         try await Fixture.with { fixture in
             let path = "/v1/checkout/order-details"
             let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
@@ -113,7 +113,7 @@ import Tokens
         }
     }
 
-    @Test func aMadeUpOrderIsTheSameForTheSameIdempotencyKey() async throws {
+    @Test func anIdempotencyKeyAlwaysMintsTheSameOrder() async throws {
         var options = Fixture.Options()
         options.hasRedis = true
         try await Fixture.with(options) { fixture in
@@ -139,7 +139,7 @@ import Tokens
         }
     }
 
-    @Test func withoutKafkaNothingIsMintedForAnOrderThatComesAlong() async throws {
+    @Test func anIncludedOrderIsRefusedWithoutKafka() async throws {
         var options = Fixture.Options()
         options.hasKafka = false
         try await Fixture.with(options) { fixture in
@@ -194,7 +194,7 @@ import Tokens
         }
     }
 
-    @Test func aLinkIsWhatTheGatewayTakes() async throws {
+    @Test func aMintedLinkHasTheGatewaysSignature() async throws {
         try await Fixture.with { fixture in
             let body = #"{"orderIdentifier":"7","seconds":90}"#
             let answer = try await fixture.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
@@ -211,7 +211,7 @@ import Tokens
         }
     }
 
-    @Test func theRoleIsReadyAndCounts() async throws {
+    @Test func theCheckoutRoleReportsReadinessAndMetrics() async throws {
         try await Fixture.with { fixture in
             _ = try await fixture.call("POST", "/v1/checkout/order-details", body: "{}")
             let deadline = ContinuousClock.now + .seconds(20)
@@ -230,7 +230,7 @@ import Tokens
         }
     }
 
-    @Test func aBodyThatIsTooLargeOrTooSlowIsRefusedInTheShapeOfTheRole() async throws {
+    @Test func anOversizedBodyIsRefusedInTheCheckoutFormat() async throws {
         try await Fixture.with { fixture in
             let connection = try await RawConnection.open(port: fixture.port)
             try await connection.send(
@@ -247,7 +247,7 @@ import Tokens
     }
 }
 
-/// The formula of grants, and what keeps grants, links and tokens apart.
+/// The formula of grants, and the separation of grants, links and tokens.
 @Suite struct DetailsGrantTests {
     static let origin = "https://shop.example.com"
 
@@ -255,7 +255,7 @@ import Tokens
         try TokenSecrets(file: Array(text.utf8))
     }
 
-    @Test func aGrantIsWhatOpensslMakes() throws {
+    @Test func aGrantMatchesTheOneMadeByOpenSSL() throws {
         let key = try OrderKey("order.com.example.shop/1234")
         let grant = DetailsGrant(key: key, expiresEpochSeconds: 1_800_000_000, origin: Self.origin)
         // printf %s 'details:order.com.example.shop/1234:1800000000:https://shop.example.com' |
@@ -283,7 +283,7 @@ import Tokens
         for text in ["", ".", "a.b", old + "0", "=" + old, old.replacing(".", with: ":")] {
             #expect(try verified(text) == nil, "\(text)")
         }
-        // The signature of a link over the same key and time is none of a grant.
+        // The signature of a link for the same key and time is not valid for a grant.
         let link = PackageLink(key: key, expiresEpochSeconds: 1000).signature(try self.secrets())
         #expect(try verified("\(old.prefix { $0 != "." }).\(link)") == nil)
     }

@@ -10,7 +10,7 @@ import Tokens
 
 @testable import Gateway
 
-/// `waybill-gateway checkout` as a process of its own, with the mock broker, for one test.
+/// A `waybill-gateway checkout` process with the mock broker, for one test.
 struct CheckoutFixture: Sendable {
     static let orderType = "order.com.example.shop"
     static let otherType = "order.com.example.other"
@@ -24,32 +24,32 @@ struct CheckoutFixture: Sendable {
     let directory: TemporaryDirectory
     let child: ChildProcess
     let secrets: TokenSecrets
-    /// Nil if there is none.
+    /// The Redis server; nil if the test has none.
     let redis: RedisServer?
 
     struct Options: Sendable {
-        /// Members of merchant.json besides those that all merchants here have.
+        /// The members of merchant.json in addition to those of all merchants in these tests.
         var merchant: JSONObject = [:]
-        /// More files, by their path below the fixture's directory.
+        /// Additional files, by their path below the fixture's directory.
         var files: [(path: String, content: [UInt8])] = []
         var environment: [String: String] = [:]
-        /// A broker that is not there.
+        /// False if the process is given the address of a broker that does not exist.
         var hasKafka = true
-        /// Starts a Redis, which has all orders.
+        /// True to start a Redis server that counts as having all orders.
         var hasRedis = false
     }
 
-    /// Made once: certificates take a second.
+    /// The brands, made once for all tests.
     static let brands = Result {
         let directory = try TemporaryDirectory("checkout-brands")
         for (name, type) in [("shop", Self.orderType), ("other", Self.otherType)] {
-            let certificates = try DevelopmentCertificates.make(in: directory.path("\(name)-ca"), orderType: type)
+            let certificates = try DevelopmentCertificates.copy(to: directory.path("\(name)-ca"), orderType: type)
             try DevelopmentBrand.make(in: directory.path("brands/\(name)"), orderType: type, certificates: certificates)
         }
         return directory
     }
 
-    /// The merchant of the tests, as `merchant.json` has it.
+    /// The content of the tests' `merchant.json`.
     static var merchant: JSONObject {
         [
             "merchantIdentifier": "merchant.com.example.shop", "displayName": "Example Shop",
@@ -122,15 +122,15 @@ struct CheckoutFixture: Sendable {
 
     // MARK: Hygiene
 
-    /// Stands in payment tokens and contacts of tests.
+    /// The text that marks payment tokens and contacts in tests.
     static let marker = "MARKED-PAYMENT-TOKEN"
-    /// The postal code of contacts of tests.
+    /// The postal code of contacts in tests.
     static let postalCode = "EC4M 7RF"
 
-    /// The parts of payments that a text shows.
+    /// Returns the parts of payments that a text contains.
     static func traces(in text: String) -> [String] { [Self.marker, Self.postalCode].filter(text.contains) }
 
-    /// No payment token and no contact stays in the log, the metrics, Kafka or Redis.
+    /// Expects no payment token and no contact in the log, the metrics, Kafka or Redis.
     private func expectNoTraces(hasKafka: Bool) async throws {
         #expect(Self.traces(in: self.child.output) == [])
         let metrics = try await RawConnection.once(
@@ -153,7 +153,7 @@ struct CheckoutFixture: Sendable {
         }
     }
 
-    /// Asks Redis as the packager would.
+    /// Runs `body` with a Redis client like the packager's.
     static func withClient<Result>(
         _ server: RedisServer, _ body: (RedisClient) async throws -> Result
     ) async throws -> Result {
@@ -204,7 +204,7 @@ struct CheckoutFixture: Sendable {
         try await RawConnection.once(port: self.port, self.request(method, path, headers, body: body))
     }
 
-    /// A request of the shop's server.
+    /// Sends a request as the shop's server does.
     func call(
         _ method: String, _ path: String, _ headers: [String] = [], key: String = CheckoutFixture.key,
         body: String? = nil
@@ -212,7 +212,7 @@ struct CheckoutFixture: Sendable {
         try await self.once(method, path, ["Authorization: Bearer \(key)"] + headers, body: body)
     }
 
-    /// The records of the topic of changes, once there are so many.
+    /// Returns the records of the topic of order changes, once it has `count` of them.
     func changes(_ count: Int) async throws -> [KafkaRecord] {
         let consumer = try KafkaConsumer(
             KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
@@ -227,7 +227,7 @@ struct CheckoutFixture: Sendable {
         return records
     }
 
-    /// The number of changes that were published.
+    /// Returns the number of changes that were published.
     func published() async throws -> Int64 {
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.broker.bootstrap))
         let count = try await admin.endOffsets("waybill.order-changes").values.reduce(0, +)

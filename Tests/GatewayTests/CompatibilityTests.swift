@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// The routes of the compatible dialect. One after the other: each has servers of its own.
+/// The routes of the compatible dialect. Serialized: each test has its own servers.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct CompatibilityTests {
     typealias Fixture = GatewayFixture
 
@@ -19,7 +19,7 @@ import Testing
 
     static let path = "/apple/v1/packages/\(Fixture.orderType)/1"
 
-    @Test(.server) func withoutTheSwitchThereIsNothing() async throws {
+    @Test(.server) func compatibilityEndpointsAreOffByDefault() async throws {
         try await Fixture.with { fixture in
             let package = try await fixture.once("GET", Self.path, token: Fixture.ownToken)
             #expect(package.status == 404)
@@ -85,7 +85,7 @@ import Testing
         APIKey.digest(text).prefix(16).map { String(format: "%02x", $0) }.joined()
     }
 
-    @Test func theViewHasTheWordsOfPaymentProviders() throws {
+    @Test func theOrderViewUsesPaymentProviderTerms() throws {
         let order: JSON = [
             "orderIdentifier": "1", "orderTypeIdentifier": "order.com.x", "updatedAt": "2026-01-01T00:00:00Z",
             "status": "open",

@@ -10,7 +10,7 @@ import Tokens
 
 @testable import Gateway
 
-/// The dialect of payment providers over the real process. One after the other: each has servers of its own.
+/// The dialect of payment providers, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct ConfirmTests {
     typealias Fixture = CheckoutFixture
     static let path = "/v1/payment_intents/pi_123/confirm"
@@ -27,10 +27,10 @@ import Tokens
             + "&apple_pay_order_details[order_identifier]=1234" + more
     }
 
-    @Test func theRequestOfTheProvidersPageIsAnsweredWithTheDetails() async throws {
+    @Test func aConfirmRequestIsAnsweredWithTheOrderDetails() async throws {
         try await Fixture.with(Self.options) { fixture in
             let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
-            // As curl sends it: -u "$key:" -d "…" with all four members.
+            // The body that curl sends with -u "$key:" -d "…" and all four members.
             let body = Self.details(
                 "&apple_pay_order_details[web_service_url]=https%3A%2F%2Fwallet.example%2Fapple%2F"
                     + "&apple_pay_order_details[authentication_token]=\(token)")
@@ -95,7 +95,7 @@ import Tokens
         }
     }
 
-    @Test func theSameKeyGivesTheSameAnswerAndKeepsNoToken() async throws {
+    @Test func anIdempotencyKeyRepeatsTheAnswerAndStoresNoToken() async throws {
         try await Fixture.with(Self.options) { fixture in
             let headers = [Self.form, "Idempotency-Key: key-1"]
             let first = try await fixture.call("POST", Self.path, headers, body: Self.details())
@@ -119,7 +119,7 @@ import Tokens
                     #expect(value.text?.contains(token) != true, "\(key)")
                 }
             }
-            // An order that comes along is published once, however often it is sent.
+            // An order sent with the details is published once, however often the request is repeated.
             let order = #"{"order":\#(CheckoutDetailsTests.document)}"#
             let paths = ["Idempotency-Key: key-2"]
             let minted = try await fixture.call("POST", "/v1/checkout/order-details", paths, body: order)
@@ -130,7 +130,7 @@ import Tokens
         }
     }
 
-    @Test func withoutRedisNoKeyIsForgotten() async throws {
+    @Test func anIdempotencyKeyIsRefusedWithoutRedis() async throws {
         try await Fixture.with { fixture in
             let answer = try await fixture.call(
                 "POST", Self.path, [Self.form, "Idempotency-Key: k"], body: Self.details())
@@ -204,7 +204,7 @@ import Tokens
         await provider.stop()
     }
 
-    @Test func notifyPublishesWhatComesAlong() async throws {
+    @Test func notifyPublishesTheIncludedChange() async throws {
         try await Fixture.with(Self.options) { fixture in
             let document = try #require(try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object)
             try await fixture.put("1", document)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Gateway
 
-/// Clients that do what no Wallet would. Serialized: each test has servers of its own.
+/// Clients that behave as Wallet never would. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
     typealias Fixture = GatewayFixture
 
@@ -13,7 +13,7 @@ import Testing
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.connected { connection in
-                // The first one is held, the others could be answered at once.
+                // The first request is held; the others could be answered immediately.
                 try await connection.send(
                     fixture.request("GET", fixture.package("1"), token: token)
                         + fixture.request("POST", "/v1/log", body: "[]") + fixture.request("GET", "/nothing"))
@@ -107,7 +107,7 @@ import Testing
     ]
     private static let post = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"
 
-    @Test func malformedHTTPIsRefusedAndHurtsNobody() async throws {
+    @Test func malformedHTTPIsRefusedAndItsConnectionClosed() async throws {
         try await Fixture.with { fixture in
             for (request, status) in Self.malformed {
                 try await fixture.connected { connection in
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func junkBehindARequestDoesNotCostItsAnswer() async throws {
+    @Test func junkAfterARequestDoesNotLoseItsAnswer() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.connected { connection in
@@ -161,7 +161,7 @@ import Testing
         }
     }
 
-    @Test func headersOfAnyBytesAreAWrongToken() async throws {
+    @Test func anAuthorizationHeaderOfAnyBytesGets401() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             for bytes: [UInt8] in [[0xFF, 0xFE], [0xC3], [0xF0, 0x9F, 0x91, 0xA9], [0x09, 0x20, 0x41]] {
@@ -175,7 +175,7 @@ import Testing
         }
     }
 
-    @Test func whoAsksFirstMaySendItsBody() async throws {
+    @Test func anExpectContinueRequestGets100BeforeItsBody() async throws {
         try await Fixture.with { fixture in
             try await fixture.connected { connection in
                 for _ in 0..<2 {
@@ -189,11 +189,11 @@ import Testing
         }
     }
 
-    @Test func whoAsksFirstBehindManyRequestsMaySendItsBody() async throws {
+    @Test func aPipelinedExpectContinueRequestGets100InOrder() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.connected { connection in
-                // The first one is held until more than the limit has come, so that reading pauses.
+                // The first request is held until more than the limit has arrived, so that reading pauses.
                 let one = fixture.request("GET", "/nothing", ["x: \(String(repeating: "y", count: 1000))"])
                 let count = 2 * HTTP1ConnectionHandler.readAheadLimit / one.utf8.count
                 try await connection.send(
@@ -209,7 +209,7 @@ import Testing
         }
     }
 
-    @Test func aRequestForAnotherProtocolIsAnsweredInThisOne() async throws {
+    @Test func anUpgradeOrCONNECTRequestIsAnsweredInHTTP1() async throws {
         try await Fixture.with { fixture in
             let upgrade = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"]
             try await fixture.connected { connection in
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func theClientsWishToCloseOrStayIsKept() async throws {
+    @Test func theConnectionHeaderOfTheClientIsObeyed() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.connected { connection in
@@ -246,7 +246,7 @@ import Testing
         }
     }
 
-    @Test func aPathIsToldItsMethods() async throws {
+    @Test func aWrongMethodGets405WithTheAllowedMethods() async throws {
         try await Fixture.with { fixture in
             let answer = try await fixture.once("PUT", fixture.package("1"))
             #expect(answer.status == 405)
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test func aRequestThatDripsInIsGivenUp() async throws {
+    @Test func aRequestSentByteByByteTimesOut() async throws {
         try await Fixture.with(.init(idleLimit: .milliseconds(600))) { fixture in
             try await fixture.connected { connection in
                 #expect(try await connection.exchange(fixture.request("POST", "/v1/log", body: "[]")).status == 200)
@@ -271,7 +271,7 @@ import Testing
         }
     }
 
-    @Test func aGracefulStopAnswersWhatIsInHand() async throws {
+    @Test func aGracefulStopAnswersHeldRequests() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.connected { held in
@@ -283,7 +283,7 @@ import Testing
                     fixture.stop()
                     #expect(try await idle.isClosedByServer())
                     #expect(fixture.reasons == ["\(GatewayServer.listening): stopping"])
-                    // The listening socket closes on a loop of its own, so a moment later perhaps.
+                    // The listening socket closes on its own event loop, perhaps a moment later.
                     let deadline = ContinuousClock.now + .seconds(10)
                     while let stranger = try? await RawConnection.open(port: fixture.port) {
                         await stranger.close()
@@ -300,12 +300,12 @@ import Testing
         }
     }
 
-    @Test func cancellationEndsTheServerWhateverClientsHold() async throws {
+    @Test func cancellationStopsTheServerDespiteOpenRequests() async throws {
         let (clients, continuation) = AsyncStream.makeStream(of: RawConnection.self)
         try await Fixture.with(.init(isCancelled: true)) { fixture in
             let connection = try await RawConnection.open(port: fixture.port)
             continuation.yield(connection)
-            // The rest of this request never comes.
+            // The rest of this request never arrives.
             try await connection.send("POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n[")
             #expect(try await fixture.isAlive())
             fixture.stop()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// Devices that somebody makes up. One after the other: each has servers of its own.
+/// Registrations of made-up devices. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLimitTests {
     typealias Fixture = GatewayFixture
     private static let body = #"{"pushToken":"aa11"}"#
@@ -27,7 +27,7 @@ import Testing
         try await fixture.once("DELETE", fixture.registration(device, "1"), token: Fixture.ownToken)
     }
 
-    @Test func whatIsTooManyIsRefusedBeforeKafkaHasIt() async throws {
+    @Test func anExcessRegistrationIsRefusedBeforeItReachesKafka() async throws {
         try await Fixture.with(.init(deviceLimit: 3)) { fixture in
             try await fixture.put("1")
             for number in 0..<3 { #expect(try await self.register(fixture, "d\(number)").status == 201) }
@@ -40,11 +40,11 @@ import Testing
             }
             #expect(try await self.written(fixture) == 3)
             #expect(fixture.metricsText.contains(#"waybill_registrations_refused_total{reason="devices"} 3"#))
-            // A device that is there can always come again and go.
+            // A registered device can always register again and unregister.
             for _ in 0..<5 { #expect(try await self.register(fixture, "d0").status == 200) }
             #expect(try await self.unregister(fixture, "d0").status == 200)
             #expect(try await self.written(fixture) == 9)
-            // There is room, but three new ones an hour have come; a made-up end would be a record as well.
+            // There is room, but not for a fourth new device this hour; a made-up end would be a record as well.
             for answer in [try await self.register(fixture, "d9"), try await self.unregister(fixture, "d9")] {
                 #expect(answer.status == 429)
                 #expect((1...1200).contains(answer["retry-after"].flatMap { Int($0) } ?? 0))
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func endingWhatIsNotThereIsNoErrorAsLongAsItIsNotDoneTooOften() async throws {
+    @Test func unregisteringAnUnknownDeviceSucceedsUpToTheLimit() async throws {
         try await Fixture.with(.init(deviceLimit: 3)) { fixture in
             try await fixture.put("1")
             for number in 0..<3 { #expect(try await self.unregister(fixture, "d\(number)").status == 200) }
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(arguments: ["%7D", "%7B", "%7Dx", "%7B%7D"])
-    func anOddDeviceIsADeviceOnACluster(device: String) async throws {
+    func aDeviceNamedWithBracesWorksOnACluster(device: String) async throws {
         try await Fixture.with(.init(isCluster: true)) { fixture in
             try await fixture.put("1")
             #expect(try await self.register(fixture, device).status == 201)

@@ -24,7 +24,7 @@ import Testing
         ("NSURLErrorDomain error -1009", "NSURLErrorDomain error -1009"), ("device", "device"), ("", ""),
         ("PKOrderWebServiceRegisterDeviceTask failed", "PKOrderWebServiceRegisterDeviceTask failed"),
         ("status 503 after 12.5 s", "status 503 after 12.5 s"),
-    ]) func nothingIsLeftThatAuthenticates(message: String, shown: String) {
+    ]) func secretsAndDeviceIdentifiersAreRedacted(message: String, shown: String) {
         #expect(DeviceMessage.harmless(message) == shown)
     }
 }

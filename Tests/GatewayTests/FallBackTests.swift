@@ -13,21 +13,21 @@ import Testing
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct FallBackTests {
     typealias Fixture = GatewayFixture
 
-    /// By itself a server that waits for its disk answers before it has written.
+    /// By default, a Redis server that is waiting for its disk answers before it has written the data.
     private static let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
 
     /// The state of Redis at the moment of a request.
     private enum Phase: Hashable, Sendable {
         case before
-        /// Redis is away, or coming back.
+        /// Redis is down or restarting.
         case away
-        /// Redis is back and nobody has judged it.
+        /// Redis is back, but its data has not been confirmed yet.
         case doubt
-        /// It is judged from here on.
+        /// The view is being confirmed, or has been confirmed.
         case after
     }
 
-    /// One kind of request, and what it is answered where Redis has everything.
+    /// A kind of request, and the answer expected while Redis has all data.
     private struct Question: Sendable {
         let name: String
         let isRight: @Sendable (RawConnection.Response) -> Bool
@@ -85,7 +85,7 @@ import Testing
         var wrong: [String] { self.state.withLock { $0.wrong } }
         func enter(_ phase: Phase) { self.state.withLock { $0.phase = phase } }
 
-        /// A request that spans two phases may be answered as in either.
+        /// Records an answer. A request that spans two phases may be answered as in either.
         func note(_ question: Question, _ answer: RawConnection.Response, since begin: Phase) {
             self.state.withLock { state in
                 let isRight = question.isRight(answer)
@@ -102,7 +102,7 @@ import Testing
             }
         }
 
-        /// Waits until each question was answered so often.
+        /// Waits until each question has been answered `count` times.
         func until(_ count: Int, of questions: [Question], right isRight: Bool) async throws {
             let deadline = ContinuousClock.now + .seconds(30)
             while true {
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    /// Stops Redis and starts it again in the midst of requests, then looks after the view as a packager does.
+    /// Restarts Redis while requests keep arriving, then checks and confirms the view as a packager does.
     private func startAgain(_ fixture: Fixture, losing saved: RedisServer.Saved?) async throws {
         let questions = Self.questions(fixture)
         let record = Record()
@@ -151,7 +151,7 @@ import Testing
                 try await view.confirm(places, epoch: "again")
                 try await record.until(5, of: questions, right: true)
             }
-            // The others end by cancellation only, or with an error.
+            // The other tasks end only by cancellation or with an error.
             while let end = await group.nextResult() {
                 if case .failure(let error) = end { throw error }
                 break
@@ -161,7 +161,7 @@ import Testing
         #expect(record.wrong.isEmpty, "\(record.wrong.count): \(record.wrong.prefix(10))")
     }
 
-    /// Puts the data that the older copy does not have.
+    /// Stores the data that the older copy lacks.
     private static func putNewest(_ fixture: Fixture) async throws {
         try await fixture.put("1", version: 2)
         try await fixture.put("2")
@@ -171,7 +171,7 @@ import Testing
             .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
     }
 
-    @Test(arguments: [false, true]) func anOlderCopyIsServedByNobodyUntilItWasJudged(isCluster: Bool) async throws {
+    @Test(arguments: [false, true]) func anOlderRedisCopyIsNotServedUntilConfirmed(isCluster: Bool) async throws {
         try await Fixture.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { fixture in
             try await fixture.put("1")
             let saved = try fixture.server.saved()
@@ -180,7 +180,7 @@ import Testing
         }
     }
 
-    @Test func aRestartThatLostNothingIsOverWhenItWasJudged() async throws {
+    @Test func aRestartedRedisIsServedAgainOnceConfirmed() async throws {
         try await Fixture.with(.init(redisArguments: Self.savingAtOnce)) { fixture in
             try await fixture.put("1")
             try await Self.putNewest(fixture)

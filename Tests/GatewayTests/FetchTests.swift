@@ -8,7 +8,7 @@ import Testing
 
 @testable import Gateway
 
-/// One after the other: each has servers of its own.
+/// Fetches of packages. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct FetchTests {
     typealias Fixture = GatewayFixture
 
@@ -16,7 +16,7 @@ import Testing
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.connected { connection in
-                // The second time the assets come from memory.
+                // The second time, the assets are served from memory.
                 for _ in 0..<2 {
                     let answer = try await connection.exchange(
                         fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func assetsAreReadOnceForAllWhoAskAtTheSameTime() async throws {
+    @Test func concurrentRequestsReadTheAssetsOnce() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             let request = fixture.request("GET", fixture.package("1"), token: Fixture.ownToken)
@@ -77,17 +77,17 @@ import Testing
                 #expect(answer.headers.map(\.name) == wrong.headers.map(\.name))
                 #expect(answer["www-authenticate"] == "AppleOrder")
             }
-            // The derived token of an order that brought its own is no key to it.
+            // The derived token does not open an order that has its own token.
             let derived = try fixture.derived("1")
             #expect(try await fixture.once("GET", fixture.package("1"), token: derived).status == 401)
             #expect(try await fixture.once("GET", "/v1/orders/order.com.other/1", token: derived).status == 404)
         }
     }
 
-    @Test func whoHasTheNewestVersionIsTold304AndNoPackageBytesAreRead() async throws {
+    @Test func aDeviceWithTheNewestVersionGets304WithoutPackageReads() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
-            // Whoever reads the package now fails.
+            // From here on, reading the package fails.
             _ = try await fixture.redis.send(
                 RedisCommand("HDEL", .string("waybill:order:{\(Fixture.orderType)/1}"), "head", "assets", "tail"))
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func anOlderVersionGetsTheNewOne() async throws {
+    @Test func aDeviceWithAnOlderVersionGetsTheNewOne() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.put("1", version: 2)
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func aFetchThatComesBeforeThePackageIsHeldUntilItIsThere() async throws {
+    @Test func aFetchBeforeThePackageIsHeldUntilItIsWritten() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.connected { connection in
@@ -146,7 +146,7 @@ import Testing
                         try await first.send(fixture.request("GET", fixture.package("1"), token: token("1")))
                         try await second.send(
                             fixture.request("GET", fixture.package("2"), token: token("2"), ["If-None-Match: *"]))
-                        // The third finds no room once the two are held.
+                        // The third request finds no room while the two are held.
                         var third = try await fixture.once("GET", fixture.package("3"), token: token("3"))
                         if ContinuousClock.now - started >= .milliseconds(600) {
                             third = try await fixture.once("GET", fixture.package("3"), token: token("3"))
@@ -166,7 +166,7 @@ import Testing
         }
     }
 
-    @Test func aRemovedOrderIsNotOnItsWay() async throws {
+    @Test func aFetchOfARemovedOrderIsNotHeld() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.put("1", token: token)
@@ -185,7 +185,7 @@ import Testing
         }
     }
 
-    @Test func withoutRedisTheAnswerIs503AndItRecovers() async throws {
+    @Test func requestsThatNeedRedisGet503UntilItRestarts() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             await fixture.server.kill()
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func anErrorReplyOfRedisIsA503AndNoStranger() async throws {
+    @Test func anErrorReplyFromRedisGives503() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.server.everywhere("ACL", "SETUSER", "default", "-hmget")
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test func anEntityTagThatIsNotOursIsDamageAndNoHang() async throws {
+    @Test func aDamagedEntityTagInRedisGives503() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             _ = try await fixture.redis.send(

@@ -28,9 +28,9 @@ import Testing
         "a[0]=1&a[2]=2", "=1", "[a]=1", "a[b=1", "a]b=1", "a[b]c=1", "a[[b]]=1", "a=%", "a=%4", "a=%zz", "a=%FF",
         "a=%00", "a[b][c][d][e][f]=1",
     ])
-    func whatTwoReadersCouldTakeDifferentlyIsRefused(_ text: String) { #expect(Self.parse(text) == nil) }
+    func anAmbiguousOrMalformedFormIsRefused(_ text: String) { #expect(Self.parse(text) == nil) }
 
-    @Test func aFormIsBoundedAndSaysNothingOfWhatIsInIt() throws {
+    @Test func aFormIsBoundedAndItsErrorsRevealNoContent() throws {
         let pairs = (0..<200).map { "secret\($0)=x" }.joined(separator: "&")
         #expect(Self.parse(pairs)?.object?.members.count == 200)
         #expect(Self.parse(pairs + "&more=x") == nil)
@@ -51,7 +51,7 @@ import Testing
             let bytes = (0..<Int.random(in: 0..<24, using: &random)).map { _ in alphabet.randomElement(using: &random)!
             }
             guard let form = try? FormBody(bytes) else { continue }
-            // The body that is passed on reads as the same again.
+            // The forwarded body parses to the same object again.
             let raw = Array(form.pairs.map(\.raw).joined(separator: [UInt8(ascii: "&")]))
             #expect((try? FormBody(raw))?.object == form.object)
         }

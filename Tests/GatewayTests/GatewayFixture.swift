@@ -30,10 +30,10 @@ struct GatewayFixture: Sendable {
     let readiness: Readiness
     let trigger: GracefulShutdownTestTrigger
 
-    /// Made once: certificates take a second.
+    /// The brands, made once for all tests.
     static let brands = Result {
         let directory = try TemporaryDirectory("brands")
-        let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: orderType)
+        let certificates = try DevelopmentCertificates.copy(to: directory.path("certificates"))
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: orderType, certificates: certificates)
         return try BrandLibrary(
@@ -45,19 +45,19 @@ struct GatewayFixture: Sendable {
         var holding = PackageEndpoint.Hold()
         var idleLimit = RequestLimits.idle
         var limits = GatewayLimits()
-        /// Takes the gateway's log; nil discards it.
+        /// The receiver of the gateway's log; nil discards it.
         var journal: LogJournal?
-        /// Changes what stands in front of the endpoints.
+        /// Changes the transport policy in front of the endpoints.
         var edge: @Sendable (inout TransportPolicy) -> Void = { _ in }
-        /// Ends the server by cancellation instead of a graceful shutdown.
+        /// True to end the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
-        /// The time that Redis may take; more than a machine needs that also does other things.
+        /// The time that Redis may take: more than even a busy machine needs.
         var redisDeadline = Duration.seconds(2)
         /// The arguments with which Redis is started.
         var redisArguments: [String] = []
-        /// Starts a cluster instead of a server.
+        /// True to start a cluster instead of a single server.
         var isCluster = false
-        /// Most devices of one order.
+        /// The most devices of one order.
         var deviceLimit = Registrations.deviceLimit
         /// True if Redis counts as having all orders.
         var isComplete = true
@@ -65,7 +65,7 @@ struct GatewayFixture: Sendable {
         var isCompatible = false
     }
 
-    /// Runs `body` while the gateway listens, then stops it and sees that it ends.
+    /// Runs `body` while the gateway listens, then stops the gateway and waits until it ends.
     static func with(
         _ options: Options = Options(), _ body: @escaping @Sendable (GatewayFixture) async throws -> Void
     ) async throws {
@@ -144,7 +144,7 @@ struct GatewayFixture: Sendable {
         await clean()
     }
 
-    /// With patience: what the test says of Redis counts from here on.
+    /// Marks the view as complete, with a long deadline: the deadline of the test applies only from here on.
     private static func completeView(_ server: RedisServer) async throws {
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .seconds(20)
@@ -165,7 +165,7 @@ struct GatewayFixture: Sendable {
     static let tail = Array("tail".utf8)
     static var package: [UInt8] { head + assets.flatMap(\.entry) + tail }
 
-    /// Puts a version of an order as the packager does.
+    /// Stores a version of an order as the packager does.
     func put(
         _ order: String, version: Int64 = 1, token: String = ownToken, modified: Int64 = 784_111_777,
         isRemoved: Bool = false
@@ -185,14 +185,14 @@ struct GatewayFixture: Sendable {
         #expect(outcomes == [.written])
     }
 
-    /// The token that an order has if it brings none.
+    /// Returns the token of an order that has none of its own.
     func derived(_ order: String) throws -> String { self.secrets.token(for: try Self.key(order)).rawValue }
     var metricsText: String { self.metrics.text }
     /// The reasons why the gateway is not ready.
     var reasons: [String] { self.readiness.reasons }
     func stop() { self.trigger.triggerGracefulShutdown() }
 
-    /// A request without a body, or with one.
+    /// Returns a request, with a body unless it is nil.
     func request(
         _ method: String, _ path: String, token: String? = nil, _ headers: [String] = [], body: String? = nil
     ) -> String {

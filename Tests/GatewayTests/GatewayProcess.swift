@@ -1,25 +1,24 @@
 import Foundation
 import TestKit
 
-/// The gateway as a process of its own, whose memory can be looked at. Neither Redis nor Kafka is there.
+/// The gateway as a separate process whose memory can be measured, without Redis and Kafka.
 final class GatewayProcess: Sendable {
     let port: Int
     private let child: ChildProcess
     private let directory: TemporaryDirectory
     private let reserved: ReservedPort
 
-    /// - Parameter reloadSeconds: the time between two looks at brands and secrets.
+    /// - Parameter reloadSeconds: the interval at which brands and secrets are checked for changes.
     init(reloadSeconds: Int = 5) async throws {
         self.directory = try TemporaryDirectory("gateway")
-        let certificates = try DevelopmentCertificates.make(
-            in: self.directory.path("certificates"), orderType: GatewayFixture.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: self.directory.path("certificates"))
         try DevelopmentBrand.make(
             in: self.directory.path("brands/shop"), orderType: GatewayFixture.orderType, certificates: certificates)
         let secrets = self.directory.path("token-secrets")
         try Data("the only secret of the test\n".utf8).write(to: URL(filePath: secrets))
         self.reserved = try ReservedPort()
         self.port = self.reserved.number
-        // It stands beside the tests' executable.
+        // The program is in the folder of the tests' executable.
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
         let nobody = "127.0.0.1:1"
@@ -34,15 +33,15 @@ final class GatewayProcess: Sendable {
         try await self.child.line { $0.contains("\"listening\"") && $0.contains(":\(self.port)") }
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     func residentBytes() throws -> Int { try self.child.residentBytes() }
 
-    /// Replaces the file of secrets.
+    /// Replaces the secrets file.
     func write(secrets: String) throws { try self.directory.write("token-secrets", secrets) }
 
     func hangUp() { self.child.signal(SIGHUP) }
 
-    /// Waits for a line of its log.
+    /// Waits for a line of the gateway's log.
     func line(containing text: String) async throws { try await self.child.line(containing: text) }
 
     func stop() async {

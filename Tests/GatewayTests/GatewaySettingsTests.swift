@@ -5,7 +5,7 @@ import Testing
 @testable import Gateway
 
 @Suite struct GatewaySettingsTests {
-    /// Settings with these values and the required ones, and the names of all that were given.
+    /// Returns settings with these values and the required ones, and the names of all given settings.
     private func settings(
         _ values: [String: String] = [:], in directory: TemporaryDirectory
     ) throws -> (all: Settings, given: Set<String>) {
@@ -51,7 +51,7 @@ import Testing
         (["WAYBILL_LISTEN": "0.0.0.0:8080", "WAYBILL_TRUSTED_PROXIES": "10.0.0.0/8"], false),
         (["WAYBILL_LISTEN": "0.0.0.0:8080", "tls": "yes"], false),
     ])
-    func tokensInClearAreWarnedOf(values: [String: String], isWarned: Bool) throws {
+    func anUnencryptedListenerGivesAWarning(values: [String: String], isWarned: Bool) throws {
         let directory = try TemporaryDirectory("settings")
         let settings = try self.settings(values, in: directory).all
         _ = try GatewaySettings(settings, common: try CommonSettings(settings))

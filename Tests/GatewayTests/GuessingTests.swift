@@ -7,11 +7,11 @@ import Tokens
 
 @testable import Gateway
 
-/// Wrong tokens, many messages, many failures. One after the other: each has servers of its own.
+/// Wrong tokens, many messages, many failures. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct GuessingTests {
     typealias Fixture = GatewayFixture
 
-    @Test func whoGuessesIsToldToWaitAndARightTokenIsAnsweredAtOnce() async throws {
+    @Test func aGuesserGets429AndARightTokenIsServedAtOnce() async throws {
         let limits = GatewayLimits(
             backoff: .init(free: 5, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
         try await Fixture.with(.init(limits: limits)) { fixture in
@@ -57,7 +57,7 @@ import Tokens
         }
     }
 
-    @Test func onlyWhoGuessedIsToldToWait() async throws {
+    @Test func onlyAClientThatGuessedGets429() async throws {
         let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
         try await Fixture.with(.init(limits: limits)) { fixture in
             try await fixture.put("1")
@@ -83,7 +83,7 @@ import Tokens
         }
     }
 
-    @Test func messagesBeyondTheLimitAreCountedAndDroppedAndStillSuccess() async throws {
+    @Test func deviceLogMessagesOverTheLimitAreDroppedAndAnsweredWith200() async throws {
         let journal = LogJournal()
         let limits = GatewayLimits(
             log: .init(burst: 10, interval: .hours(1), totalBurst: 1000, totalInterval: .hours(1), clients: 64))
@@ -104,7 +104,7 @@ import Tokens
         }
     }
 
-    @Test func anOutageIsTwoLinesAndNotOneForEachRequest() async throws {
+    @Test func aRedisOutageIsNotLoggedForEachRequest() async throws {
         let journal = LogJournal()
         let limits = GatewayLimits(failureLines: .seconds(1))
         try await Fixture.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(700))) { fixture in

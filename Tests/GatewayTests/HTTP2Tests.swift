@@ -5,7 +5,7 @@ import Testing
 
 @testable import Gateway
 
-/// HTTP/2 as clients speak it, and as they should not.
+/// HTTP/2 requests, valid and invalid.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
     typealias Fixture = GatewayFixture
     typealias Wire = HTTP2Wire
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test func aHundredStreamsGoAtOnceAndNoneWaitsForAHeldOne() async throws {
+    @Test func aHeldRequestDelaysNoOtherStreamOfItsConnection() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             try await fixture.put("1")
             let token = try fixture.derived("2")
@@ -98,7 +98,7 @@ import Testing
                     try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404, "the connection goes on")
             }
             try await fixture.http2 { wire in
-                // Bodies of 60 kB that never end, as far as the connection may hold.
+                // Unfinished bodies of 60 kB, as many as the connection may hold.
                 for number in 0..<8 {
                     try await open(wire, UInt32(2 * number + 1), log)
                     try await wire.send(body: 60_000, of: 32, on: UInt32(2 * number + 1), isComplete: false)
@@ -128,7 +128,7 @@ import Testing
         Wire.fields("POST", "/v1/log", [("content-length", "x")]),
     ]
 
-    @Test func whatHTTP2ForbidsResetsTheStreamAlone() async throws {
+    @Test func aMalformedHTTP2RequestResetsOnlyItsStream() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             try await fixture.http2 { wire in
                 var stream: UInt32 = 1
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func whatHTTPForbidsIsAnswered() async throws {
+    @Test func refusedHTTP2RequestsGetAnErrorStatus() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             let requests: [([(String, String)], Int)] = [
                 (Wire.fields("GET", "*"), 404),
@@ -169,8 +169,8 @@ import Testing
         }
     }
 
-    /// Floods and broken frames, each on a connection of its own, and the codes of GOAWAY that may answer them.
-    @Test func floodsEndTheConnectionAndNoOther() async throws {
+    /// Floods and broken frames, each on its own connection, and the GOAWAY codes that may answer them.
+    @Test func aFloodOrBrokenFrameClosesOnlyItsConnection() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             let log = Wire.fields("POST", "/v1/log")
             let floods: [(what: String, codes: Set<UInt32>, make: (HTTP2Wire) throws -> [UInt8])] = [
@@ -236,7 +236,7 @@ import Testing
             ]
             for (what, codes, make) in floods {
                 try await fixture.http2 { wire in
-                    // The connection may be closed while we still send.
+                    // The server may close the connection while the client is still sending.
                     try? await wire.connection.send(try make(wire))
                     let code = try await wire.frame(Wire.goAway).errorCode
                     #expect(codes.contains(code), "\(what): \(code)")
@@ -247,7 +247,7 @@ import Testing
         }
     }
 
-    @Test func aStreamThatDripsInIsGivenUpAlone() async throws {
+    @Test func onlyTheStreamOfAnIncompleteRequestTimesOut() async throws {
         try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { fixture in
             try await fixture.http2 { wire in
                 try await wire.connection.send(
@@ -260,7 +260,7 @@ import Testing
         }
     }
 
-    @Test func anIdleConnectionIsToldToGoAndClosed() async throws {
+    @Test func anIdleHTTP2ConnectionGetsGoAwayAndIsClosed() async throws {
         try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { fixture in
             try await fixture.http2 { wire in
                 #expect(try await wire.exchange(1, Wire.fields("GET", "/nothing")).status == 404)
@@ -271,7 +271,7 @@ import Testing
         }
     }
 
-    @Test func aGracefulStopAnswersWhatIsInHand() async throws {
+    @Test func aGracefulStopAnswersHTTP2RequestsInFlight() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             let token = try fixture.derived("1")
             try await fixture.http2 { wire in
@@ -289,7 +289,7 @@ import Testing
         }
     }
 
-    @Test func noAnswersAreMadeForAClientThatTakesNone() async throws {
+    @Test func preparedResponsesAreLimitedWhenAClientDoesNotRead() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             try await fixture.put("1")
             try await fixture.http2(streamWindow: 65_535) { wire in
@@ -299,7 +299,7 @@ import Testing
                         try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
                     }
                 }
-                // Ten packages of 300 kB, of which the client takes the first 64 kB.
+                // Ten packages of 300 kB each, of which the client accepts the first 64 kB.
                 try await ask(0..<10)
                 let deadline = ContinuousClock.now + .seconds(10)
                 while self.packages(fixture) < 4, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
@@ -311,7 +311,7 @@ import Testing
         }
     }
 
-    @Test func requestsThatComeTogetherAreNotAllAnsweredForAClientThatTakesNone() async throws {
+    @Test func requestsSentAtOnceAreAnsweredUpToTheUnwrittenLimit() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             try await fixture.put("1")
             try await fixture.http2(streamWindow: 0) { wire in
@@ -328,7 +328,7 @@ import Testing
         }
     }
 
-    @Test func bodiesOfRequestsThatWaitCountUntilTheirStreamsAreReset() async throws {
+    @Test func queuedRequestBodiesCountUntilTheirStreamIsReset() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
             try await fixture.put("1")
             try await fixture.http2(streamWindow: 0) { wire in
@@ -346,7 +346,7 @@ import Testing
                     try await wire.send(body: 60_000, of: 0x20, on: stream, isComplete: true)
                     stream += 2
                 }
-                // 512 KiB of bodies may wait.
+                // Up to 512 KiB of bodies may be queued.
                 for _ in 0..<9 { try await post() }
                 let refused = try await wire.frame(Wire.reset)
                 #expect(refused.stream == stream - 2)

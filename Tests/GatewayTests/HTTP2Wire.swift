@@ -3,7 +3,7 @@ import NIOHPACK
 import NIOSSL
 import TestKit
 
-/// An HTTP/2 connection that sends any frames and shows those that come. Nothing is made right on the way out.
+/// An HTTP/2 connection that sends any frames unchanged, even invalid ones, and returns those that arrive.
 ///
 /// Source: RFC 9113 §4.1, §6
 final class HTTP2Wire {
@@ -12,7 +12,7 @@ final class HTTP2Wire {
         let flags: UInt8
         let stream: UInt32
         let payload: [UInt8]
-        /// Of GOAWAY and RST_STREAM.
+        /// The error code of a GOAWAY or RST_STREAM frame.
         var errorCode: UInt32 {
             let bytes = self.type == HTTP2Wire.goAway ? self.payload.dropFirst(4) : self.payload[...]
             return bytes.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
@@ -35,9 +35,9 @@ final class HTTP2Wire {
     private var decoder = HPACKDecoder(allocator: ByteBufferAllocator(), maxDynamicTableSize: 4096)
     /// The settings that the server announced.
     private(set) var announced: [UInt16: UInt32] = [:]
-    /// The headers of each stream that have arrived and that no caller has asked for yet.
+    /// The headers that have arrived and that no caller has requested yet, by stream.
     private var heads: [UInt32: HPACKHeaders] = [:]
-    /// Bytes that the server takes on the connection, by the frames that were read. Source: RFC 9113 §6.9.2
+    /// The connection's send window, according to the frames read so far. Source: RFC 9113 §6.9.2
     private var room = 65_535
     private var bodies: [UInt32: [UInt8]] = [:]
 
@@ -51,8 +51,8 @@ final class HTTP2Wire {
         return Array(frame.readableBytesView)
     }
 
-    /// Preface, settings, and the server's settings acknowledged.
-    /// - Parameter streamWindow: what the client takes of an answer without a word; 16 MB of all together.
+    /// Sends preface and settings, and acknowledges the server's settings.
+    /// - Parameter streamWindow: the initial window of each stream; the connection's window is 16 MB.
     func start(streamWindow: UInt32 = 1 << 24) async throws {
         var hello = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let window = Array(ByteBuffer(integer: streamWindow).readableBytesView)
@@ -90,7 +90,7 @@ final class HTTP2Wire {
         return bytes
     }
 
-    /// The next frame that is not about settings, or one that is.
+    /// Returns the next frame that is not SETTINGS; with `isSettings`, it may be SETTINGS too.
     func frame(isSettings: Bool = false) async throws -> Frame {
         while true {
             let head = try await self.connection.bytes(9)
@@ -115,7 +115,7 @@ final class HTTP2Wire {
         }
     }
 
-    /// The next frame of a type; others are passed over.
+    /// Returns the next frame of a type, discarding others.
     func frame(_ type: UInt8) async throws -> Frame {
         while true {
             let frame = try await self.frame()
@@ -123,7 +123,7 @@ final class HTTP2Wire {
         }
     }
 
-    /// The answer of a stream, after which others may have been kept.
+    /// Returns the answer on a stream; parts of other streams' answers are kept.
     func response(_ stream: UInt32) async throws -> Response {
         while true {
             let frame = try await self.frame()
@@ -146,7 +146,7 @@ final class HTTP2Wire {
         }
     }
 
-    /// Sends a body in parts, each as soon as the server gives room on the connection.
+    /// Sends a body in parts, each as soon as the connection's window allows.
     func send(body: Int, of byte: UInt8, on stream: UInt32, isComplete: Bool) async throws {
         var rest = body
         while rest > 0 {
@@ -166,7 +166,7 @@ final class HTTP2Wire {
     }
 }
 
-/// An event that came instead of an answer.
+/// An event that occurred instead of an answer.
 struct RawConnectionFailure: Error, CustomStringConvertible {
     let description: String
 }

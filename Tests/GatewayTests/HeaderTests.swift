@@ -15,9 +15,9 @@ import Tokens
         "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "784111777",
         "784111777.5", "784111777.000000001", " Sun, 06 Nov 1994 08:49:37 GMT ", "Sun, 6 Nov 1994 08:49:37 GMT",
     ])
-    func allFormsAreRead(text: String) { #expect(HTTPDate.parse(text) == Self.moment) }
+    func everyDateFormatIsParsed(text: String) { #expect(HTTPDate.parse(text) == Self.moment) }
 
-    /// Source: RFC 9110 §5.6.7: more than 50 years ahead is the most recent year of the past with the same digits
+    /// Source: RFC 9110 §5.6.7 (more than 50 years ahead means the most recent past year with the same digits)
     @Test func twoDigitYearsAreAtMostFiftyYearsAhead() {
         func year(_ digits: String, in current: Int64) -> Int64? {
             HTTPDate.parse("Sunday, 01-Jan-\(digits) 00:00:00 GMT", now: (current - 1970) * 31_556_952 + 15_000_000)
@@ -44,7 +44,7 @@ import Tokens
         "Sun, 006 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "ü ü ü ü ü GMT",
         "Sunday, 06-Nov-é 08:49:37 GMT",
     ])
-    func junkIsNoDate(text: String) { #expect(HTTPDate.parse(text) == nil) }
+    func anInvalidDateIsNil(text: String) { #expect(HTTPDate.parse(text) == nil) }
 
     @Test func theFormatIsIMFFixdate() {
         #expect(HTTPDate.format(epochSeconds: Self.moment) == "Sun, 06 Nov 1994 08:49:37 GMT")
@@ -56,8 +56,8 @@ import Tokens
         #expect(HTTPDate.format(epochSeconds: .max).hasSuffix(" Dec 9999 23:59:59 GMT"))
     }
 
-    /// Every third day of 1970 to 2106, against the C library's calendar.
-    @Test func everyDayComesBackAndIsTheCalendarsDay() {
+    /// Every third day from 1970 to 2106, against the C library's calendar.
+    @Test func formattedDatesMatchTheCLibraryAndParseBack() {
         var seconds: Int64 = 86_399
         while seconds < 4_300_000_000 {
             let text = HTTPDate.format(epochSeconds: seconds)
@@ -75,7 +75,7 @@ import Tokens
 }
 
 @Suite struct AuthorizationTests {
-    @Test func theSchemeIsReadWithoutCaseAndTheTokenIsTheRest() {
+    @Test func theTokenFollowsACaseInsensitiveScheme() {
         #expect(Authorization.token("AppleOrder abc") == "abc")
         #expect(Authorization.token("appleorder abc") == "abc")
         #expect(Authorization.token("APPLEORDER a b") == "a b")
@@ -86,7 +86,7 @@ import Tokens
         ] { #expect(Authorization.token(header) == nil, "\(header ?? "nil")") }
     }
 
-    @Test func oddBytesAreAWrongTokenAndNoTrap() throws {
+    @Test func malformedTokensAreRefusedWithoutATrap() throws {
         let token = try AuthenticationToken("0123456789abcdef")
         let key = try GatewayFixture.key("1")
         let tokens = TokenAuthority(try TokenSecrets(file: Array("the only secret of the test".utf8)))
@@ -120,7 +120,7 @@ import Tokens
         "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
         "Sun Nov  6 08:49:37 1994", "784111777", "784111777.25", "784111778",
     ])
-    func whoHasTheNewestVersionGetsNothing(date: String) throws {
+    func aDeviceWithTheNewestVersionGetsNotModified(date: String) throws {
         #expect(try self.isFresh(["If-Modified-Since": date]))
     }
 
@@ -134,14 +134,14 @@ import Tokens
     @Test(arguments: [
         #""abc""#, #"W/"abc""#, #""x", "abc""#, #""x" ,W/"abc" , "y""#, "*", #""x",*"#, "\"x\",\t\"abc\"\t",
     ])
-    func aTagOfTheListIsEnough(header: String) throws { #expect(try self.isFresh(["If-None-Match": header])) }
+    func oneMatchingEntityTagIsEnough(header: String) throws { #expect(try self.isFresh(["If-None-Match": header])) }
 
     @Test(arguments: ["", "abc", #""ABC""#, #""abc"#, #"w/"abc""#, #""a"bc"#, ",,,", #""*""#, "W/", #""abc"x"#])
-    func anotherTagGetsThePackageWhateverTheDateSays(header: String) throws {
+    func aDifferentTagGetsThePackageDespiteTheDate(header: String) throws {
         #expect(try !self.isFresh(["If-None-Match": header, "If-Modified-Since": "Sun, 06 Nov 1994 08:49:37 GMT"]))
     }
 
-    @Test func tagsMayStandInSeveralHeadersAndGoBeforeDates() throws {
+    @Test func tagsInSeveralHeadersTakePrecedenceOverDates() throws {
         #expect(try self.isFresh(["If-None-Match": #""x""#, "if-none-match": #""abc""#, "If-Modified-Since": "0"]))
         #expect(try !self.isFresh([:]))
         #expect(!ConditionalFetch(Self.fields([:])).isConditional)

@@ -6,13 +6,13 @@ import Testing
 
 @testable import Gateway
 
-/// The first fetch after a payment. One after the other: each has servers of its own.
+/// The first fetch after a payment. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct HoldTests {
     typealias Fixture = GatewayFixture
 
     @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {
         try await Fixture.with { fixture in
-            // More than one try: what else the machine does must not decide.
+            // Several tries, so that other load on the machine does not decide the result.
             var shortest = Duration.seconds(60)
             for order in ["1", "2", "3"] {
                 let token = try fixture.derived(order)
@@ -28,12 +28,12 @@ import Testing
                     #expect(answer.body == Fixture.package)
                 }
             }
-            // Far below the five seconds that a fetch is held at most, far above what a busy machine adds.
+            // Far below the five seconds for which a fetch is held at most, and far above the delay of a busy machine.
             #expect(shortest < .seconds(2), "\(shortest)")
         }
     }
 
-    @Test func whoIsNotServedInTimeIsToldToComeAgain() async throws {
+    @Test func aHeldRequestThatTimesOutGets503WithRetryAfter() async throws {
         try await Fixture.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { fixture in
             for method in ["GET", "HEAD"] {
                 let answer = try await fixture.once(method, fixture.package("1"), token: try fixture.derived("1"))
@@ -57,7 +57,7 @@ import Testing
                         "there is one place")
                 }
             }
-            // Now nobody is there; the place is free within a step or two.
+            // All clients have disconnected; the place is free within a step or two.
             try await fixture.connected { next in
                 try await self.held(next, request, fixture)
                 try await fixture.put("1", token: token)
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func aThousandRequestsForARemovedOrderKeepNobodyFromWaiting() async throws {
+    @Test func requestsForOneMissingOrderLeavePlacesForOthers() async throws {
         let holding = PackageEndpoint.Hold(limits: .init(requests: 20, perOrder: 2), time: .seconds(60))
         try await Fixture.with(.init(holding: holding)) { fixture in
             let gone = fixture.request("GET", fixture.package("gone"), token: try fixture.derived("gone"))
@@ -91,12 +91,12 @@ import Testing
         }
     }
 
-    @Test func aRemovedOrderIsRefusedAlsoWhenItsTraceHasEnded() async throws {
+    @Test func aRemovedOrderIsRefusedAfterItsTraceExpires() async throws {
         try await Fixture.with { fixture in
             let token = try fixture.derived("1")
             try await fixture.put("1", token: token)
             try await fixture.put("1", version: 2, token: token, isRemoved: true)
-            // As Redis does after a week.
+            // Redis expires the trace of a removed order after a week.
             _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Fixture.orderType)/1}")))
             for _ in 0..<100 {
                 #expect(
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    /// Asks until the request is held and not refused for want of a place.
+    /// Repeats the request until it is held rather than refused for lack of a place.
     private func held(_ connection: RawConnection, _ request: String, _ fixture: Fixture) async throws {
         let deadline = ContinuousClock.now + .seconds(10)
         func count() -> Substring? {

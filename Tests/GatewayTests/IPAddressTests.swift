@@ -5,7 +5,7 @@ import Testing
 @testable import Gateway
 
 @Suite struct IPAddressTests {
-    /// The C library's reading.
+    /// Returns the address as the C library parses it.
     func reference(_ text: String) -> UInt128? {
         func number(_ family: Int32, _ count: Int) -> UInt128? {
             var bytes = [UInt8](repeating: 0, count: count)
@@ -35,12 +35,12 @@ import Testing
         "localhost", "::\u{0}", "1.2.3.4\u{0}", String(repeating: "1", count: 10_000),
         String(repeating: ":", count: 10_000),
     ])
-    func whatIsNoAddressIsRefused(text: String) {
+    func anInvalidAddressIsNil(text: String) {
         #expect(IPAddress(text) == nil)
     }
 
-    /// Random spellings near real ones: both readers agree.
-    @Test func theSystemAgreesOnAnything() {
+    /// For random spellings close to valid ones, both parsers agree.
+    @Test func randomAddressesParseAsTheSystemParsesThem() {
         var random = SeededGenerator(seed: 11)
         let letters = Array("0123456789abcdefF::::....x")
         var read = 0

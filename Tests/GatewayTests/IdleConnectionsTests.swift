@@ -21,7 +21,7 @@ import Testing
         return self.idle.givingWay(among: candidates, limits: limits, at: self.now)
     }
 
-    @Test func theTimeShrinksWithTheRoom() {
+    @Test func theIdleAllowanceShrinksAsConnectionsFillUp() {
         for fullness in [0, 0.3, 0.5] { #expect(self.idle.allowance(fullness: fullness) == .seconds(75)) }
         var last = TimeAmount.seconds(76)
         for fullness in [0.5, 0.6, 0.75, 0.9, 0.99] {
@@ -35,39 +35,39 @@ import Testing
         #expect(self.idle.allowance(fullness: 1.5) == .seconds(1))
     }
 
-    @Test func whoIsIdleLongestGoesFirstUntilThereIsRoom() {
-        // Twenty of twenty, all of them idle for a moment: two have to go.
+    @Test func theLongestIdleConnectionsCloseUntilThereIsRoom() {
+        // All twenty slots are taken by connections idle for a moment: two have to close.
         let candidates = (0..<20).map { self.candidate(UInt32($0) << 8, idle: 2 + Double(($0 + 7) % 20) / 10) }
         #expect(self.givingWay(candidates, total: 20) == [12, 11])
     }
 
-    @Test func whoHasARequestOrHasJustComeStays() {
+    @Test func aBusyOrNewConnectionStays() {
         let candidates = (0..<20).map { self.candidate(UInt32($0) << 8, idle: $0 < 15 ? nil : 0) }
         #expect(self.givingWay(candidates, total: 20) == [])
         let one = candidates.dropLast() + [self.candidate(1, idle: 60)]
         #expect(self.givingWay(Array(one), total: 20) == [19])
     }
 
-    @Test func whereThereIsRoomNobodyGoes() {
+    @Test func idleConnectionsCloseOnlyWhenSlotsAreScarce() {
         let candidates = (0..<20).map { self.candidate(UInt32($0) << 8, idle: 74) }
         #expect(self.givingWay(candidates, total: 40) == [])
-        // With three quarters taken, half of the time is left, until so many are gone that it is more again.
+        // With about three quarters of the slots taken, half the time is left; closing connections extends it again.
         #expect(
             self.givingWay(candidates.map { .init(client: $0.client, idleSince: self.now - .seconds(50)) }, total: 26)
                 .count == 3)
     }
 
-    @Test func aCrowdedAddressOrNetworkCostsNobodyElse() {
-        // One address has ten of its ten, each of the others one that was idle for longer.
+    @Test func aCrowdedAddressOrNetworkClosesOnlyItsConnections() {
+        // One address has all of its ten connections; the others have one each, idle for longer.
         let crowd = (0..<10).map { _ in self.candidate(1, idle: 5) }
         let others = (0..<10).map { self.candidate(UInt32($0 + 1) << 16, idle: 60) }
         #expect(self.givingWay(others + crowd, total: 1000, perAddress: 10) == [10])
-        // The same with the addresses of one network, which may have forty.
+        // The same for the addresses of one network, which may have forty.
         let network = (0..<40).map { self.candidate(UInt32($0), idle: 5) }
         #expect(self.givingWay(others + network, total: 1000, perAddress: 10) == [10, 11, 12, 13])
     }
 
-    @Test func proxiesCountInAllConnectionsAlone() {
+    @Test func proxyConnectionsCountOnlyTowardTheTotal() {
         let candidates = (0..<10).map { _ in self.candidate(nil, idle: 5) }
         #expect(self.givingWay(candidates, total: 1000, perAddress: 5) == [])
         #expect(self.givingWay(candidates, total: 10) == [0])
@@ -81,7 +81,7 @@ import Testing
     }
 }
 
-/// Connections without a request, and those who want to come in.
+/// Connections without a request, and new clients that need a slot.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AbuseIdleTests {
     typealias Fixture = GatewayFixture
 
@@ -102,7 +102,7 @@ import Testing
             let token = try fixture.derived("1")
             let held = try await RawConnection.open(port: fixture.port)
             try await held.send(fixture.request("GET", fixture.package("1"), token: token))
-            // One of them has begun a request, which is no request yet.
+            // One connection has begun a request; it counts as idle until the request is complete.
             let slow = try await RawConnection.open(port: fixture.port)
             try await slow.send("GET /nothing HTTP/1.1\r\nHo")
             var idle: [RawConnection] = []
@@ -110,7 +110,7 @@ import Testing
                 idle.append(try await RawConnection.open(port: fixture.port))
                 #expect(try await idle[idle.count - 1].exchange(fixture.request("GET", "/nothing")).status == 404)
             }
-            // More than there are slots come, ask, and stay.
+            // More clients than there are slots connect, send a request, and stay.
             for number in 0..<12 {
                 let deadline = ContinuousClock.now + .seconds(10)
                 while true {
@@ -134,7 +134,7 @@ import Testing
         }
     }
 
-    @Test func connectionsOfHTTP2AreToldToGo() async throws {
+    @Test func idleHTTP2ConnectionsGetGoAwayWhenSlotsRunOut() async throws {
         try await Fixture.with(Self.crowded(try TLSSupport.options(), total: 10)) { fixture in
             let token = try fixture.derived("1")
             try await fixture.http2 { held in

@@ -8,11 +8,11 @@ import Testing
 
 @testable import Gateway
 
-/// The gateway's answers about data that Redis lacks while it may not have everything.
+/// The gateway's answers about data that Redis lacks while the view may be incomplete.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
     typealias Fixture = GatewayFixture
 
-    @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {
+    @Test func requestsForMissingDataGet503DuringARestore() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
@@ -32,13 +32,13 @@ import Testing
                 #expect(answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
-            // An order that Redis has is served as always: Redis is the same server as before.
+            // An order that Redis has is served as usual, since Redis is the same server as before.
             #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
             let registered = try await fixture.once(
                 "POST", fixture.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#)
             #expect(registered.status == 201)
             #expect(try await fixture.once("GET", fixture.list("d")).status == 200)
-            // No token is asked for first.
+            // A request without a token is refused before anything else.
             #expect(try await fixture.once("GET", fixture.package("2")).status == 401)
 
             try await fixture.redis.completeView()
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func onlyOrdersOfATypeThatIsAwaitedMayBeMissing() async throws {
+    @Test func missingOrdersGet503OnlyWhileTheirTypeIsAwaited() async throws {
         try await Fixture.with(.init(isComplete: false)) { fixture in
             try await fixture.put("1")
             let view = MaterializedView(redis: fixture.redis)
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func nothingIsServedOfAViewThatWasNeverSeenComplete() async throws {
+    @Test func noOrderIsServedBeforeTheViewIsComplete() async throws {
         try await Fixture.with(.init(isComplete: false)) { fixture in
             try await fixture.put("1")
             let answers = [
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func whoIsToldToWaitForARestoringHasNotGuessed() async throws {
+    @Test func aWrongTokenDuringARestoreCountsAsNoGuess() async throws {
         let limits = GatewayLimits(
             backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
         try await Fixture.with(.init(limits: limits, isComplete: false)) { fixture in

@@ -6,17 +6,17 @@ import Testing
 
 @testable import Gateway
 
-/// The gateway while Kafka is away, and behind that.
+/// The gateway during and after a Kafka outage.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct KafkaOutageTests {
     typealias Fixture = GatewayFixture
     private static let body = #"{"pushToken":"aa11"}"#
 
-    @Test func oneTriesWhileKafkaIsAwayAndTheOthersAreRefused() {
+    @Test func aFailedDeliveryLimitsTheCircuitBreakerToOneRequest() {
         var gate = KafkaCircuitBreaker.State(limit: 3)
         let first = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
         #expect(first == [true, true, true, false])
         gate.leave(isDelivered: false)
-        // Two still wait: nobody else tries.
+        // Two requests still wait, so no other tries.
         var second = [gate.enter()]
         gate.leave(isDelivered: false)
         gate.leave(isDelivered: false)
@@ -27,8 +27,8 @@ import Testing
         #expect(third == [true, true, true, false])
     }
 
-    /// Takes long because the outage must outlast several deliveries that time out.
-    @Test(.server) func packagesAreServedAndRegistrationsRefusedQuicklyUntilKafkaIsBack() async throws {
+    /// The test is slow, because the outage must outlast several deliveries that time out.
+    @Test(.server) func registrationsFailFastDuringAKafkaOutage() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             let path = fixture.registration("device", "1")
@@ -36,8 +36,8 @@ import Testing
             try fixture.broker.setDown()
             let clock = ContinuousClock()
             let start = clock.now
-            // The first finds out; from then on the answer comes without a wait for Kafka. A busy machine may take a
-            // while for it, but less than a delivery.
+            // The first request detects the outage; later ones are answered without a wait for Kafka. That may take a
+            // while on a busy machine, but less than a delivery.
             let quick = GatewayServer.deliveryLimit - .seconds(1)
             #expect(try await fixture.once("POST", path, token: Fixture.ownToken, body: Self.body).status == 503)
             var refused = 0
@@ -63,7 +63,7 @@ import Testing
                 let package = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
                 #expect(package.status == 200)
             }
-            // Only those that try wait for the delivery's end, and with each the round that it is in.
+            // Only requests that try a delivery wait for its end, and with each of them its round.
             #expect(refused >= 40)
             #expect(slow <= refused / 4, "\(slow) of \(refused)")
             try fixture.broker.setUp()

@@ -9,7 +9,7 @@ import Testing
 
     func at(_ seconds: Int64) -> NIODeadline { Self.start + .seconds(seconds) }
 
-    @Test func debtsMeltWithTheClock() {
+    @Test func aRateLimitDebtDecreasesWithTime() {
         var debt = RateLimit()
         #expect(debt.amount(at: .uptimeNanoseconds(0)) == .zero)
         debt.grow(by: .seconds(3), atMost: .seconds(100), at: self.at(0))
@@ -20,7 +20,7 @@ import Testing
         #expect(debt.amount(at: self.at(7)) == .seconds(100))
     }
 
-    @Test func theTableNeverGrowsAndForgetsTheSmallestDebt() {
+    @Test func aFullRateLimitTableEvictsTheSmallestDebt() {
         var table = RateLimitTable<Int>(capacity: 8)
         for client in 0..<8 { table[client].grow(by: .seconds(Int64(10 + client)), atMost: .hours(1), at: self.at(0)) }
         for client in 0..<8 { #expect(table[client].amount(at: self.at(0)) == .seconds(Int64(10 + client))) }
@@ -35,7 +35,7 @@ import Testing
         #expect(RateLimitTable<Int>(capacity: 4096).capacity == 4096)
     }
 
-    @Test func theFirstWrongTokensAreRefusedPlainlyAndThenTheWaitGrows() {
+    @Test func backoffStartsAfterTheFreeFailuresAndThenGrows() {
         var backoff = FailureBackoff<String>(
             .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
         for _ in 0..<3 { #expect(backoff.failed("a", at: self.at(0)) == nil) }
@@ -45,7 +45,7 @@ import Testing
         #expect(backoff.failed("a", at: self.at(20)) == 20, "who does not wait waits longer")
     }
 
-    @Test func whoWaitedAsToldIsPlainlyRefusedAgain() throws {
+    @Test func aClientThatWaitedIsRefusedWithoutAnotherWait() throws {
         for extra in 1..<20 {
             var backoff = FailureBackoff<String>(
                 .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
@@ -59,12 +59,12 @@ import Testing
         }
     }
 
-    @Test func manyAddressesDoNotGrowTheBackoffAndLockNobodyOut() {
+    @Test func failuresOfManyClientsLockNoClientOut() {
         var backoff = FailureBackoff<Int>(.init(free: 3, clients: 64))
         for client in 0..<10_000 { #expect(backoff.failed(client, at: self.at(0)) == nil) }
     }
 
-    @Test func whoFailsIsKnownUntilAllOfItIsForgotten() {
+    @Test func aClientOwesUntilAllItsFailuresAreForgiven() {
         var backoff = FailureBackoff<String>(
             .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
         #expect(!backoff.owes("a", at: self.at(0)))
@@ -81,7 +81,7 @@ import Testing
         #expect(backoff.longestDebt == .seconds(90))
     }
 
-    @Test func wrongTokensAreRefusedInStepsThatDoNotTellWhatWasFound() {
+    @Test func refusalsAreDelayedToMultiplesOfTenMilliseconds() {
         func moment(_ microseconds: Int64) -> NIODeadline {
             Endpoints.refusalMoment(since: self.at(0), now: self.at(0) + .microseconds(microseconds))
         }
@@ -90,7 +90,7 @@ import Testing
         #expect(moment(57_000) == self.at(0) + .milliseconds(60))
     }
 
-    @Test func nobodyWaitsInPlacesOfOthers() throws {
+    @Test func heldRequestsAreLimitedPerOrderPerClientAndInTotal() throws {
         var table = HoldTable<Int>(.init(requests: 10, perOrder: 2, perClient: 3))
         let orders = try (0..<20).map { try GatewayFixture.key("\($0)") }
         let ofOrder = (0..<1000).map { table.enter(orders[0], $0) }
@@ -107,7 +107,7 @@ import Testing
         #expect(free)
     }
 
-    @Test func messagesOfAnAddressAreBoundedAndEarnedAgain() {
+    @Test func theMessageLimitOfAnAddressRefillsWithTime() {
         var allowance = DeviceLogLimit<String>(
             .init(burst: 5, interval: .seconds(2), totalBurst: 100, totalInterval: .milliseconds(1), clients: 64))
         #expect(allowance.admit(0, from: "a", at: self.at(0)) == 0)
@@ -128,7 +128,7 @@ import Testing
         #expect(allowance.admit(5, from: -1, at: self.at(3)) == 3)
     }
 
-    @Test func anOutageIsALineAtOnceAndThenOneAnInterval() {
+    @Test func repeatedFailuresAreSummarizedOncePerInterval() {
         var log = FailureLogThrottle(length: .seconds(10))
         #expect(log.failed("package", "first", at: self.at(0)) == .write)
         #expect(log.failed("package", "a", at: self.at(1)) == .summarise(at: self.at(10)))

@@ -8,7 +8,7 @@ import Tokens
 
 @testable import Gateway
 
-/// Links for browsers. One after the other: each has servers of its own.
+/// Links for browsers. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct LinkTests {
     typealias Fixture = GatewayFixture
 
@@ -27,7 +27,7 @@ import Tokens
             try await fixture.put("1")
             let path = try self.link(fixture, "1")
             for method in ["GET", "HEAD"] {
-                // A browser may bring conditions from nowhere and other people's headers; they say nothing here.
+                // A browser may send unrelated conditions and authorization headers; they are ignored here.
                 let answer = try await fixture.once(method, path, ["If-None-Match: *", "Authorization: Basic eDp5"])
                 #expect(answer.status == 200)
                 #expect(answer["content-length"] == "\(Fixture.package.count)")
@@ -50,7 +50,7 @@ import Tokens
         }
     }
 
-    @Test func nobodyLearnsFromALinkThatNobodySigned() async throws {
+    @Test func invalidLinksGetIdentical403Responses() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.put("3")
@@ -80,7 +80,7 @@ import Tokens
         }
     }
 
-    @Test func whoHasASignedLinkIsToldWhatIsWrongWithIt() async throws {
+    @Test func aSignedLinkThatCannotBeServedSaysWhy() async throws {
         try await Fixture.with(.init(holding: .init(time: .milliseconds(200)))) { fixture in
             try await fixture.put("1")
             let expired = try await fixture.once("GET", self.link(fixture, "1", in: -1))
@@ -112,8 +112,8 @@ import Tokens
         }
     }
 
-    /// The commands in the gateway's README, run as they are written there.
-    @Test func theLinesOfTheREADMEMintWhatTheGatewayTakes() async throws {
+    /// Runs the commands in the gateway's README as they are written there.
+    @Test func theREADMECommandsMintValidTokensAndLinks() async throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
         let readme = try String(contentsOf: root.appending(path: "Services/Gateway/README.md"), encoding: .utf8)

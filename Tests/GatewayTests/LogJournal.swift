@@ -1,7 +1,7 @@
 import Logging
 import Synchronization
 
-/// Keeps what was logged.
+/// A log handler that keeps the logged lines.
 struct LogJournal: LogHandler {
     /// One line of the log.
     struct Line: Sendable {

@@ -5,21 +5,21 @@ import Testing
 
 @testable import Gateway
 
-/// Wallet's protocol over the wire, case by case. One after the other: each has servers of its own.
+/// Wallet's protocol over the wire, case by case. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct MatrixTests {
     typealias Fixture = GatewayFixture
 
-    /// The order's moment is Sun, 06 Nov 1994 08:49:37 GMT, its tag "tag-1".
+    /// The order was modified at Sun, 06 Nov 1994 08:49:37 GMT; its tag is "tag-1".
     static let conditions: [(headers: [String], status: Int)] = [
         ([], 200),
-        // The moment in every form, and what was sent comes back as it is.
+        // The modification time in every date format.
         (["If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"], 304),
         (["If-Modified-Since: Sunday, 06-Nov-94 08:49:37 GMT"], 304),
         (["If-Modified-Since: Sun Nov  6 08:49:37 1994"], 304),
         (["If-Modified-Since: Sun Nov 06 08:49:37 1994"], 304),
         (["If-Modified-Since: 784111777"], 304), (["If-Modified-Since: 784111777.999"], 304),
         (["if-modified-since:Sun, 06 Nov 1994 08:49:37 GMT"], 304),
-        // Later and earlier.
+        // Later and earlier times.
         (["If-Modified-Since: Sun, 06 Nov 1994 08:49:38 GMT"], 304),
         (["If-Modified-Since: Wednesday, 06-Nov-24 08:49:37 GMT"], 304),
         (["If-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT"], 200),
@@ -31,18 +31,18 @@ import Testing
         (["If-Modified-Since: 1e12"], 200), (["If-Modified-Since: 784111777000"], 304),
         (["If-Modified-Since: 1784111777000"], 200), (["If-Modified-Since: Sun, 06 Nov 1994 08:49:37 PST"], 200),
         (["If-Modified-Since: Sun, 31 Feb 1994 08:49:37 GMT"], 200),
-        // Tags, weakly compared.
+        // Tags, compared weakly.
         (["If-None-Match: \"tag-1\""], 304), (["If-None-Match: W/\"tag-1\""], 304), (["If-None-Match: *"], 304),
         (["If-None-Match: \"x\", \"tag-1\""], 304), (["If-None-Match: \"x\",W/\"y\",\"tag-1\""], 304),
         (["If-None-Match: \"x\"", "If-None-Match: \"tag-1\""], 304),
         (["If-None-Match: \"x\""], 200), (["If-None-Match: tag-1"], 200), (["If-None-Match: \"TAG-1\""], 200),
         (["If-None-Match: "], 200), (["If-None-Match: w/\"tag-1\""], 200), (["If-None-Match: \"*\""], 200),
-        // A tag goes before a date.
+        // A tag takes precedence over a date.
         (["If-None-Match: \"x\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"], 200),
         (["If-None-Match: \"tag-1\"", "If-Modified-Since: 0"], 304),
     ]
 
-    @Test func everyConditionIsAnsweredAsItSays() async throws {
+    @Test func conditionalHeadersDecideBetween200And304() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try await fixture.connected { connection in
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test func theSchemeIsReadWithoutCaseAndTheTokenToTheLetter() async throws {
+    @Test func onlyTheAuthorizationSchemeIsCaseInsensitive() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             for (value, status) in [
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func everyPathIsThereWithOneSlashAndTwoAndSaysItsMethods() async throws {
+    @Test func everyPathAcceptsADoubleSlashAndNamesItsMethods() async throws {
         try await Fixture.with(.init(limits: GatewayLimits(backoff: .init(free: 1000)))) { fixture in
             try await fixture.put("1")
             let type = Fixture.orderType
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func pathsThatLeadNowhereAreToldSo() async throws {
+    @Test func unknownPathsGet404AndMalformedOnesGet400() async throws {
         try await Fixture.with { fixture in
             let type = Fixture.orderType
             for (path, status) in [

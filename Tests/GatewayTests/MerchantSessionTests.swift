@@ -8,14 +8,14 @@ import Testing
 
 @testable import Gateway
 
-/// Merchant sessions over the real process, against a server that wants a client certificate.
+/// Merchant sessions of the real process, against a server that requires a client certificate.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {
     typealias Fixture = CheckoutFixture
     static let merchant = "merchant.com.example.shop"
     static let production = "https://apple-pay-gateway.apple.com/paymentservices/startSession"
     static let sandbox = "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"
 
-    /// - Parameter days: that the identity certificate is good for.
+    /// - Parameter days: the number of days for which the identity certificate is valid.
     static func options(
         _ apple: AppleSessions, _ members: JSONObject = [:], days: Int = 60
     ) throws -> Fixture.Options {
@@ -55,7 +55,7 @@ import Testing
         try await fixture.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
     }
 
-    @Test func aCertificateThatEndsSoonAndAKeyThatEverybodyCanReadAreNamed() async throws {
+    @Test func anExpiringCertificateAndAWorldReadableKeyAreLogged() async throws {
         try await Self.with(days: 9) { fixture, _ in
             try await fixture.child.line { $0.contains("certificate expires soon") && $0.contains(#""days":"8""#) }
             try await fixture.child.line { $0.contains("key.pem: every user of this machine can read this secret") }
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func aSessionComesFromTheHostThatTheBrowserNames() async throws {
+    @Test func theValidationURLChoosesTheMerchantSessionHost() async throws {
         try await Self.with(["environments": ["production", "sandbox"]]) { fixture, apple in
             for url in [Self.production, Self.sandbox] {
                 let answer = try await Self.validate(fixture, #"{"validationURL":"\#(url)"}"#)
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test func whatTheMerchantDoesNotTakeIsRefusedBeforeAnyConnection() async throws {
+    @Test func aForbiddenSessionIsRefusedBeforeAnyConnection() async throws {
         try await Self.with { fixture, apple in
             let hostile = "https://apple-pay-gateway.apple.com.evil.example/paymentservices/startSession"
             let rows: [(String, String)] = [
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func eachMoodOfAppleHasItsAnswer() async throws {
+    @Test func eachAppleFailureGetsItsErrorCode() async throws {
         try await Self.with { fixture, apple in
             let rows = [
                 ("refuse", "502 merchant_session_refused"), ("fail", "502 upstream_unavailable"),
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func aClientThatAsksTooOftenIsToldToWait() async throws {
+    @Test func tooManyMerchantSessionRequestsGet429() async throws {
         try await Self.with { fixture, _ in
             for _ in 0..<10 { #expect(try await Self.validate(fixture, "{}").status == 200) }
             let answer = try await Self.validate(fixture, "{}")
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func theAssociationFileIsThereByHost() async throws {
+    @Test func theAssociationFileIsServedByHost() async throws {
         try await Self.with { fixture, _ in
             let path = "/.well-known/apple-developer-merchantid-domain-association"
             for path in [path, path + ".txt"] {
@@ -180,7 +180,7 @@ import Testing
         }
     }
 
-    @Test func theFilesOfPagesAreForEverybody() async throws {
+    @Test func pageFilesAreServedToEveryOrigin() async throws {
         try await Self.with { fixture, _ in
             for (path, type) in [
                 ("waybill.mjs", "text/javascript"), ("waybill.js", "text/javascript"), ("waybill.css", "text/css"),
@@ -211,7 +211,7 @@ import Testing
         "https://\(host)/paymentservices/startSession", "https://\(host)", "https://\(host)/", "https://\(host):443/x",
         "HTTPS://\(host)/x", "https://Apple-Pay-Gateway.APPLE.com/x", "https://\(host)/../..//%2e/anything",
     ])
-    func aHostOfTheListIsTaken(_ url: String) {
+    func aListedHostIsAccepted(_ url: String) {
         #expect(AppleHost(validationURL: url)?.name == Self.host)
     }
 

@@ -10,7 +10,7 @@ import Tokens
 
 @testable import Gateway
 
-/// Metadata, baskets, addresses and payments over the real process, with a shop behind it.
+/// Metadata, baskets, addresses and payments, with the real process and a fake shop.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct PaymentTests {
     typealias Fixture = CheckoutFixture
     static let secret = "a secret of the shop and of us"
@@ -75,7 +75,7 @@ import Tokens
         return payment.text
     }
 
-    @Test func metadataSaysWhatTheMerchantTakes() async throws {
+    @Test func metadataDescribesTheMerchantToItsOriginOnly() async throws {
         try await Self.with { fixture, _ in
             let answer = try await Self.page(fixture, "GET", "/applepay/metadata")
             #expect(answer.status == 200)
@@ -136,7 +136,7 @@ import Tokens
         }
     }
 
-    /// As a shop checks it.
+    /// Checks the signature as a shop does.
     static func checkSignature(_ seen: ShopServer.Seen) throws {
         let header = try #require(seen.headers["waybill-signature"])
         let parts = header.split(separator: ",").map { $0.split(separator: "=")[1] }
@@ -146,7 +146,7 @@ import Tokens
         #expect(abs(Double(parts[0])! - Date().timeIntervalSince1970) < 300)
     }
 
-    @Test func anAddressIsCutDownBeforeItLeaves() async throws {
+    @Test func onlyCountryAndPostalCodeAreSentToTheShop() async throws {
         try await Self.with { fixture, shop in
             let path = "/applepay/basket/b1/validatepostalcode"
             let answer: JSON = [
@@ -209,7 +209,7 @@ import Tokens
         }
     }
 
-    @Test func whoeverPaysHearsWhetherAnythingCanHaveHappened() async throws {
+    @Test func aFailedPaymentSaysIfItsOutcomeIsUnknown() async throws {
         try await Self.with { fixture, shop in
             func pay() async throws -> String {
                 let answer = try await Self.page(fixture, "POST", "/applepay/payment", body: Self.payment())
@@ -237,7 +237,7 @@ import Tokens
         }
     }
 
-    @Test func nothingOfATokenOrAContactStaysAnywhere() async throws {
+    @Test func paymentTokensAndContactsAreNeitherLoggedNorStored() async throws {
         try await Self.with { fixture, shop in
             let success = #"{"status":"success","orderIdentifier":"o-1","order":\#(CheckoutDetailsTests.document)}"#
             let answers = [
@@ -261,7 +261,7 @@ import Tokens
                     try await Self.page(fixture, "POST", "/applepay/payment", ["Content-Type: text/plain"], body: body)
                         .text)
             }
-            // The shop's own code of a failure goes to the page, which is where it belongs.
+            // The shop's own error code is meant for the page.
             came.remove(at: 1)
             #expect(came.count > 13)
             #expect(fixture.child.output.contains("payment"))

@@ -4,12 +4,12 @@ import Testing
 @testable import Gateway
 
 @Suite struct PipelinedRequestsTests {
-    /// The requests that a test has seen decoded.
+    /// The decoded requests, in order.
     final class Decoded {
         var order: [Int] = []
     }
 
-    @Test func aFewAreDecodedAtATimeInTheirOrder() {
+    @Test func pipelinedRequestsAreDecodedInOrderAFewPerTurn() {
         let loop = EmbeddedEventLoop()
         let (requests, decoded) = (PipelinedRequests(loop), Decoded())
         let turn = PipelinedRequests.requestsATurn
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test func aConnectionThatHasYetAnotherOneWaitsAfterTheOthers() {
+    @Test func pipeliningConnectionsAreServedRoundRobin() {
         let loop = EmbeddedEventLoop()
         let (requests, decoded) = (PipelinedRequests(loop), Decoded())
         func pipeline(_ number: Int, _ left: Int) {

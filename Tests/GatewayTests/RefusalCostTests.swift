@@ -9,7 +9,7 @@ import Testing
 
 @testable import Gateway
 
-/// The work that Redis has for the sake of those who are refused. One after the other: each has servers of its own.
+/// The work that refused requests cause in Redis. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
     typealias Fixture = GatewayFixture
 
@@ -19,17 +19,17 @@ import Testing
             lists: .init(free: 3, forgiveness: .minutes(1), longest: .minutes(10), clients: 64))
     }
 
-    /// The work that Redis did, on all masters together.
+    /// The work that Redis did on all masters together.
     private struct Cost {
         let calls: [String: Int]
         let sentBytes: Int
-        /// Looks at the histories of the servers that may have come due meanwhile.
+        /// The number of checks of the servers' histories that may have become due meanwhile.
         let looks: Int
 
         subscript(command: String) -> Int { self.calls[command, default: 0] }
     }
 
-    /// Counts what Redis does for a body.
+    /// Measures the work that Redis does while `body` runs.
     private func cost(_ fixture: Fixture, _ body: () async throws -> Void) async throws -> Cost {
         func sent() async throws -> Int {
             try await fixture.server.everywhere("INFO", "stats").reduce(0) { sum, text in
@@ -51,7 +51,7 @@ import Testing
         return Cost(calls: calls, sentBytes: bytes, looks: Int(seconds) + 1)
     }
 
-    /// An order with a package that cannot be overlooked.
+    /// Stores an order whose package is large enough to show in the bytes sent.
     private func put(_ fixture: Fixture) async throws {
         try await fixture.put("1")
         let large = RedisArgument.bytes([UInt8](repeating: 1, count: 100_000))
@@ -59,7 +59,7 @@ import Testing
             RedisCommand("HSET", .string("waybill:order:{\(try Fixture.key("1"))}"), "head", large))
     }
 
-    @Test func whoAsksForWhatIsTheirsCausesOneCommand() async throws {
+    @Test func anAuthorizedFetchCostsOneRedisCommand() async throws {
         try await Fixture.with(.init(limits: Self.limits())) { fixture in
             try await self.put(fixture)
             try await fixture.connected { connection in
@@ -103,7 +103,7 @@ import Testing
                             #expect(status == 429)
                         }
                     }
-                    // Scripts count, and what they call. Each look is a script before and one after, on each master.
+                    // Commands of scripts count too. Each check runs one script before and one after, on each master.
                     let scripts = cost["eval"]
                     #expect(scripts <= cost.looks * 2 * masters, "\(cost.calls), \(cost.looks)")
                     #expect(cost["hmget"] == 30)
@@ -138,7 +138,7 @@ import Testing
                 func list(_ device: String) async throws -> Int {
                     try await connection.exchange(fixture.request("GET", fixture.list(device))).status
                 }
-                // The first makes known that the view is complete.
+                // The first request establishes that the view is complete.
                 #expect(try await list("none") == 204)
                 let first = try await self.cost(fixture) {
                     let status = try await list("nobody")
@@ -167,8 +167,8 @@ import Testing
         }
     }
 
-    /// The second in which a look counts must hide no loss.
-    @Test func whatIsLostIsNoticedWithTheNextRefusal() async throws {
+    /// The second during which a check remains valid must not hide a loss.
+    @Test func aFlushedRedisIsNoticedAtTheNextRefusal() async throws {
         try await Fixture.with { fixture in
             for _ in 0..<20 {
                 #expect(try await fixture.once("GET", fixture.list("d")).status == 204)

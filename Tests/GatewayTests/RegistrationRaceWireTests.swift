@@ -7,11 +7,11 @@ import Testing
 
 @testable import Gateway
 
-/// A device that contradicts itself. One after the other: each has servers of its own.
+/// Concurrent, contradictory requests of one device. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RegistrationRaceWireTests {
     typealias Fixture = GatewayFixture
 
-    @Test func kafkaAndRedisAgreeOnTheLastWordWhateverRaces() async throws {
+    @Test func racingRegistrationsLeaveKafkaAndRedisConsistent() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             let devices = (0..<4).map { "device-\($0)" }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Gateway
 
-/// One after the other: each has servers of its own.
+/// Registrations of devices. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RegistrationTests {
     typealias Fixture = GatewayFixture
 
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func nobodyRegistersWithoutTheTokenOrWithABrokenBody() async throws {
+    @Test func aRegistrationNeedsTheTokenAndAValidBody() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             let path = fixture.registration("device", "1")
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func withoutKafkaARegistrationIs503AndDoesNotStand() async throws {
+    @Test func aRegistrationWithoutKafkaGets503AndIsNotStored() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             try fixture.broker.setDown()

@@ -4,16 +4,16 @@ import Testing
 @testable import Gateway
 
 @Suite struct RequestDecoderTests {
-    /// Most storage of a connection that has one partial request: a head of 16 KiB in a buffer that grew.
+    /// The most storage of a connection with one partial request: a head of 16 KiB in a buffer that grew.
     static let storageLimit = 64 << 10
 
     func decoder() -> RequestDecoder {
         RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: RequestLimits.body)
     }
 
-    /// Feeds a stream of requests so that one byte of the next one is always there.
+    /// Feeds a stream of requests so that one byte of the next request has always arrived.
     ///
-    /// - Returns: the most storage that was held after a request, and the number of requests.
+    /// - Returns: the most storage held after a request, and the number of requests.
     func pipeline(_ request: [UInt8], rounds: Int) throws -> (storage: Int, requests: Int) {
         var decoder = self.decoder()
         var (storage, requests) = (0, 0)
@@ -28,10 +28,10 @@ import Testing
         return (storage, requests)
     }
 
-    @Test func whatWasTakenIsGivenBackThoughTheNextRequestHasBegun() throws {
+    @Test func storageIsFreedAlthoughTheNextRequestHasBegun() throws {
         let body = String(repeating: "b", count: 60_000)
         let large = Array("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n\(body)".utf8)
-        // 300 MB.
+        // 300 MB in total.
         let (storage, requests) = try self.pipeline(large, rounds: 5_000)
         #expect(requests == 5_000, "\(storage)")
         #expect(storage <= Self.storageLimit, "\(storage)")
@@ -43,7 +43,7 @@ import Testing
     @Test func manySmallChunksKeepNoMoreThanTheBody() throws {
         var decoder = self.decoder()
         decoder.feed(ByteBuffer(string: "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1"))
-        // Each chunk brings one byte in a kilobyte, and the first byte of the next.
+        // Each chunk carries one content byte in a kilobyte, and is followed by the first byte of the next chunk.
         let chunk = ByteBuffer(string: ";x=\(String(repeating: "y", count: 1_000))\r\nb\r\n1")
         for _ in 0..<3_000 {
             decoder.feed(chunk)
@@ -59,7 +59,7 @@ import Testing
         #expect(request.body.readableBytes == 3_001)
     }
 
-    @Test func manyRequestsInOneReadAreGivenBackAsTheyAreTaken() throws {
+    @Test func storageShrinksAsRequestsOfOneReadAreTaken() throws {
         var decoder = self.decoder()
         let request = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
         decoder.feed(ByteBuffer(string: String(repeating: request, count: 4_000) + "G"))

@@ -7,10 +7,10 @@ import Testing
 
 @testable import Gateway
 
-/// The decoder beside llhttp, which reads the same bytes: what ours takes for a request the other must take for the
-/// same one. Ours may be stricter.
+/// Our decoder against llhttp, which reads the same bytes: every request that ours accepts must be read alike by
+/// llhttp. Ours may be stricter.
 @Suite struct RequestFuzzTests {
-    /// A request as both readers can tell it.
+    /// The parts of a request that both parsers report.
     struct Seen: Hashable, CustomStringConvertible {
         var method: String
         var target: String
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// The requests that a reader makes of a stream, up to its first error or the connection's last request.
+    /// The requests that a parser finds in a stream, up to its first error or the connection's last request.
     struct Reading {
         var requests: [Seen] = []
         var error: (any Error)?
@@ -103,7 +103,7 @@ import Testing
     }
 
     static func seen(_ head: HTTPRequestHead, _ body: [UInt8]) -> Seen {
-        // llhttp leaves blanks at the end of a value when a read ends inside it.
+        // llhttp leaves trailing blanks in a value if a read ends inside it.
         func values(_ name: String) -> [String] { head.headers[name].map { $0.trimmingCharacters(in: .whitespaces) } }
         return Seen(
             method: Self.name(Request.Method(head.method.rawValue)), target: head.uri,
@@ -112,8 +112,8 @@ import Testing
             keepsAlive: head.isKeepAlive, body: body)
     }
 
-    /// Ours takes any method and HTTP/1.x, as RFC 9110 §2.5 and §9.1 have it; llhttp knows a list of each. Ours takes a
-    /// tab after a content length, as RFC 9110 §5.5 has it; llhttp takes spaces alone.
+    /// Ours accepts any method and HTTP/1.x, as RFC 9110 §2.5 and §9.1 allow; llhttp has a fixed list of each. Ours
+    /// accepts a tab after a content length, as RFC 9110 §5.5 allows; llhttp accepts only spaces.
     static func isKnownDifference(_ error: (any Error)?, in stream: [UInt8]) -> Bool {
         switch error as? HTTPParserError {
         case .invalidMethod?, .invalidVersion?: true
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    /// - Returns: what is wrong, nil if nothing is.
+    /// - Returns: a description of the first difference; nil if there is none.
     static func difference(_ stream: [UInt8], cuts: [Int]) throws -> String? {
         let bounds = [0] + cuts.sorted() + [stream.count]
         let parts = zip(bounds, bounds.dropFirst()).map { stream[$0..<$1] }
@@ -134,16 +134,16 @@ import Testing
                 return "request \(index) is ours alone: \(request); llhttp: \(String(describing: other.error))"
             }
             var theirs = other.requests[index]
-            // Ours ends the connection in doubt, and reads no further.
+            // In doubt, ours ends the connection and reads no further.
             if !request.keepsAlive { theirs.keepsAlive = false }
             guard request == theirs else { return "request \(index): ours \(request); llhttp \(theirs)" }
         }
         return nil
     }
 
-    // MARK: What is fed
+    // MARK: Input
 
-    /// Makes streams of requests, right ones and nearly right ones.
+    /// Makes streams of valid and almost valid requests.
     struct Maker {
         var random: SeededGenerator
 
@@ -207,7 +207,7 @@ import Testing
             return (self.chance(5) ? "\r\n" : "") + lines.joined(separator: "\r\n") + "\r\n\r\n" + body
         }
 
-        /// Bytes that mean something to a parser.
+        /// Bytes that are significant to a parser.
         static let telling = Array("\r\n\t :;,=\"\\0aF-+/%\u{0}\u{1}\u{7F}".utf8) + [0x80, 0xFF]
 
         mutating func stream() -> [UInt8] {
@@ -234,8 +234,8 @@ import Testing
         }
     }
 
-    /// `WAYBILL_FUZZ_SEED` and `WAYBILL_FUZZ_STREAMS` repeat a failure or look longer.
-    @Test func whatOursTakesLlhttpTakesForTheSame() throws {
+    /// `WAYBILL_FUZZ_SEED` repeats a failure; `WAYBILL_FUZZ_STREAMS` sets the number of streams.
+    @Test func everyAcceptedRequestIsReadAlikeByLlhttp() throws {
         let environment = ProcessInfo.processInfo.environment
         let seed = environment["WAYBILL_FUZZ_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0..<1 << 32)
         let streams = environment["WAYBILL_FUZZ_STREAMS"].flatMap { Int($0) } ?? 3_000
@@ -254,7 +254,7 @@ import Testing
         #expect(taken > streams / 4, "seed \(seed): too few requests are taken to say much")
     }
 
-    /// The comparison itself finds what differs.
+    /// The comparison itself detects differences.
     @Test func theComparisonSeesADifference() throws {
         let right = Array("GET / HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
         #expect(try Self.difference(right, cuts: [3]) == nil)

@@ -19,12 +19,12 @@ import Testing
         }
     }
 
-    /// Prefixes before `/v1`, each with the base path that makes it right.
+    /// Prefixes before `/v1`, each with a base path for which it is valid.
     @Test(arguments: [
         ("", ""), ("/", ""), ("", "/apple"), ("/", "/apple"), ("/apple", "/apple"), ("/apple/", "/apple"),
         ("/a/b", "/a/b"), ("/a/b/", "/a/b"), ("http://x.example:8080", ""), ("https://x/apple", "/apple"),
     ])
-    func theFiveEndpointsAreFoundBehindEveryPrefix(prefix: String, base: String) throws {
+    func theFiveEndpointsAreFoundUnderEveryPrefix(prefix: String, base: String) throws {
         let registrations = "\(prefix)/v1/devices/dev/registrations/\(Self.type)"
         #expect(try self.route(.GET, "\(prefix)/v1/orders/\(Self.type)/42", base: base).get() == .package(Self.key()))
         #expect(try self.route(.HEAD, "\(prefix)/v1/orders/\(Self.type)/42", base: base).get() == .package(Self.key()))
@@ -49,11 +49,11 @@ import Testing
         "/v1/devices/d/registrations/\(type)/42/x", "?", "/v1/%6Cogs", "/apple/v1", "/v1/passes/\(type)/42",
         "http://x?/v1/log",
     ])
-    func elsewhereIsNothing(target: String) {
+    func anUnknownTargetIsNotFound(target: String) {
         #expect(self.route(.GET, target) == .failure(.notFound))
     }
 
-    @Test func otherMethodsAreToldWhatThePathTakes() {
+    @Test func anUnsupportedMethodGetsTheAllowedOnes() {
         let order = "/v1/orders/\(Self.type)/42"
         let list = "/v1/devices/d/registrations/\(Self.type)"
         for method in [HTTPMethod.POST, .PUT, .DELETE, .PATCH, .OPTIONS, .CONNECT, .RAW(value: "X")] {
@@ -82,9 +82,9 @@ import Testing
         "/v1/orders/\(type)/%ED%A0%80", "/v1/devices//registrations/\(type)", "/v1/devices/%0A/registrations/\(type)",
         "/v1/devices/d/registrations/x", "/v1/orders/\(type)/%25%",
     ])
-    func whatCannotBeNamedIsABadTarget(target: String) {
+    func anInvalidPathSegmentIsABadTarget(target: String) {
         guard case .failure(.badTarget(let message)) = self.route(.GET, target) else {
-            // One more empty segment makes another path of it.
+            // An additional empty segment makes it an unknown path.
             #expect(self.route(.GET, target) == .failure(.notFound), "\(target)")
             #expect(target.hasSuffix("//"), "\(target)")
             return
@@ -92,7 +92,7 @@ import Testing
         #expect(!message.isEmpty)
     }
 
-    @Test func theTagIsTakenFromTheQueryHoweverItLooks() throws {
+    @Test func theTagIsParsedFromAnyQuery() throws {
         let path = "/v1/devices/dev/registrations/\(Self.type)"
         for (query, tag) in [
             ("", ""), ("?", ""), ("?ordersModifiedSince=", ""), ("?ordersModifiedSince", ""),
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    @Test func noTargetIsATrap() {
+    @Test func randomTargetsNeverTrap() {
         var random = SeededGenerator(seed: 11)
         let pieces = [
             "/", "v1", "orders", "%", "%2", "%41", "?", "=", "&", "ü", "\u{301}", "..", Self.type, "http://", "devices",

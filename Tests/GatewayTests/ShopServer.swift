@@ -2,7 +2,7 @@ import Foundation
 import Model
 import TestKit
 
-/// A shop's service, or a payment provider's, over TLS on 127.0.0.1: notes what comes, answers as it is told by path.
+/// A shop's or payment provider's service over TLS on 127.0.0.1, which records requests and answers by path.
 final class ShopServer: Sendable {
     struct Seen: Sendable {
         let method: String
@@ -26,7 +26,8 @@ final class ShopServer: Sendable {
     static func start() async throws -> ShopServer {
         let directory = try TemporaryDirectory("shop-server")
         try OpenSSLProgram.run([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=shop",
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", "/CN=shop",
             "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", directory.path("key.pem"),
             "-out", directory.path("certificate.pem"),
         ])
@@ -42,7 +43,7 @@ final class ShopServer: Sendable {
 
     var url: String { "https://127.0.0.1:\(self.port)" }
 
-    /// Answers a path so from now on; 404 before. A status of 0 closes the connection after the request was read.
+    /// Sets the answer of a path, initially 404. Status 0 closes the connection after the request was read.
     func answer(_ path: String, _ status: Int, _ body: String, type: String = "application/json") throws {
         let name = "answer-" + path.replacing("/", with: "_")
         let answer: JSON = ["status": .integer(Int64(status)), "body": .string(body), "type": .string(type)]

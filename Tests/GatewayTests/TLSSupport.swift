@@ -8,10 +8,10 @@ import TestKit
 
 /// Certificates for tests of TLS, made once.
 enum TLSSupport {
-    /// Two of one root: the served one may be replaced by the second.
+    /// Two sets of certificates under one root; the served set may be replaced by the second.
     static let made = Result {
         let directory = try TemporaryDirectory("tls")
-        let first = try DevelopmentCertificates.make(in: directory.path("first"), orderType: "order.com.example.shop")
+        let first = try DevelopmentCertificates.copy(to: directory.path("first"))
         var options = DevelopmentCertificates.Options(orderType: "order.com.example.shop")
         options.authority = first.directory
         let second = try DevelopmentCertificates.make(in: directory.path("second"), options)
@@ -20,7 +20,7 @@ enum TLSSupport {
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    /// The context of a client, with the roots that it trusts and the protocols and versions that it offers.
+    /// Returns the TLS context of a client that trusts the root and offers these protocols and versions.
     static func client(_ protocols: [String], versions: ClosedRange<Int> = 12...13) throws -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.trustRoots = .file(try Self.made.get().first.root)
@@ -31,7 +31,7 @@ enum TLSSupport {
         return try NIOSSLContext(configuration: configuration)
     }
 
-    /// A gateway that speaks TLS.
+    /// Returns the options of a gateway with TLS.
     static func options(
         requestLimit: Duration? = nil, _ change: @escaping @Sendable (inout TransportPolicy) -> Void = { _ in }
     ) throws -> GatewayFixture.Options {

@@ -10,11 +10,11 @@ import Testing
 
 @testable import Gateway
 
-/// TLS as clients meet it: `curl`, `openssl`, `h2load`, and those that mean no good.
+/// TLS as seen by `curl`, `openssl`, `h2load` and malicious clients.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct TLSTests {
     typealias Fixture = GatewayFixture
 
-    /// Runs a program on a thread that may wait.
+    /// Runs a program on a thread that may block.
     func run(_ name: String, _ arguments: [String]) async throws -> String {
         try await NIOThreadPool.singleton.runIfActive { try Program.run(name, arguments) }
     }
@@ -102,7 +102,7 @@ import Testing
                 let said = try await connect(["-tls1_2", "-cipher", suite])
                 #expect(said.contains("Ciphersuite: \(suite)"), "\(said)")
             }
-            // Those with CBC that the library itself would take.
+            // The CBC suites that the library itself would accept.
             for suite in ["ECDHE-ECDSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA"] {
                 await #expect(throws: ProgramError.self, "\(suite)") {
                     _ = try await connect(["-tls1_2", "-cipher", "\(suite)@SECLEVEL=0"])
@@ -116,7 +116,7 @@ import Testing
         let options = try TLSSupport.options { $0.handshakeLimit = .milliseconds(300) }
         try await Fixture.with(options) { fixture in
             let silent = try await RawConnection.open(port: fixture.port)
-            // The start of a ClientHello, whose rest never comes. Source: RFC 8446 §5.1
+            // The start of a ClientHello, the rest of which never arrives. Source: RFC 8446 §5.1
             let slow = try await RawConnection.open(port: fixture.port)
             try await slow.send([0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC])
             #expect(try await silent.isClosedByServer())
@@ -139,11 +139,11 @@ import Testing
     }
 }
 
-/// Certificates that are changed under a running gateway.
+/// Certificates that are replaced while the gateway runs.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct TLSReloadTests {
     typealias Fixture = GatewayFixture
 
-    /// Files that a test replaces, and what serves them.
+    /// Certificate files that a test replaces, and the settings that name them.
     struct Served {
         let directory: TemporaryDirectory
         let files: TLSFiles
@@ -153,7 +153,7 @@ import Testing
             self.files = TLSFiles(certificate: directory.path("certificate.pem"), key: directory.path("key.pem"))
         }
 
-        /// As tools do it: written beside, then moved into place.
+        /// Replaces the files as tools do: writes new ones and moves them into place.
         func put(_ certificates: DevelopmentCertificates?, key: DevelopmentCertificates?) throws {
             for (source, target) in [
                 (certificates?.serverCertificate, self.files.certificate), (key?.serverKey, self.files.key),
@@ -164,7 +164,7 @@ import Testing
         }
     }
 
-    /// The serial number of the certificate that a new connection gets.
+    /// Returns the serial number of the certificate that a new connection receives.
     func serial(_ fixture: Fixture) async throws -> String {
         try await NIOThreadPool.singleton.runIfActive {
             let script =
@@ -179,7 +179,7 @@ import Testing
         }
     }
 
-    @Test(.server) func newConnectionsGetTheNewCertificateAndOldOnesGoOn() async throws {
+    @Test(.server) func aReloadedCertificateAppliesToNewConnectionsOnly() async throws {
         let made = try TLSSupport.made.get()
         let served = try Served()
         try served.put(made.first, key: made.first)
@@ -205,7 +205,7 @@ import Testing
                     try await wire.exchange(3, HTTP2Wire.fields("GET", "/nothing")).status == 404, "the old one goes on"
                 )
             }
-            // A key that does not match, a certificate that is none, files that are gone: the last good one stays.
+            // The last good certificate stays despite a wrong key, an invalid certificate or a missing file.
             try served.put(made.first, key: made.second)
             await look()
             try served.put(nil, key: made.first)
@@ -221,7 +221,7 @@ import Testing
         }
     }
 
-    @Test func theServiceLooksByItselfAndEndsWhenCancelled() async throws {
+    @Test func theReloadServicePollsUntilItsTaskIsCancelled() async throws {
         let made = try TLSSupport.made.get()
         let served = try Served()
         try served.put(made.first, key: made.first)

@@ -7,12 +7,12 @@ import Tokens
 
 @testable import Gateway
 
-/// Tokens of orders that were packaged under another secret than the one the checkout minted with. One after the other:
-/// each has servers of its own.
+/// Tokens of orders that were packaged under a secret other than the one with which the checkout minted them.
+/// Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
     typealias Fixture = GatewayFixture
 
-    /// The tokens of an order under the first and the second secret of the fixture.
+    /// Returns the tokens of an order under the first and the second secret of the fixture.
     private func minted(_ order: String) throws -> [String] {
         try ["the first secret of the test", "the second secret"].map {
             try TokenSecrets(file: Array($0.utf8)).token(for: Fixture.key(order)).rawValue
@@ -40,7 +40,7 @@ import Tokens
         }
     }
 
-    @Test func aTokenThatAnOrderBroughtIsGoodByItselfAlone() async throws {
+    @Test func anOrderWithItsOwnTokenRefusesDerivedOnes() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1")
             for token in try self.minted("1") {
@@ -55,7 +55,7 @@ import Tokens
         }
     }
 
-    @Test func theTokenOfAnotherSecretIsNoGuessForARemovedOrder() async throws {
+    @Test func aRotatedTokenOfARemovedOrderCountsAsNoGuess() async throws {
         let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
         try await Fixture.with(.init(limits: limits)) { fixture in
             let tokens = try self.minted("1")
@@ -69,7 +69,7 @@ import Tokens
         }
     }
 
-    /// The service as a process, whose file of secrets changes.
+    /// The service runs as a process, and its secrets file changes.
     @Test func theFileIsReadAgainWithoutARestart() async throws {
         let gateway = try await GatewayProcess(reloadSeconds: 3600)
         try gateway.write(secrets: String(repeating: "0123456789abcdef", count: 4))

@@ -4,11 +4,11 @@ import Testing
 
 @testable import Gateway
 
-/// When the view is looked at, and what is learnt from that.
+/// The times at which the view is checked, and the verdicts.
 @Suite struct ViewCheckStateMachineTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test func allWhoAskDuringALookShareIt() {
+    @Test func requestsDuringAViewCheckShareIt() {
         var inquiry = ViewCheckStateMachine()
         #expect(inquiry.asked(now: Self.start) == .look(Self.start))
         for _ in 0..<3 { #expect(inquiry.asked(now: Self.start) == .wait) }
@@ -17,7 +17,7 @@ import Testing
         #expect(inquiry.state == .idle(notBefore: Self.start + ViewCheckStateMachine.pause))
     }
 
-    @Test func theNextLookComesAfterAPause() {
+    @Test func theNextViewCheckStartsAfterAPause() {
         var inquiry = ViewCheckStateMachine()
         _ = inquiry.asked(now: Self.start)
         inquiry.looked(now: Self.start)
@@ -27,7 +27,7 @@ import Testing
         #expect(inquiry.asked(now: later) == .look(later), "who comes late waits for nothing")
     }
 
-    @Test func onlySoManyWait() {
+    @Test func requestsOverTheLimitAreRefusedDuringAViewCheck() {
         var inquiry = ViewCheckStateMachine()
         _ = inquiry.asked(now: Self.start)
         for _ in 1..<ViewCheckStateMachine.limit { #expect(inquiry.asked(now: Self.start) == .wait) }
@@ -42,7 +42,7 @@ import Testing
         ViewCheckStateMachine.Verdict(places, before: before, after: after)
     }
 
-    @Test func aViewIsConfirmedWhenAllPlacesAreCompleteAndOfTheServersAsTheyAre() {
+    @Test func aViewIsConfirmedOnlyWhenEveryPlaceIsComplete() {
         let good = MaterializedView.Place(anchor: "1", epoch: "e:1", isHere: true, plan: nil)
         let former = MaterializedView.Place(anchor: "2", epoch: "e:1", isHere: false, plan: nil)
         let missing = MaterializedView.Place(anchor: "3", epoch: nil, isHere: false, plan: "p")
@@ -57,7 +57,7 @@ import Testing
         #expect(self.verdict([good, fresh, missing]) == .doubtful)
     }
 
-    @Test func aLookDuringWhichAServerWasReplacedSaysNothing() {
+    @Test func aServerReplacementInvalidatesARunningViewCheck() {
         let good = MaterializedView.Place(epoch: "e:1", isHere: true, plan: nil)
         let former = MaterializedView.Place(epoch: "e:1", isHere: false, plan: nil)
         #expect(self.verdict([good], 1, 2) == .overtaken)

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// HTTP/2 frames made and read by hand, so that the session is not checked against itself.
+/// HTTP/2 frames made and read independently, so that the session is not checked against itself.
 ///
 /// Source: RFC 9113 §4.1, §6
 struct Frame: Equatable {
@@ -17,7 +17,7 @@ struct Frame: Equatable {
             + big(self.stream) + self.payload
     }
 
-    /// Splits what a session wrote; the preface, if there, is skipped.
+    /// Splits a session's output into frames, skipping the preface if it is present.
     static func read(_ bytes: [UInt8]) -> [Frame] {
         var rest = bytes.starts(with: Self.preface) ? bytes.dropFirst(Self.preface.count) : bytes[...]
         var frames: [Frame] = []

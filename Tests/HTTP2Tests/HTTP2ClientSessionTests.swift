@@ -25,7 +25,7 @@ import Testing
         #expect(headers.map(\.stream) == [1, 3])
         #expect(data.map(\.payload) == [Array("{}".utf8), Array("{}".utf8)])
         #expect(data.allSatisfy { $0.flags == 1 })
-        // Never indexed, name from the static table: 0001 0100 is `:path` (RFC 7541 §6.2.3, Appendix A).
+        // 0001 0100 is `:path` from the static table, never indexed (RFC 7541 §6.2.3, Appendix A).
         #expect(headers.allSatisfy { $0.payload.contains(0x14) })
         #expect(peer.session.openStreams == 2)
     }
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test func aLongBodyIsCutAndItsWindowGivenBack() throws {
+    @Test func aLongBodyIsTruncatedAndItsWindowReplenished() throws {
         let peer = try Peer()
         try peer.submit(tag: 0)
         _ = try peer.written()
@@ -94,7 +94,7 @@ import Testing
         #expect(end.isComplete)
     }
 
-    @Test func anInterimResponseIsReplacedByTheFinalOneAndTrailersAreNotKept() throws {
+    @Test func onlyTheHeadersOfTheFinalResponseAreKept() throws {
         let peer = try Peer()
         try peer.submit(tag: 0)
         _ = try peer.written()
@@ -138,7 +138,7 @@ import Testing
         _ = try peer.written()
         try peer.receive(Frame.settings().bytes + Frame.goAway(last: 1, code: 0, debug: []).bytes)
         _ = peer.events()
-        _ = try? peer.submit(tag: 1)  // nghttp2 may take it or refuse it at once; it must not be lost.
+        _ = try? peer.submit(tag: 1)  // nghttp2 may accept or refuse it immediately; it must not be lost.
         _ = try peer.written()
         let ends = peer.ends()
         #expect(ends.allSatisfy { $0.tag == 1 && $0.errorCode == .refusedStream })
@@ -155,7 +155,7 @@ import Testing
         #expect(ends[1].errorCode.description == "ENHANCE_YOUR_CALM")
     }
 
-    @Test func aStreamThatWeResetEndsOnceAndLateFramesDoNoHarm() throws {
+    @Test func lateFramesOfAResetStreamAreIgnored() throws {
         let peer = try Peer()
         let stream = try peer.submit(tag: 5)
         _ = try peer.written()
@@ -209,7 +209,7 @@ import Testing
         }
     }
 
-    @Test func aRequestThatIsCancelledTwiceBeforeItLeavesLeavesNoTrace() throws {
+    @Test func cancellationOfAnUnsentRequestSendsNoFrame() throws {
         let peer = try Peer()
         _ = try peer.written()
         let stream = try peer.submit(tag: 5)
@@ -229,7 +229,7 @@ import Testing
         #expect(peer.session.isFinished)
     }
 
-    @Test func rubbishNeverTrapsAndNoStreamEndsTwice() throws {
+    @Test func corruptedFramesNeverTrapAndEndNoStreamTwice() throws {
         var generator = SeededGenerator(seed: 42)
         let whole = [
             Frame.settings(maxConcurrentStreams: 10), Frame.headers(1, [(":status", "200"), ("apns-id", "x")]),
@@ -253,12 +253,12 @@ import Testing
         }
     }
 
-    @Test func theLibrarySaysItsVersion() {
+    @Test func nghttp2ReportsItsVersion() {
         #expect(nghttp2Version().hasPrefix("1."))
     }
 }
 
-/// A session with the other end in the test's hands.
+/// A session whose peer is controlled by the test.
 private final class Peer {
     let session: HTTP2ClientSession
     private var block = HTTP2HeaderBlock()

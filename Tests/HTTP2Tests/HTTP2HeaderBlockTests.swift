@@ -10,7 +10,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNotReplacedKeepsItsValue() {
+    @Test func anUnreplacedHeaderKeepsItsValue() {
         var block = HTTP2HeaderBlock()
         let path = block.append(":path", "", isIndexed: false)
         let topic = block.append("apns-topic", "")
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func valuesThatComeAndGoTakeNoMoreRoom() {
+    @Test func replacedValuesReuseTheirSpace() {
         var block = HTTP2HeaderBlock()
         let place = block.append("a", "")
         block.replace(place, String(repeating: "x", count: 100))

@@ -4,7 +4,7 @@ import Testing
 
 @testable import HTTP2
 
-/// The session against a server that does anything, in pieces of any size. A failure names its seed; see `fuzzSeeds`.
+/// The session against a random server that writes pieces of any size. A failure names its seed; see `fuzzSeeds`.
 @Suite struct HTTP2SessionFuzzTests {
     @Test(arguments: fuzzSeeds(60)) func eachRequestEndsOnceAndAsTheServerSaid(_ seed: UInt64) throws {
         var life = try SessionLife(seed: seed, brokenPerMille: 0)
@@ -19,18 +19,18 @@ import Testing
         }
     }
 
-    @Test(arguments: fuzzSeeds(60)) func aServerThatBreaksTheRulesTrapsNothing(_ seed: UInt64) throws {
+    @Test(arguments: fuzzSeeds(60)) func aMisbehavingServerNeverCausesATrap(_ seed: UInt64) throws {
         var life = try SessionLife(seed: seed, brokenPerMille: 10)
         while life.isGoing, life.failure == nil { try life.step() }
         life.check(seed)
     }
 }
 
-/// One connection's life, with its user played by chance too.
+/// One connection's life, with random actions of its user too.
 private struct SessionLife {
     let session: HTTP2ClientSession
     var server: RandomHTTP2Server
-    /// By stream, what was submitted.
+    /// The tags of the submitted requests, by stream.
     var tags: [Int32: Int] = [:]
     var ends: [Int32: HTTP2StreamEnd] = [:]
     var cancelled: Set<Int32> = []
@@ -81,7 +81,7 @@ private struct SessionLife {
         try self.deliver(said)
     }
 
-    /// Lets what is under way arrive.
+    /// Delivers the bytes in flight.
     mutating func drain() throws {
         for _ in 0..<3 { try self.write() }
     }
@@ -133,7 +133,7 @@ private struct SessionLife {
             if end.isComplete, answer != end.status {
                 self.surprises.append("stream \(end.stream): \(end.status ?? 0), not \(answer ?? 0)")
             }
-            // A request that is reported as unprocessed will be sent again.
+            // A request reported as unprocessed will be sent again, so it must not have been answered.
             if end.errorCode == .refusedStream, !end.isComplete, answer != nil {
                 self.surprises.append("stream \(end.stream) was answered and is called refused")
             }

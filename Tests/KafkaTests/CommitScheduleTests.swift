@@ -11,7 +11,7 @@ struct CommitScheduleTests {
         if case .commit(let request) = step { request } else { nil }
     }
 
-    @Test func theNextCommitGathersAWhileUnlessSomebodyWaits() throws {
+    @Test func theNextCommitIsDelayedUnlessOneIsRequested() throws {
         var schedule = CommitSchedule()
         let first = try #require(self.request(schedule.next(self.positions, in: 1, now: self.now)))
         #expect(first.positions == self.positions)
@@ -28,7 +28,7 @@ struct CommitScheduleTests {
         #expect(self.request(schedule.next(self.positions, in: 1, now: self.now + schedule.pause)) != nil)
     }
 
-    @Test func whoAsksWhenNothingIsToBeCommittedIsServed() {
+    @Test func aCommitRequestWithNothingToCommitIsServed() {
         var schedule = CommitSchedule()
         let ticket = schedule.request()
         #expect(self.request(schedule.next([], in: 1, now: self.now)) == nil)
@@ -50,7 +50,7 @@ struct CommitScheduleTests {
         #expect(logged == 4, "1, 2, 4, 8")
     }
 
-    @Test func whoAsksDuringAFailureGetsOneTry() throws {
+    @Test func aCommitRequestDuringAFailureGetsOneAttempt() throws {
         var schedule = CommitSchedule()
         let away = KafkaError(.transport, "away", isRetriable: true)
         let first = try #require(self.request(schedule.next(self.positions, in: 1, now: self.now)))
@@ -63,7 +63,7 @@ struct CommitScheduleTests {
     }
 
     @Test(arguments: [KafkaError(.rebalanced, "", isRetriable: true), KafkaError(.fenced, "")])
-    func aGroupThatMovedOnIsNotWaitedFor(_ error: KafkaError) throws {
+    func aCommitRefusedAfterARebalanceIsGivenUp(_ error: KafkaError) throws {
         var schedule = CommitSchedule()
         let ticket = schedule.request()
         let request = try #require(self.request(schedule.next(self.positions, in: 1, now: self.now)))
@@ -74,7 +74,7 @@ struct CommitScheduleTests {
         #expect(!schedule.isHopeless(next), "the next one is tried first")
     }
 
-    @Test func theEndTakesNoMoreWaiters() {
+    @Test func aFinishedScheduleEndsTheCommitThread() {
         var schedule = CommitSchedule()
         #expect(schedule.finish().count == 0)
         guard case .end = schedule.next(self.positions, in: 1, now: self.now) else {

@@ -4,10 +4,10 @@ import Testing
 
 @testable import Kafka
 
-/// The traps of librdkafka 2.0.2 around the end of a consumer, and cooperative assignment.
+/// The pitfalls of librdkafka 2.0.2 when a consumer ends, and cooperative assignment.
 @Suite(.server, .timeLimit(.minutes(2)))
 struct ConsumerEndTests {
-    /// Fetched messages that nobody took may keep a handle from being destroyed (CHANGELOG 2.6.1, #4724).
+    /// Fetched messages that were never read may keep a handle from being destroyed (CHANGELOG 2.6.1, #4724).
     @Test func aConsumerEndsWithAFullQueue() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 4)])
         let orders = broker.topics[0].name
@@ -24,7 +24,7 @@ struct ConsumerEndTests {
         #expect(!log.contains(.error, "the consumer timed out"))
     }
 
-    /// A partition that is lost may block closing (CHANGELOG 2.1.0, #4187).
+    /// A lost partition may block closing (CHANGELOG 2.1.0, #4187).
     @Test func aConsumerThatLostItsPartitionsEnds() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 4)])
         try await fill(broker, "orders", 1000, value: 100)
@@ -41,7 +41,7 @@ struct ConsumerEndTests {
         broker.close()
     }
 
-    /// librdkafka before 2.3.0 may crash then with cooperative assignment (#4381); with ours it does not.
+    /// With cooperative assignment, librdkafka before 2.3.0 may crash here (#4381); with our assignment it does not.
     @Test func aConsumerEndsBeforeItsFirstAssignment() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 4)])
         for _ in 0..<5 {
@@ -66,14 +66,14 @@ struct ConsumerEndTests {
         first.finished(early)
         try await first.commit()
         let second = try member(1)
-        // Both go on being asked, as workers do, so that they take part in what is going on.
+        // Both consumers are polled continuously, as workers do, so that they take part in the rebalance.
         try await eventually("shared") {
             for consumer in [first, second] {
                 _ = try await consumer.nextBatch(records: 10, bytes: 1 << 20, wait: .milliseconds(20))
             }
             return first.assignment.count == 2 && second.assignment.count == 2
         }
-        // Those that stay are not taken away on the way, which is what this assignment is for.
+        // Partitions that stay are never revoked, which is the purpose of this assignment.
         #expect(logs[0].all.filter { $0.kind == .revoked }.flatMap { $0.message.split(separator: " ") }.count == 2)
         try await fill(broker, "orders", 100, from: 100)
         var seen: Set<String> = []
@@ -85,7 +85,7 @@ struct ConsumerEndTests {
             }
             return seen.count >= 100
         }
-        // While both are there: what the one that stays commits while the other leaves may be refused and come again.
+        // Both commit before either leaves: during a rebalance a commit may be refused, and its records redelivered.
         for consumer in [first, second] { try await consumer.commit() }
         await second.close()
         await first.close()

@@ -17,7 +17,7 @@ struct ConsumerLedgerTests {
         KafkaPosition(topic: "t", partition: partition, offset: offset)
     }
 
-    @Test func onlyWhatIsDoneWithoutAGapIsCommitted() {
+    @Test func onlyTheContiguousPrefixIsCommitted() {
         var ledger = PartitionLedger(assignment: 1)
         #expect(ledger.position == nil)
         for offset: Int64 in [10, 11, 15, 16] { ledger.handOut(offset) }
@@ -34,7 +34,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.inHand == 0)
     }
 
-    @Test func whatIsDoneTwiceOrNeverWasInHandCountsForNothing() {
+    @Test func aRepeatedOrUnknownFinishHasNoEffect() {
         var ledger = PartitionLedger(assignment: 1)
         ledger.handOut(1)
         ledger.handOut(2)
@@ -46,7 +46,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == nil)
     }
 
-    @Test func nothingBehindWhatWasLetGoIsCommitted() {
+    @Test func noOffsetAfterAReleasedRecordIsCommitted() {
         var ledger = PartitionLedger(assignment: 1)
         for offset: Int64 in 0..<5 { ledger.handOut(offset) }
         for offset: Int64 in [0, 1, 3] { ledger.finish(offset) }
@@ -56,7 +56,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == 2)
     }
 
-    @Test func anOffsetThatGoesBackBeginsAnew() {
+    @Test func aLowerOffsetRestartsTheLedger() {
         var ledger = PartitionLedger(assignment: 1)
         for offset: Int64 in 100..<103 { ledger.handOut(offset) }
         ledger.finish(100)
@@ -65,14 +65,14 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == nil)
         ledger.finish(0)
         #expect(ledger.position == 1)
-        // A commit of the topic as it was, on its way since before.
+        // A commit for the former topic, in flight since before it was recreated.
         ledger.acknowledge(101)
         #expect(ledger.position == 1)
         ledger.acknowledge(1)
         #expect(ledger.position == nil)
     }
 
-    @Test func aLateResultOfATopicThatWasRecreatedEndsNoRecordOfTheNewOne() {
+    @Test func aLateResultOfARecreatedTopicFinishesNoNewRecord() {
         var ledger = PartitionLedger(assignment: 1)
         for offset: Int64 in 0..<3 { ledger.handOut(offset) }
         ledger.finish(0)
@@ -93,8 +93,8 @@ struct ConsumerLedgerTests {
         #expect(ledger.inHand == 0)
     }
 
-    /// An hour of work ahead of one parked record must not fill the memory.
-    @Test func aGapCostsNothingHoweverFarTheWorkRunsAhead() {
+    /// An hour of work beyond one parked record must not fill the memory.
+    @Test func finishedRecordsAfterAGapNeedBoundedMemory() {
         var ledger = PartitionLedger(assignment: 1)
         ledger.handOut(0)
         for offset: Int64 in 1..<200_000 {
@@ -108,7 +108,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == 200_000)
     }
 
-    @Test func nothingBehindWhatIsPutOffIsCommittedUntilItIsTakenUpAndDone() {
+    @Test func aDeferredRecordBlocksTheCommitUntilItIsFinished() {
         var ledger = ConsumerLedger()
         ledger.add([Self.mine])
         let records = (0..<6).map { self.record(Int64($0)) }
@@ -139,8 +139,8 @@ struct ConsumerLedgerTests {
         #expect(ledger.committable.isEmpty)
     }
 
-    /// A million records of a brand that waits, among others that go on.
-    @Test func whatIsPutOffCostsNothing() {
+    /// Many records of a brand that waits, among records of brands that continue.
+    @Test func deferredRecordsNeedBoundedMemory() {
         var ledger = PartitionLedger(assignment: 1)
         for offset: Int64 in 0..<200_000 {
             ledger.handOut(offset)
@@ -163,7 +163,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.inHand == 0)
     }
 
-    /// Random work on one partition beside a set of all offsets that are not done.
+    /// Random work on one partition, compared with a set of all unfinished offsets.
     @Test(arguments: 0..<20) func theLedgerAgreesWithANaiveModel(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var ledger = PartitionLedger(assignment: 1)
@@ -212,7 +212,7 @@ struct ConsumerLedgerTests {
         }
     }
 
-    @Test func aLateResultOfAPartitionThatLeftOrCameBackMovesNothing() {
+    @Test func resultsFromAnEarlierAssignmentAreIgnored() {
         var ledger = ConsumerLedger()
         ledger.add([Self.mine])
         let early = [self.record(0, in: ledger.assignment), self.record(1, in: ledger.assignment)]
@@ -231,7 +231,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.committable == [self.position(2)])
     }
 
-    @Test func anAcknowledgementOfAnEarlierAssignmentIsNotTaken() {
+    @Test func anAcknowledgementOfAnEarlierAssignmentIsIgnored() {
         var ledger = ConsumerLedger()
         ledger.add([Self.mine])
         let chosen = ledger.assignment
@@ -244,7 +244,7 @@ struct ConsumerLedgerTests {
         #expect(ledger.committable.isEmpty)
     }
 
-    @Test func partitionsThatCameTogetherGoOnByThemselves() {
+    @Test func partitionsAssignedTogetherAdvanceIndependently() {
         var ledger = ConsumerLedger()
         let partitions = (0..<3).map { KafkaPartition(topic: "t", partition: $0) }
         ledger.add(partitions)

@@ -16,7 +16,7 @@ struct KafkaAdminTests {
         await producer.close()
         let admin = try KafkaAdmin(configuration(broker))
         #expect(try await admin.partitions(orders) == broker.topics[0].partitions)
-        // A given broker may have made more partitions than three.
+        // A given broker may have created more than three partitions.
         let none = Dictionary(uniqueKeysWithValues: (0..<broker.topics[0].partitions).map { (Int32($0), Int64(0)) })
         #expect(try await admin.endOffsets(orders) == none.merging([1: 4, 2: 1]) { $1 })
         #expect(try await admin.beginningOffsets(orders) == none)
@@ -35,7 +35,7 @@ struct KafkaAdminTests {
         await #expect(throws: KafkaError(.closed, "")) { try await admin.partitions(orders) }
     }
 
-    @Test func aBrokerWithoutCreateTopicsIsTold() async throws {
+    @Test func aBrokerWithoutCreateTopicsIsReportedAsUnsupported() async throws {
         let broker = try KafkaBroker()
         let admin = try KafkaAdmin(configuration(broker))
         await #expect(throws: KafkaError(.unsupported, "")) {
@@ -47,7 +47,7 @@ struct KafkaAdminTests {
         await admin.close()
     }
 
-    @Test func nobodyThereIsToldInTime() async throws {
+    @Test func anUnreachableBrokerIsAnErrorWithinTheTimeout() async throws {
         let broker = try KafkaBroker()
         try broker.setDown()
         let admin = try KafkaAdmin(configuration(broker), timeout: .milliseconds(300))

@@ -4,7 +4,7 @@ import Testing
 
 /// The broker that the tests use.
 @Suite(.server, .timeLimit(.minutes(1))) struct KafkaBrokerTests {
-    @Test func itGoesDownAndComesBackWhileProgramsAreStarted() async throws {
+    @Test func theBrokerRestartsWhileChildProcessesStart() async throws {
         let broker = try KafkaBroker()
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             for _ in 0..<4 {
@@ -23,7 +23,7 @@ import Testing
         broker.close()
     }
 
-    @Test func aPortCanBeWishedAndHasToBeFree() throws {
+    @Test func aRequestedPortMustBeFree() throws {
         let reserved = try ReservedPort()
         let number = UInt16(truncatingIfNeeded: reserved.number)
         reserved.release()

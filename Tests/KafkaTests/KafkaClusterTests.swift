@@ -4,11 +4,11 @@ import Testing
 
 @testable import Kafka
 
-/// The cluster that records come from, and topics by pattern.
+/// The cluster from which records come, and topics by pattern.
 @Suite(.server, .timeLimit(.minutes(1))) struct KafkaClusterTests {
     @Test func recordsCarryTheIdentifierOfTheirCluster() async throws {
         var clusters: [Set<String>] = []
-        // Both at once: the brokers name themselves by where they are in memory.
+        // Both exist at the same time, since the mock brokers derive their identifiers from their memory addresses.
         let brokers = try (0..<2).map { _ in try KafkaBroker(topics: [.init("changes", partitions: 2)]) }
         for broker in brokers {
             try await fill(broker, "changes", 20)

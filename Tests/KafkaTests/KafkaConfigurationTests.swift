@@ -5,7 +5,7 @@ import Testing
 @testable import Kafka
 
 struct KafkaConfigurationTests {
-    @Test func theSessionTimeoutIsTheOperators() {
+    @Test func theSessionTimeoutComesFromTheProperties() {
         #expect(KafkaConfiguration(bootstrap: "x:1").sessionTimeout == .seconds(45))
         let given = KafkaConfiguration(bootstrap: "x:1", properties: ["session.timeout.ms": "6000"])
         #expect(given.sessionTimeout == .seconds(6))
@@ -21,7 +21,7 @@ struct KafkaConfigurationTests {
     }
 
     @Test(arguments: ["novalue", "=x", "a=b\nsasl.password secret"])
-    func aLineThatIsNoPropertyIsNamedByItsNumberOnly(text: String) {
+    func anInvalidLineIsReportedByItsNumberOnly(text: String) {
         do {
             _ = try KafkaConfiguration.properties(text: text)
             Issue.record("accepted")
@@ -66,7 +66,7 @@ struct KafkaConfigurationTests {
         ("partitioner", "consistent_random", ["murmur2_random"]), ("delivery.report.only.error", "true", ["false"]),
         ("isolation.level", "read_uncommitted", ["read_committed"]), ("auto.offset.reset", "latest", ["earliest"]),
     ])
-    func aFileMayRepeatAGuaranteeAndNotTakeItAway(name: String, bad: String, good: [String]) async throws {
+    func propertiesMayRepeatAGuaranteeButNotWeakenIt(name: String, bad: String, good: [String]) async throws {
         let file = "/etc/corporate.properties"
         let refused = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: [name: bad], file: file)
         let error = #expect(throws: KafkaError(.configuration, "")) { try KafkaProducer(refused) }
@@ -84,14 +84,14 @@ struct KafkaConfigurationTests {
         }
     }
 
-    @Test func theBootstrapAddressHasNoPlaceInTheFile() {
+    @Test func bootstrapServersInThePropertiesAreRefused() {
         let configuration = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["bootstrap.servers": "x:1"])
         let error = #expect(throws: KafkaError(.configuration, "")) { try configuration.check() }
         #expect(error?.message.contains("remove this line") == true)
     }
 
     @Test(arguments: ["ssl.key.pem", "ssl.key.password", "sasl.password", "sasl.oauthbearer.client.secret"])
-    func aSecretNeverStandsInAMessage(name: String) {
+    func errorMessagesNeverContainASecret(name: String) {
         #expect(KafkaConfiguration.isSecret(name))
         let configuration = KafkaConfiguration(
             bootstrap: "127.0.0.1:1",
@@ -99,7 +99,7 @@ struct KafkaConfigurationTests {
         do { _ = try KafkaProducer(configuration) } catch { #expect(!error.description.contains("hush")) }
     }
 
-    @Test(.server) func propertiesOfTheOtherKindAreIgnored() async throws {
+    @Test(.server) func producersAndConsumersIgnoreEachOthersProperties() async throws {
         let broker = try KafkaBroker(topics: [.init("t", partitions: 1)])
         let log = EventLog()
         let both = configuration(

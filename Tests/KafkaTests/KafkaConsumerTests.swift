@@ -20,7 +20,7 @@ struct KafkaConsumerTests {
         await second.close()
     }
 
-    @Test func theContiguousPrefixIsCommittedAndNothingBehindAGap() async throws {
+    @Test func commitsStopAtTheFirstUnfinishedRecord() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
         try await fill(broker, orders, 6, partition: 0)
@@ -35,7 +35,7 @@ struct KafkaConsumerTests {
         #expect(try await admin.committed(group: broker.group, topic: orders) == [0: 2])
         #expect(consumer.inHand == 3)
         #expect(consumer.quietTime != nil)
-        // Nobody asks: it is committed all the same.
+        // The offsets are committed although no caller requests it.
         consumer.finished([records[2], records[4], records[5]])
         try await eventually("all") { try await admin.committed(group: broker.group, topic: orders) == [0: 6] }
         #expect(consumer.quietTime == nil)
@@ -43,7 +43,7 @@ struct KafkaConsumerTests {
         await consumer.close()
     }
 
-    /// Each fetch fills the queue, whereupon librdkafka stops fetching for up to a second: about 20 s for all of them.
+    /// Each fetch fills the queue, whereupon librdkafka would stop fetching for up to a second: about 20 s in total.
     @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
@@ -57,8 +57,8 @@ struct KafkaConsumerTests {
         await consumer.close()
     }
 
-    /// One interval lasts longer than the test, so only the first commit and the last one come.
-    @Test func commitsGatherForAnIntervalAndTheEndWaitsForNone() async throws {
+    /// One interval lasts longer than the test, so only the first and the last commit occur.
+    @Test func commitsAreBatchedPerIntervalAndClosingCommitsAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
         try await fill(broker, orders, 10, partition: 0)
@@ -83,7 +83,7 @@ struct KafkaConsumerTests {
         await admin.close()
     }
 
-    @Test func twoConsumersShareThePartitionsAndARevokeWaitsForTheBatchInHand() async throws {
+    @Test func aRevokeWaitsForTheBatchInFlight() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 4)])
         try await fill(broker, "orders", 40)
         let log = EventLog()
@@ -92,12 +92,12 @@ struct KafkaConsumerTests {
         #expect(first.assignment.count == 4)
 
         let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
-        // While the batch is in hand the partitions stay, however much the group wants them: the rebalance, which
-        // begins about 1 s after the second one came, is over after 3 s.
+        // While the batch is in flight the consumer keeps its partitions, although the group wants them: the rebalance
+        // begins about 1 s after the second consumer joined and is over after 3 s.
         try await Task.sleep(for: .milliseconds(2500))
         #expect(first.assignment.count == 4)
-        // A real broker takes this commit (GroupCoordinator, PreparingRebalance); the mock refuses commits in a
-        // rebalance, and then they count as left out.
+        // A real broker accepts this commit (GroupCoordinator, PreparingRebalance); the mock refuses commits during a
+        // rebalance, and they then count as left out.
         first.finished(records)
         let admin = try KafkaAdmin(configuration(broker))
         try await eventually("both own two partitions") {
@@ -109,7 +109,7 @@ struct KafkaConsumerTests {
         #expect(log.contains(.revoked))
         #expect(Set(first.assignment).isDisjoint(with: second.assignment))
 
-        // Nothing is lost: what is new comes, and what the broker refused to commit comes again.
+        // Nothing is lost: new records arrive, and records whose commit the broker refused are redelivered.
         try await fill(broker, "orders", 40, from: 100)
         var seen: Set<String> = []
         try await eventually("40 new records") {
@@ -123,7 +123,7 @@ struct KafkaConsumerTests {
         try await eventually("all committed") {
             try await admin.committed(group: "g", topic: "orders").values.reduce(0, +) == 80
         }
-        // A late result of a partition that went away changes nothing.
+        // A late result for a revoked partition changes nothing.
         first.finished(records)
         try await first.commit()
         #expect(try await admin.committed(group: "g", topic: "orders").values.reduce(0, +) == 80)
@@ -132,7 +132,7 @@ struct KafkaConsumerTests {
         await first.close()
     }
 
-    @Test func aWorkerThatIsNeverDoneDoesNotHoldTheGroupForEver() async throws {
+    @Test func aStuckWorkerLosesItsPartitionsAfterTheRevokeWait() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
         try await fill(broker, "orders", 10)
         let log = EventLog()
@@ -146,7 +146,7 @@ struct KafkaConsumerTests {
             return !other.assignment.isEmpty
         }
         #expect(log.contains(.error, "was not done"))
-        // The late worker is done: left out, not an error.
+        // The late worker's results are left out and cause no error.
         let owned = Set(stuck.assignment.map(\.partition))
         stuck.finished(records)
         try await stuck.commit()
@@ -174,7 +174,7 @@ struct KafkaConsumerTests {
             most = (max(most.records, now.records), max(most.bytes, now.bytes))
             return consumer.isPaused
         }
-        // One record may reach over the limit of bytes.
+        // One record may exceed the byte limit.
         #expect(most.records <= 100)
         #expect(most.bytes <= 20_000 + 1000)
         try await eventually("all records") {
@@ -202,7 +202,7 @@ struct KafkaConsumerTests {
         try await eventually("paused") { slow.isPaused }
         await other.close()
         try await eventually("all partitions") { slow.assignment.count == 2 }
-        // Buffered records of the old assignment are dropped, so it may fill and pause again; it never overflows.
+        // Records of the old assignment are dropped, so the buffer may fill and pause again; it never overflows.
         #expect(slow.buffered.records <= 21)
         #expect(try await read(slow, 1000, batch: 20).count >= 1000)
         await slow.close()
@@ -227,8 +227,8 @@ struct KafkaConsumerTests {
         await producer.close()
     }
 
-    @Test func aTopicThatComesLateIsFound() async throws {
-        // The mock broker would create it by itself, so it is told to deny it. 3 is UNKNOWN_TOPIC_OR_PARTITION.
+    @Test func aTopicCreatedLaterIsFound() async throws {
+        // The mock broker would create the topic itself, so it is made to deny it. 3 is UNKNOWN_TOPIC_OR_PARTITION.
         let broker = try KafkaBroker(topics: [.init("late", partitions: 1)])
         try broker.setError(topic: "late", code: 3)
         let log = EventLog()
@@ -260,7 +260,7 @@ struct KafkaConsumerTests {
         }
         await #expect(throws: KafkaError(.cancelled, "")) { try await early.value }
         #expect(ContinuousClock.now - start < .seconds(10))
-        // It is of use afterwards.
+        // The consumer remains usable.
         #expect(try await consumer.nextBatch(records: 1, bytes: 1, wait: .zero).isEmpty)
         await consumer.close()
     }
@@ -285,7 +285,7 @@ struct KafkaConsumerTests {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
         let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
-        // Of two that wait one is refused, whichever comes second: here the first may be it, and then comes again.
+        // Of two waiting tasks the second is refused. That may be this task, which then retries.
         let waiting = Task {
             while true {
                 do {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Kafka
 
-/// A refusal is told with the right that an administrator has to grant.
+/// A refusal is reported with the right that an administrator has to grant.
 @Suite(.server, .timeLimit(.minutes(1))) struct KafkaDenialTests {
     /// Kafka's error codes. Source: Kafka protocol guide, error codes
     private static let (topicRefused, groupRefused, clusterRefused): (Int32, Int32, Int32) = (29, 30, 31)
@@ -13,9 +13,9 @@ import Testing
         Set(log.all.filter { $0.kind == .denied }.compactMap(\.denial))
     }
 
-    /// 10: FindCoordinator, 11: JoinGroup.
+    /// API key 10 is FindCoordinator, 11 is JoinGroup.
     @Test(arguments: [Int16(10), 11])
-    func aGroupThatDoesNotTakeUs(apiKey: Int16) async throws {
+    func aGroupDenialNamesTheRightToGrant(apiKey: Int16) async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try broker.fail(apiKey: apiKey, with: Array(repeating: Self.groupRefused, count: 200))
         let log = EventLog()
@@ -26,7 +26,7 @@ import Testing
         await consumer.close()
     }
 
-    @Test func aTopicThatIsNotShownToAConsumer() async throws {
+    @Test func aHiddenTopicIsReportedAsAReadDenial() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try broker.setError(topic: "orders", code: Self.topicRefused)
         let log = EventLog()
@@ -36,7 +36,7 @@ import Testing
         await consumer.close()
     }
 
-    @Test func aTopicThatMayNotBeReadAndThenMay() async throws {
+    @Test func aReadDenialEndsWhenTheTopicBecomesReadable() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try await fill(broker, "orders", 1)
         try broker.fail(apiKey: 1, with: Array(repeating: Self.topicRefused, count: 3))
@@ -48,7 +48,7 @@ import Testing
         await consumer.close()
     }
 
-    @Test func aTopicThatMayNotBeWritten() async throws {
+    @Test func aRefusedWriteIsReportedAsAWriteDenial() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         let log = EventLog()
         let producer = try KafkaProducer(configuration(broker, onEvent: log.record), topics: ["orders"])
@@ -63,8 +63,8 @@ import Testing
         await producer.close()
     }
 
-    /// An administrator must not be sent to the cluster's rights when one on a topic is missing.
-    @Test func aProducerThatGetsNoNumber() async throws {
+    /// The report must not point an administrator to cluster rights when a right on a topic is missing.
+    @Test func aRefusedProducerIDNamesTheTopicRightsToGrant() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try broker.fail(apiKey: 22, with: Array(repeating: Self.clusterRefused, count: 200))
         let log = EventLog()
@@ -87,7 +87,7 @@ import Testing
     }
 }
 
-/// The answers of a cluster about its topics.
+/// The responses of a cluster to queries about its topics.
 @Suite(.server, .timeLimit(.minutes(1))) struct TopicQueryTests {
     @Test func partitionsAndSettingsAreRead() async throws {
         var orders = ScriptedKafka.Topic(settings: ["cleanup.policy": "compact", "min.insync.replicas": "2"])
@@ -109,7 +109,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func aBrokerWithoutTheRequestSaysSo() async throws {
+    @Test func topicSettingsAreUnsupportedByTheMockBroker() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
         let admin = try KafkaAdmin(configuration(broker))
         #expect(try await admin.partitionStates("orders").map(\.inSync) == [1, 1])

@@ -4,9 +4,9 @@ import Testing
 
 @testable import Kafka
 
-/// The partitions of keys, and the timestamps that messages are given.
+/// The partitions of keys, and the timestamps of messages.
 @Suite(.server, .timeLimit(.minutes(1))) struct KafkaPartitionerTests {
-    @Test func aKeyIsWhereAProducerPutsIt() async throws {
+    @Test func thePartitionerAgreesWithTheProducer() async throws {
         let broker = try KafkaBroker(topics: [.init("topic", partitions: 7)])
         let producer = try KafkaProducer(configuration(broker))
         let keys = (0..<200).map { number in
@@ -24,7 +24,7 @@ import Testing
         broker.close()
     }
 
-    @Test func aMessageMayTellItsMoment() async throws {
+    @Test func aMessageMayCarryItsOwnTimestamp() async throws {
         let broker = try KafkaBroker(topics: [.init("topic", partitions: 1)])
         let producer = try KafkaProducer(configuration(broker))
         let messages = [1, 1_700_000_000_000, nil].map {

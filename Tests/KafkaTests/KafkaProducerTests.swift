@@ -26,7 +26,7 @@ struct KafkaProducerTests {
         await producer.close()
     }
 
-    @Test func eightMebibytesFitOneMoreIsTooMuch() async throws {
+    @Test func aMessageOfFourMebibytesFitsAndOneOfEightIsRefused() async throws {
         let broker = try KafkaBroker(topics: [.init("dead", partitions: 1)])
         let producer = try KafkaProducer(configuration(broker))
         let large = [UInt8](repeating: 7, count: 4 << 20)
@@ -40,7 +40,7 @@ struct KafkaProducerTests {
     @Test func aMessageThatIsNotDeliveredInTimeFails() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         let producer = try KafkaProducer(configuration(broker, ["delivery.timeout.ms": "500"]))
-        // The first may need longer than that to find the broker.
+        // The first delivery may need longer than that to find the broker.
         try await eventually("a delivery") {
             (try? await producer.produce(KafkaMessage(topic: "orders", key: nil, value: []))) != nil
         }
@@ -77,7 +77,7 @@ struct KafkaProducerTests {
         await producer.close()
     }
 
-    @Test func closingWaitsForWhatIsUnderWayAndRefusesTheRest() async throws {
+    @Test func closingWaitsForMessagesInFlightAndRefusesLaterOnes() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
         let producer = try KafkaProducer(configuration(broker, ["linger.ms": "200"]))
@@ -86,7 +86,7 @@ struct KafkaProducerTests {
             await producer.close()
             return true
         }
-        // Each one has a result: delivered if it came before the end, refused if behind it.
+        // Each message has a result: delivered if it was queued before closing, refused if after.
         for case .failure(let error) in await outcomes { #expect(error.code == .closed) }
         await #expect(throws: KafkaError(.closed, "")) {
             try await producer.produce(KafkaMessage(topic: orders, key: nil, value: nil))
@@ -105,12 +105,12 @@ struct KafkaProducerTests {
         await producer.close()
     }
 
-    @Test func aProducerThatFailedForGoodGoesOnWithANewHandle() async throws {
+    @Test func aProducerReplacesItsHandleAfterAFatalError() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         let log = EventLog()
         let producer = try KafkaProducer(configuration(broker, onEvent: log.record))
         _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [1]))
-        // 45 is OUT_OF_ORDER_SEQUENCE_NUMBER: of the first request in line it is fatal. Source: Kafka protocol
+        // 45 is OUT_OF_ORDER_SEQUENCE_NUMBER, which is fatal for the first request in line. Source: Kafka protocol
         try broker.fail(apiKey: 0, with: [45])
         do throws(KafkaError) {
             _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [2]))
@@ -133,10 +133,10 @@ struct KafkaProducerTests {
         }
     }
 
-    @Test func aTopicThatWasNamedInAdvanceTakesItsFirstMessageAtOnce() async throws {
+    @Test func theFirstMessageToADeclaredTopicIsDeliveredAtOnce() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 8)])
         let producer = try KafkaProducer(configuration(broker), topics: ["orders"])
-        // librdkafka looks at its topics once a second; a service has longer until its first message.
+        // librdkafka checks its topics once a second; a service has more time before its first message.
         try await Task.sleep(for: .seconds(3))
         let start = ContinuousClock.now
         _ = try await producer.produce(KafkaMessage(topic: "orders", key: [1], value: [1]))

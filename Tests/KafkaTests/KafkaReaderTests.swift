@@ -49,14 +49,14 @@ struct KafkaReaderTests {
         try await reader.read(letters, partition: 0, from: 5, to: 45, records: 7, bytes: 1 << 20) { hand.take($0) }
         #expect(hand.records.map(\.offset) == Array(5..<45))
         #expect(hand.batches.allSatisfy { (1...7).contains($0.count) })
-        // Again, and without anything to read.
+        // Further reads, including an empty range.
         #expect(try await self.read(reader, letters, from: 49, to: 50).map(\.keyText) == ["key-49"])
         #expect(try await self.read(reader, letters, from: 45, to: 45).isEmpty)
         #expect(try await self.read(reader, letters, from: -5, to: 2).map(\.offset) == [0, 1])
         await reader.close()
     }
 
-    /// As `KafkaConsumerTests.aQueueThatWasFullIsFilledAgainAtOnce`.
+    /// The same as `KafkaConsumerTests.aQueueThatWasFullIsFilledAgainAtOnce`, for a reader.
     @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
@@ -68,8 +68,8 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    /// A read that ends leaves what it read ahead in the queue, so librdkafka often begins the next one a second late.
-    @Test func aReadAfterAnotherOneOfThePartitionBeginsAtOnce() async throws {
+    /// A read leaves records fetched ahead in the queue, so librdkafka would often start the next one a second late.
+    @Test func consecutiveReadsOfAPartitionStartAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
         try await fill(broker, letters, batches: 5)
@@ -82,7 +82,7 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    @Test func aTombstoneComesWithoutAValueAndHeadersAsTheyWere() async throws {
+    @Test func aTombstoneKeepsItsKeyAndHeaders() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
         let producer = try KafkaProducer(configuration(broker))
@@ -110,9 +110,9 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    @Test func aDeletedBeginningIsLeftOutAndWhatIsReadAheadIsBounded() async throws {
+    @Test func aReadStartsAfterDeletedRecords() async throws {
         let broker = try KafkaBroker(topics: [.init("letters", partitions: 1)])
-        // The broker keeps 5 MiB of these 8 MB. One message a set: it gives one set an answer.
+        // The broker keeps 5 MiB of these 8 MB. One message per set, since each answer contains one set.
         let producer = try KafkaProducer(configuration(broker, ["batch.num.messages": "1"]))
         let value = [UInt8](repeating: 1, count: 100_000)
         for outcome in await producer.produce(
@@ -125,12 +125,12 @@ struct KafkaReaderTests {
         #expect(bounds.end == 80)
         let records = try await self.read(reader, "letters", to: 80)
         #expect(records.map(\.offset) == Array(bounds.first..<80))
-        // All of it was deleted: nothing to hand out.
+        // The whole range was deleted, so nothing is handed out.
         #expect(try await self.read(reader, "letters", from: 0, to: bounds.first).isEmpty)
         await reader.close()
     }
 
-    @Test func offsetsBehindTheEndAreRefusedOrRunOutOfPatience() async throws {
+    @Test func offsetsPastTheEndAreRefusedOrTimeOut() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
         try await fill(broker, letters, 3, partition: 0)
@@ -144,7 +144,7 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    @Test func aTopicOrPartitionThatIsNotThereIsSaid() async throws {
+    @Test func anUnknownPartitionIsAnError() async throws {
         let broker = try KafkaBroker(topics: [.init("letters", partitions: 1)])
         let reader = try KafkaReader(configuration(broker), patience: .seconds(5))
         await #expect(throws: KafkaError.self) { try await self.read(reader, "letters", 9, to: 9) }
@@ -182,19 +182,19 @@ struct KafkaReaderTests {
 
         try await reader.read(letters, partition: 0, from: 0, to: 1, records: 1, bytes: 1) { _ in
             await #expect(throws: KafkaError(.busy, "")) { try await self.read(reader, letters, 0, to: 1) }
-            // Another partition may be read from within.
+            // Another partition may be read from within the callback.
             let other = try await self.read(reader, letters, 1, to: 1)
             #expect(other.count == 1)
         }
         await reader.close()
     }
 
-    @Test func aBrokerThatComesBackIsReadOn() async throws {
+    @Test func aReadContinuesAfterABrokerOutage() async throws {
         let broker = try KafkaBroker(topics: [.init("letters", partitions: 1)])
         for first in stride(from: 0, to: 40, by: 10) {
             try await fill(broker, "letters", 10, partition: 0, from: first)
         }
-        // Nothing ahead, so that the rest is still to be fetched when the broker goes.
+        // Nothing is fetched ahead, so that the rest must still be fetched when the broker stops.
         let reader = try KafkaReader(
             configuration(broker, ["queued.min.messages": "1", "reconnect.backoff.max.ms": "200"]))
         let hand = Hand()
@@ -211,18 +211,18 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    @Test func aBrokerThatStaysAwayIsAnErrorAndNoHang() async throws {
+    @Test func aReadFromAnUnreachableBrokerTimesOut() async throws {
         let broker = try KafkaBroker(topics: [.init("letters", partitions: 1)])
         try await fill(broker, "letters", 3, partition: 0)
         let reader = try KafkaReader(configuration(broker), patience: .milliseconds(1500))
-        // While it reads,
+        // The broker stops during a read.
         let start = ContinuousClock.now
         await #expect(throws: KafkaError(.timedOut, "")) {
             try await reader.read("letters", partition: 0, from: 0, to: 9, records: 9, bytes: 1 << 20) { _ in
                 try broker.setDown()
             }
         }
-        // and when it begins.
+        // The broker is down from the start.
         await #expect(throws: KafkaError(.timedOut, "")) { try await self.read(reader, "letters", to: 3) }
         #expect(ContinuousClock.now - start < .seconds(15))
         await reader.close()
@@ -240,7 +240,7 @@ struct KafkaReaderTests {
         try await eventually("the first two") { hand.records.count == 2 }
         task.cancel()
         await #expect(throws: KafkaError(.cancelled, "")) { try await task.value }
-        // The partition is free again.
+        // The partition can be read again.
         #expect(try await self.read(reader, letters, to: 2).count == 2)
         await reader.close()
     }
@@ -261,7 +261,7 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
-    @Test func whatTheBodyThrowsComesOut() async throws {
+    @Test func anErrorOfTheBodyIsRethrown() async throws {
         struct Stop: Error {}
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name

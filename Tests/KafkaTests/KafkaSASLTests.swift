@@ -4,7 +4,7 @@ import Testing
 
 @testable import Kafka
 
-/// User and password of the properties file, behind TLS.
+/// User and password from the properties file, over TLS.
 @Suite(.timeLimit(.minutes(1))) struct KafkaSASLTests {
     private static let mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -18,7 +18,7 @@ import Testing
     }
 
     @Test(.server, arguments: Self.mechanisms)
-    func thePropertiesFileSaysWhoWeAre(mechanism: String) async throws {
+    func theClientAuthenticatesFromThePropertiesFile(mechanism: String) async throws {
         let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let producer = try KafkaProducer(
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(.server, arguments: Self.mechanisms)
-    func aWrongPasswordIsToldWithoutShowingIt(mechanism: String) async throws {
+    func aWrongPasswordIsReportedWithoutShowingIt(mechanism: String) async throws {
         let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let text = server.properties(mechanism: mechanism, password: "hunter2")
@@ -43,7 +43,7 @@ import Testing
         await server.stop()
     }
 
-    @Test(.server) func aServerThatIsNotTrustedIsTold() async throws {
+    @Test(.server) func anUntrustedServerCertificateIsReported() async throws {
         let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let other = try await ServerCertificate()
@@ -60,7 +60,7 @@ import Testing
         ("security.protocol=sasl_ssl\nsasl.mechanism=PLAIN", "sasl.username"),
         ("security.protocol=ssl\nssl.ca.location=/nonexistent/ca.pem", "ssl.ca.location"),
     ])
-    func whatIsWrongIsToldWithFileAndProperty(text: String, property: String) throws {
+    func anInvalidPropertyIsReportedWithItsFileAndName(text: String, property: String) throws {
         let directory = try TemporaryDirectory("sasl")
         let file = try directory.write("kafka.properties", text)
         let configuration = KafkaConfiguration(
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func namesAndValuesAreLookedAtWithoutAHandle() {
+    @Test func propertiesAreCheckedWithoutAHandle() {
         func message(_ properties: [String: String]) -> String? {
             do {
                 try KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: properties).check()

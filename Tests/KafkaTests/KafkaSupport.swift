@@ -4,9 +4,6 @@ import Testing
 
 @testable import Kafka
 
-/// Fails instead of hanging: no test waits longer than this for an event.
-let patience = Duration.seconds(30)
-
 func configuration(
     _ broker: KafkaBroker, _ properties: [String: String] = [:], onEvent: (@Sendable (KafkaEvent) -> Void)? = nil
 ) -> KafkaConfiguration {
@@ -25,7 +22,7 @@ final class EventLog: Sendable {
     }
 }
 
-/// Reads until `count` records came.
+/// Reads until `count` records have arrived.
 func read(_ consumer: KafkaConsumer, _ count: Int, batch: Int = 1000) async throws -> [KafkaRecord] {
     var records: [KafkaRecord] = []
     try await eventually("\(count) records") {
@@ -50,13 +47,13 @@ func fill(
     await producer.close()
 }
 
-/// Batches of 20 messages of 1 kB each, as `fill` makes them, in partition 0: a fetch returns one of them.
+/// Produces batches of 20 messages of 1 kB each to partition 0; a fetch returns one batch.
 func fill(_ broker: KafkaBroker, _ topic: String, batches: Int) async throws {
     for batch in 0..<batches { try await fill(broker, topic, 20, partition: 0, value: 1000, from: batch * 20) }
 }
 
-/// With these each batch of `fill(_:_:batches:)` fills librdkafka's queue, whereupon it stops fetching for up to a
-/// second.
+/// Settings with which each batch of `fill(_:_:batches:)` fills librdkafka's queue, so that it stops fetching for up
+/// to a second.
 let smallQueue = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
 
 extension KafkaRecord {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Kafka
 
-/// librdkafka's own broker speaks no TLS; `openssl s_server` does, and says whose certificate it saw.
+/// librdkafka's mock broker does not support TLS; `openssl s_server` does, and prints the client's certificate.
 @Suite(.timeLimit(.minutes(1))) struct KafkaTLSTests {
     @Test(.server) func thePropertiesFileMakesTheClientShowItsCertificate() async throws {
         let directory = try TemporaryDirectory("kafka-tls")

@@ -18,7 +18,7 @@ import Testing
         #expect(progress.isDone)
     }
 
-    @Test func aGapOverTheEndEndsTheReadWithoutItsRecord() throws {
+    @Test func aRecordPastTheEndEndsTheReadAndIsNotTaken() throws {
         var progress = self.progress()
         #expect(try progress.takes(12))
         #expect(try !progress.takes(25))
@@ -42,7 +42,7 @@ import Testing
         #expect(throws: KafkaError(.outOfRange, "")) { try progress.reachedEnd(at: 0) }
     }
 
-    @Test func whatWasDeletedIsLeftOut() throws {
+    @Test func deletedOffsetsAreSkipped() throws {
         var progress = self.progress(from: 0)
         try progress.begin(OffsetRange(partition: 3, first: 15, end: 30))
         #expect(progress.position == 15)
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func patienceEndsWithTheLastComplaintAndStartsAnewWhenSomethingCame() throws {
+    @Test func aStalledReadTimesOutWithTheLatestError() throws {
         var progress = self.progress()
         progress.complained(KafkaError(.transport, "reading orders/3: refused"))
         try progress.check(now: self.start + .seconds(4))

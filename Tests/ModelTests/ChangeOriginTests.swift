@@ -2,7 +2,7 @@ import Testing
 
 @testable import Model
 
-/// Positions of several topics and clusters.
+/// Positions in several topics and clusters.
 @Suite struct ChangeOriginTests {
     private let east = ChangeOrigin(cluster: "east", topic: "waybill.order-changes")
     private let west = ChangeOrigin(cluster: "west", topic: "waybill.order-changes")
@@ -25,7 +25,7 @@ import Testing
         #expect(!positions.isRedelivery(self.at(5001, self.east, timestamp: 1)))
     }
 
-    @Test func aPositionOfAnEarlierBuildCountsForTheFirstTopicThatComes() throws {
+    @Test func aPositionWithoutATopicIsAssignedToTheFirstTopic() throws {
         let earlier = #"{"partitions":[[3,5000,1000]],"sequences":[]}"#
         var positions = try AppliedPositions(decoding: Array(earlier.utf8))
         #expect(positions.isRedelivery(self.at(4999, self.east)))
@@ -36,14 +36,14 @@ import Testing
         #expect(positions.json.object?["partitions"]?.array?.count == 1)
     }
 
-    @Test func whatIsWrittenIsReadBackAndByEarlierBuildsAsWell() throws {
+    @Test func encodedPositionsAreReadBackAlsoByEarlierBuilds() throws {
         var positions = AppliedPositions()
         for (offset, origin) in [(7, self.east), (9, self.west), (2, .unknown)] {
             positions.advance(to: self.at(Int64(offset), origin))
         }
         #expect(try AppliedPositions(decoding: positions.encoded) == positions)
         for entry in positions.json.object?["partitions"]?.array ?? [] {
-            // An earlier build reads the first three and passes over the rest.
+            // An earlier build reads the first three elements and ignores the rest.
             #expect(entry.array.map { (3...4).contains($0.count) && $0[0].integer == 3 } == true)
         }
     }

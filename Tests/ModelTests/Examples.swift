@@ -3,14 +3,14 @@ import Testing
 
 @testable import Model
 
-/// The five example orders and what tests make of them.
+/// The five example orders, and values that tests derive from them.
 enum Examples {
     static let names = [
         "01-shipping-multi-fulfillment", "02-pickup-barcode", "03-return-refund", "04-static-receipt-minimal",
         "05-schema2-order-provider",
     ]
 
-    /// Noon of a day after all examples.
+    /// Noon on a day later than all examples.
     static let now: Int64 = 1_767_268_800
 
     static var schemas: String {
@@ -44,13 +44,13 @@ enum Examples {
     static func fold(_ rules: BrandRules) -> OrderFold {
         let derived = try? AuthenticationToken("derived-0123456789")
         return OrderFold(rules: rules) { key in
-            // A test's own mistake would show as a crash here; the text above has 18 plain characters.
+            // A mistake in a test would crash here; the text above has 18 plain characters.
             guard let derived else { preconditionFailure("no token for \(key)") }
             return derived
         }
     }
 
-    /// The state that an example becomes when it is published.
+    /// Returns the state of an example after it is published.
     static func state(_ number: Int, now: Int64 = Examples.now) throws -> OrderState {
         let order = try self.order(number)
         let change = OrderChange(
@@ -69,7 +69,7 @@ extension ChangePosition {
 }
 
 extension JSON {
-    /// A copy with the value at a path (`payment.total.amount`, `lineItems.0.title`) replaced, or removed by nil.
+    /// Returns a copy with the value at a path (`payment.total.amount`, `lineItems.0.title`) replaced; nil removes it.
     func setting(_ value: JSON?, _ path: String) -> JSON { self.setting(value, path.split(separator: ".")[...]) }
 
     private func setting(_ value: JSON?, _ path: ArraySlice<Substring>) -> JSON {

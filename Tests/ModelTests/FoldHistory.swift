@@ -2,23 +2,23 @@ import TestKit
 
 @testable import Model
 
-/// One order in a made-up life: several sources, several partitions, and workers that die at any moment.
+/// The simulated history of one order: several sources, several partitions, and workers that crash at any moment.
 ///
-/// The records of a partition come in their order, those of different partitions in any; what was not committed comes
-/// again, and sometimes what was committed too.
+/// The records of a partition arrive in order, those of different partitions in any order. Uncommitted records are
+/// redelivered, and sometimes committed ones too.
 struct FoldHistory {
     private struct Record {
         let position: ChangePosition
         let change: OrderChange
     }
 
-    /// The faults found; empty if all is right.
+    /// The faults found; empty if the history is correct.
     var faults: [String] = []
-    /// The number of times that each event happened.
+    /// The number of occurrences of each event.
     private(set) var seen: [String: Int] = [:]
     /// The state in Redis.
     private(set) var stored: OrderState?
-    /// Was given the changes that were taken into what stands, each record once, in the order in which they came.
+    /// The reference, given each change that took effect in the stored state once, in order of arrival.
     private var reference = OrderFoldReference()
 
     private var random: SeededGenerator
@@ -26,11 +26,11 @@ struct FoldHistory {
     private let key: OrderKey
     private let base: JSON
     private var partitions: [[Record]] = []
-    /// Per partition, where the next worker begins to read.
+    /// The offset at which the next worker begins to read, by partition.
     private var committed: [Int] = []
-    /// Per partition, how many records were taken into what stands.
+    /// The number of records that took effect in the stored state, by partition.
     private var taken: [Int] = []
-    /// Per partition, how many records were committed when there was no order yet that would have remembered them.
+    /// The number of records committed before an order existed that could remember them, by partition.
     private var unremembered: [Int] = []
     private var now = Examples.now
     private var made = 0
@@ -50,12 +50,12 @@ struct FoldHistory {
 
     var isUnfinished: Bool { self.faults.isEmpty && zip(self.partitions, self.committed).contains { $0.count > $1 } }
 
-    /// Writes new topics.
+    /// Fills a new topic with records.
     private mutating func fill() {
         let count = Int.random(in: 1...3, using: &self.random)
         self.partitions = (0..<count).map { partition in
             (0..<Int.random(in: 1...40, using: &self.random)).map { offset in
-                // Producers' clocks differ; those of a topic that was made anew are all later.
+                // Producers' clocks differ; timestamps in a recreated topic are all later.
                 let timestamp = 1000 * self.generation + Int64.random(in: 0..<900, using: &self.random)
                 let position = ChangePosition(
                     partition: Int32(partition), offset: Int64(offset), timestampMilliseconds: timestamp)
@@ -67,14 +67,14 @@ struct FoldHistory {
         self.unremembered = self.committed
     }
 
-    /// A worker takes a batch, and dies, or not.
+    /// Lets a worker process a batch and possibly crash.
     mutating func step() throws {
         self.steps += 1
         let (ends, batch) = self.batch()
         let result = self.fold.fold(
             self.stored, changes: batch.map { ($0.position, $0.change) }, nowEpochSeconds: self.now)
         self.check(result, of: batch)
-        // The same one by one.
+        // Folding one by one must give the same result.
         var singly = OrderFold.Unfinished(of: self.stored)
         for item in batch {
             self.fold.fold(item.change, at: item.position, into: &singly, nowEpochSeconds: self.now)
@@ -83,14 +83,14 @@ struct FoldHistory {
             self.faults.append("one by one the result is another")
         }
         self.now += Int64.random(in: -1...2, using: &self.random)
-        // In the end nobody dies any more.
+        // After 200 steps no worker crashes, so that the history ends.
         switch Int.random(in: self.steps > 200 ? 3...9 : 0...9, using: &self.random) {
         case 0: self.note("crash before the write")
         case 1:
             self.note("crash before the commit")
             try self.write(result, batch)
         case 2 where self.generation < 2 && self.steps > 5:
-            // Records that were not read are gone, offsets count from 0, and the group begins at the beginning.
+            // Unread records are gone, offsets count from 0, and the consumer group starts at the beginning.
             self.note("topic made anew")
             self.generation += 1
             self.fill()
@@ -102,7 +102,7 @@ struct FoldHistory {
         }
     }
 
-    /// The next records of some partitions, shuffled into each other.
+    /// Returns the next records of some partitions, interleaved.
     private mutating func batch() -> (ends: [Int], records: [Record]) {
         var ends = self.committed
         var records: [Record] = []
@@ -117,7 +117,7 @@ struct FoldHistory {
         return (ends, records)
     }
 
-    /// The offsets that the next worker finds are older: a commit that was lost.
+    /// Moves a committed offset back, as if a commit had been lost.
     private mutating func takeBack() {
         guard self.steps < 200, let partition = self.partitions.indices.randomElement(using: &self.random) else {
             return
@@ -128,7 +128,7 @@ struct FoldHistory {
     }
 
     private mutating func write(_ result: FoldResult, _ batch: [Record]) throws {
-        // As long as there is no order nothing is remembered, and nothing has an effect.
+        // As long as there is no order, nothing is remembered and nothing has an effect.
         guard let state = result.state else { return }
         for record in batch where record.position.offset >= self.taken[Int(record.position.partition)] {
             self.taken[Int(record.position.partition)] = Int(record.position.offset) + 1
@@ -136,7 +136,7 @@ struct FoldHistory {
         }
         let order = state.isRemoved ? nil : JSON.object(state.document.members)
         if order != self.reference.order { self.faults.append("the order is not what its changes make of it") }
-        // The token of an order that came and went within a batch was never given to anybody.
+        // The token of an order created and removed within a batch was never published.
         if state.isRemoved, self.reference.token != nil { self.reference.token = state.token.rawValue }
         if let token = self.reference.token, token != state.token.rawValue { self.faults.append("another token") }
         guard result.effect != .none else { return }
@@ -146,7 +146,7 @@ struct FoldHistory {
         if self.stored != state { self.faults.append("Redis does not give back what was written") }
     }
 
-    /// A version is one more and a second later at least, and only what is another order gets one.
+    /// Expects each version to be one higher and at least a second later, and only a changed order to get one.
     private mutating func check(_ result: FoldResult, of batch: [Record]) {
         func expect(_ holds: Bool, _ what: String) { if !holds { self.faults.append(what) } }
         let (old, new) = (self.stored, result.state)
@@ -182,10 +182,10 @@ struct FoldHistory {
 
     // MARK: changes
 
-    /// A change of a source: one of three, of which two number their changes, and some of these come late.
+    /// Returns a change from one of three sources. Two of them number their changes, and some of these arrive late.
     private mutating func change() -> OrderChange {
         self.made += 1
-        // One that was sent before comes once more, at an offset of its own.
+        // An earlier change is sent again, at a new offset.
         if Int.random(in: 0..<6, using: &self.random) == 0,
             let copy = self.all.suffix(45).randomElement(using: &self.random)
         {

@@ -22,8 +22,8 @@ import Testing
         }
     }
 
-    /// The writer looks at eight bytes at once: each place in and behind such a word, beside letters of two bytes.
-    @Test func whatNeedsAnEscapeIsFoundWhereverItStands() throws {
+    /// The writer examines words of eight bytes: every position in and after a word, next to two-byte letters.
+    @Test func aCharacterThatNeedsEscapingIsFoundAtAnyPosition() throws {
         for scalar in (0..<0x80).compactMap({ Unicode.Scalar(UInt8($0)) }) {
             for place in 0..<18 {
                 var text = String(repeating: "é", count: place / 2) + String(repeating: "~", count: place % 2)
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test(arguments: ["01", "-", "1.", ".5", "1e", "1e+", "+1", "0x1", "NaN", "Infinity", "--1", "1..2"])
-    func whatIsNoNumberIsRefused(_ text: String) {
+    func anInvalidNumberIsRefused(_ text: String) {
         #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }
     }
 
@@ -67,11 +67,11 @@ import Testing
     }
 
     @Test(arguments: [[0xFF], [0x22, 0xC3, 0x28, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22], [0xEF, 0xBB, 0xBF, 0x31]])
-    func whatIsNotUTF8IsRefused(_ bytes: [UInt8]) {
+    func invalidUTF8OrAByteOrderMarkIsRefused(_ bytes: [UInt8]) {
         #expect(throws: JSONError.self) { try JSON(parsing: bytes) }
     }
 
-    @Test func aNameThatStandsTwiceIsRefused() {
+    @Test func aDuplicateMemberNameIsRefused() {
         for (text, place) in [
             (#"{"a":1,"b":2,"\u0061":3}"#, 13), (#"[{"x":{"b":[{"b":1}], "c":{"b":2},"b" : 3 } }]"#, 34),
         ] {

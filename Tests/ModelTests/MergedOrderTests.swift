@@ -6,7 +6,7 @@ import Testing
 @Suite struct MergedOrderTests {
     private let rules: BrandRules
     private let key: OrderKey
-    /// Example 1 as a source sends it that knows all but what is shipped.
+    /// Example 1 as sent by a source that knows everything except the shipments.
     private let base: JSONObject
 
     init() throws {
@@ -54,13 +54,13 @@ import Testing
         #expect(self.code(self.fold(nil, try self.change("/oms", wrong)).outcomes.first) == .invalidOrder)
     }
 
-    @Test func whatCameBeforeTheOrderIsAppliedWhenItIsThere() throws {
+    @Test func aChangeBeforeItsOrderIsAppliedOnceTheOrderComes() throws {
         let result = self.fold(
             nil, try self.change("/wms", Self.shipment, at: 1), try self.change("/oms", self.base, at: 2))
         #expect(result.outcomes == [.applied, .applied])
         #expect(result.effect == .changed)
         #expect(result.state?.document.members["fulfillments"]?.array?.count == 1)
-        // The same with a replacement, unless its own source sent what came before.
+        // The same applies to a replacement, unless its own source sent the earlier change.
         for (source, expected): (String, ChangeOutcome) in [
             ("/wms", .applied), ("/oms", .skipped(.outOfSequence)),
         ] {
@@ -81,14 +81,14 @@ import Testing
         #expect(result.state?.document.members["status"] == "completed")
     }
 
-    @Test func aSnapshotLeavesWhatOthersContributed() throws {
+    @Test func aSnapshotKeepsContributionsOfOtherSources() throws {
         var next = self.base
         next["statusDescription"] = "packed"
         let state = self.fold(nil, try self.change("/oms", self.base), try self.change("/wms", Self.shipment)).state
         let after = self.fold(state, try self.change("/oms", next, at: 5), from: 10).state
         #expect(after?.document.members["statusDescription"] == "packed")
         #expect(after?.document.members["fulfillments"] == Self.shipment["fulfillments"])
-        // A replacement is the whole order, and makes it a plain document again.
+        // A replacement contains the whole order and makes it a plain document again.
         let replaced = OrderChange(
             key: self.key, source: "/oms", id: "r", kind: .replaced(OrderDocument(members: self.base)))
         let plain = self.fold(after, replaced, from: 20).state
@@ -97,7 +97,7 @@ import Testing
         #expect(plain?.contributionsBytes == [])
     }
 
-    @Test func whatASourceOwnsAndDoesNotSendGoes() throws {
+    @Test func anOwnedMemberThatIsNotSentIsRemoved() throws {
         var first = self.base
         first["orderNumber"] = "7"
         first["statusDescription"] = "old"
@@ -105,7 +105,7 @@ import Testing
             nil, try self.change("/oms", first, owns: ["orderNumber", "statusDescription"], at: 1)
         ).state
         #expect(state?.document.members["orderNumber"] == "7")
-        // Without `owns` nothing goes.
+        // Without `owns` nothing is removed.
         let same = self.fold(state, try self.change("/oms", ["status": "completed"], at: 2), from: 5).state
         #expect(same?.document.members["orderNumber"] == "7")
         let less = self.fold(same, try self.change("/oms", self.base, owns: ["statusDescription"], at: 3), from: 9)
@@ -113,7 +113,7 @@ import Testing
         #expect(less.state?.document.members["orderNumber"] == self.base["orderNumber"])
     }
 
-    @Test func whatASourceOwnsNoOtherWrites() throws {
+    @Test func aMemberIsWrittenOnlyByTheSourceThatOwnsIt() throws {
         let state = self.fold(
             nil, try self.change("/oms", self.base, owns: ["status", "payment"], at: 1),
             try self.change("/wms", Self.shipment, at: 1)
@@ -123,7 +123,7 @@ import Testing
         ).state
         #expect(other?.document.members["status"] == self.base["status"])
         #expect(other?.document.members["statusDescription"] == "x")
-        // Inside elements as well, and the longer path wins there.
+        // Ownership applies inside elements as well, where the longer path wins.
         let carrier = try self.change(
             "/carrier", ["fulfillments": [["fulfillmentIdentifier": "f1", "status": "onTheWay"]]],
             owns: ["fulfillments.status"], at: 2)
@@ -137,14 +137,14 @@ import Testing
         }
     }
 
-    @Test func whereNobodyOwnsTheValueCountsThatWasWrittenLast() throws {
+    @Test func theLatestWriteWinsForAnUnownedMember() throws {
         let state = self.fold(nil, try self.change("/oms", self.base, at: 1)).state
         let late = try self.change("/a", ["statusDescription": "late"], at: 20)
         let soon = try self.change("/b", ["statusDescription": "soon"], at: 10)
         for result in [self.fold(state, late, soon, from: 5), self.fold(state, soon, late, from: 5)] {
             #expect(result.state?.document.members["statusDescription"] == "late")
         }
-        // To repeat a value is not to write it.
+        // Repeating a value does not count as writing it.
         let both = self.fold(state, soon, late, from: 5).state
         let again = try self.change("/b", ["statusDescription": "soon"], at: 30)
         #expect(self.fold(both, again, from: 9).state?.document.members["statusDescription"] == "late")
@@ -152,7 +152,7 @@ import Testing
         #expect(self.fold(both, anew, from: 9).state?.document.members["statusDescription"] == "anew")
     }
 
-    @Test func anElementIsShownWhenItIsWhole() throws {
+    @Test func anIncompleteElementIsWithheldUntilItIsComplete() throws {
         let state = self.fold(nil, try self.change("/oms", self.base)).state
         let moved = OrderChange(
             key: self.key, source: "/carrier", id: "c", epochMilliseconds: 9000,
@@ -161,7 +161,7 @@ import Testing
         let hidden = self.fold(state, moved, from: 5)
         #expect(hidden.state?.document == state?.document)
         #expect(hidden.withheld.count == 1)
-        // It has to be kept, also in Kafka, and nobody has to be told.
+        // The change must be kept, in Kafka too, but no device is notified.
         #expect(hidden.effect == .changed)
         #expect(hidden.isSilent)
         #expect(hidden.outcomes == [.unchanged])
@@ -171,7 +171,7 @@ import Testing
         #expect(JSON.object(shown.state?.document.members ?? [:])[path: "fulfillments.0.status"] == "delivered")
     }
 
-    @Test func lineItemsAreMergedByWhatIdentifiesThem() throws {
+    @Test func lineItemsAreMergedByTheirIdentifiers() throws {
         var base = self.base
         base["lineItems"] = [
             ["title": "Lamp", "quantity": 1, "sku": "a"], ["title": "Bulb", "quantity": 2, "gtin": "b"],
@@ -208,7 +208,7 @@ import Testing
         #expect(full?.contributions?.parts.count == Contributions.limit)
     }
 
-    @Test func contributionsAreReadBackAndThoseOfAnotherVersionAreNot() throws {
+    @Test func contributionsOfAnotherVersionAreDiscarded() throws {
         let carrier = try self.change(
             "/carrier", ["fulfillments": [["fulfillmentIdentifier": "f1", "status": "onTheWay"]]],
             owns: ["fulfillments.status"], at: 2)
@@ -228,7 +228,7 @@ import Testing
         #expect(try back(state.version + 1).contributions == nil)
         let record = OrderRecord(state, recipe: RecordTests.recipe)
         #expect(try OrderRecord.decode(record.encoded).state(key: state.key) == state)
-        // A record of a Waybill that knows of no contributions.
+        // A record of an earlier Waybill, which does not know contributions.
         let earlier = try JSON(parsing: record.encoded).setting(nil, "contributions")
         #expect(try OrderRecord.decode(earlier.serialized).state(key: state.key).contributions == nil)
         let after = self.fold(
@@ -238,7 +238,7 @@ import Testing
     }
 }
 
-/// The parts of a result that concern devices: silence, announcements, and static orders.
+/// The parts of a result that concern devices: silent changes, announcements, and static orders.
 @Suite struct TellingTests {
     private func fold(_ state: OrderState?, _ changes: [OrderChange], from offset: Int64 = 5) throws -> FoldResult {
         let numbered = changes.enumerated().map { (ChangePosition.at(offset + Int64($0)), $1) }
@@ -251,7 +251,7 @@ import Testing
             key: try Examples.key(try Examples.order(1)), source: "/oms", id: id, isSilent: isSilent, kind: kind)
     }
 
-    @Test func aSilentChangeIsAVersionOfWhichNobodyIsTold() throws {
+    @Test func aSilentChangeMakesAVersionWithoutANotification() throws {
         let state = try Examples.state(1)
         let silent = try self.change("1", .patched(["orderNumber": "8"]), isSilent: true)
         let loud = try self.change("2", .patched(["statusDescription": "loud"]))
@@ -260,14 +260,14 @@ import Testing
         #expect(alone.isSilent)
         #expect(alone.state?.version == state.version + 1)
         #expect(try !self.fold(state, [silent, loud]).isSilent)
-        // A change without news notifies nobody. A redelivered one may not have notified anybody yet.
+        // A change without effect causes no notification. A redelivered change may not have caused one yet.
         let same = try self.change("3", .patched(["status": state.document.members["status"] ?? .null]))
         #expect(try self.fold(state, [silent, same]).isSilent)
         #expect(try !self.fold(self.fold(state, [loud]).state, [loud]).isSilent)
         #expect(try self.fold(alone.state, [silent]).isSilent)
     }
 
-    @Test func anAnnouncementTellsAgainWithoutAVersionOrWithOne() throws {
+    @Test func anAnnouncementMakesAVersionOnlyWithTouch() throws {
         let state = try Examples.state(1)
         let plain = try self.fold(state, [self.change("1", .announced(touch: false))])
         #expect(plain.isAnnounced)
@@ -280,14 +280,14 @@ import Testing
         #expect(touched.state?.version == state.version + 1)
         #expect(touched.state?.document == state.document)
         #expect((touched.state?.modifiedEpochSeconds ?? 0) > state.modifiedEpochSeconds)
-        // The same announcement again is none.
+        // A repeated announcement is ignored.
         #expect(try !self.fold(plain.state, [self.change("1", .announced(touch: false))], from: 9).isAnnounced)
         let unknown = try self.fold(nil, [self.change("1", .announced(touch: true))])
         #expect(unknown.state == nil)
         #expect(!unknown.isAnnounced)
     }
 
-    @Test func aStaticOrderNamesNoService() throws {
+    @Test func aStaticOrderHasNoWebServiceURLOrToken() throws {
         let rules = try Examples.rules(try Examples.order(1))
         let document = try #require(try Examples.order(1).setting(.null, "webServiceURL").object)
         let merged = OrderChange.Kind.merged(document, owns: nil)
@@ -298,7 +298,7 @@ import Testing
             #expect(state.document.isStatic)
             #expect(order["webServiceURL"] == nil)
             #expect(order["authenticationToken"] == nil)
-            // The token still fetches it.
+            // The token still opens the order.
             #expect(state.token.rawValue == document["authenticationToken"]?.string)
             let record = OrderRecord(state, recipe: RecordTests.recipe)
             #expect(try OrderRecord.decode(record.encoded).state(key: state.key).document.isStatic)
@@ -310,7 +310,7 @@ import Testing
         let normal = try #require(try self.fold(state, [self.change("2", service)], from: 9).state)
         #expect(normal.orderJSON(rules: rules).object?["webServiceURL"] == .string(rules.webServiceURL))
         #expect(normal.document.members["webServiceURL"] == nil)
-        // A merge patch that takes it out says nothing: Waybill sets the member.
+        // A merge patch that removes the member has no effect, since Waybill sets it.
         let patch = try self.fold(try Examples.state(1), [self.change("3", .patched(["webServiceURL": .null]))])
         #expect(patch.outcomes == [.unchanged])
     }

@@ -2,13 +2,13 @@ import Testing
 
 @testable import Model
 
-/// One record as Kafka hands it over, with one thing wrong at a time.
+/// A record as Kafka delivers it, with one defect at a time.
 private struct Record {
     var key: [UInt8]? = Array("order.com.example.shop/42".utf8)
     var value: [UInt8]?
     var headers: [(name: String, value: [UInt8]?)] = []
 
-    /// Structured mode.
+    /// Returns a record in structured mode.
     static func structured(_ type: String = "waybill.order.patched", data: JSON? = ["status": "open"]) -> Record {
         Record(value: self.event(type, data: data).serialized, headers: [self.structuredHeader])
     }
@@ -29,7 +29,7 @@ private struct Record {
         "content-type", Array("application/cloudevents+json; charset=UTF-8".utf8)
     )
 
-    /// Binary mode.
+    /// Returns a record in binary mode.
     static func binary(_ type: String = "waybill.order.patched", value: [UInt8]? = Array(#"{"a":1}"#.utf8)) -> Record {
         let attributes = [
             ("ce_specversion", "1.0"), ("ce_type", type), ("ce_source", "/oms"), ("ce_id", "a%20b"),
@@ -76,7 +76,7 @@ private struct Record {
         #expect(change.kind == .patched(["a": 1]))
     }
 
-    @Test func eachTypeIsItsKind() throws {
+    @Test func eachEventTypeDecodesToItsKind() throws {
         let fulfillment: JSON = ["fulfillmentIdentifier": "f1", "status": "open"]
         #expect(
             try Record.structured("waybill.fulfillment.updated", data: fulfillment).decode().kind
@@ -144,7 +144,7 @@ private struct Record {
         }
     }
 
-    @Test func bytesThatAreNoTextAndTextThatIsNoJSONAreToldApart() {
+    @Test func invalidUTF8AndInvalidJSONHaveDifferentCodes() {
         var record = Record.structured()
         record.value = [0xFF, 0xFE]
         #expect(record.fault?.code == .invalidUTF8)
@@ -178,13 +178,13 @@ private struct Record {
             #expect(fault.reason.contains("$.\(name) "))
         }
         let fault = try #require(Record.binary().setting("ce_\(name)", nil).setting("ce_x", "1").fault)
-        // Without ce_specversion the record is no binary event at all.
+        // Without ce_specversion the record is not a binary event at all.
         #expect(fault.code == .invalidEvent)
         #expect(name == "specversion" || fault.reason.contains("header ce_\(name) "))
     }
 
-    /// The likeliest first mistakes.
-    @Test func aPlainOrderAndHeadersOfTheOtherBindingAreToldWhatIsExpected() throws {
+    /// The most likely first mistakes of producers.
+    @Test func aPlainOrderOrDashedHeaderIsRefusedWithAHint() throws {
         let plain = try #require(Record.structured(try Examples.order(1)).fault)
         #expect(plain.code == .invalidEvent, "\(plain)")
         #expect(plain.reason.contains("must be a CloudEvent"), "\(plain)")

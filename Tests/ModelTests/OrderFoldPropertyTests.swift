@@ -2,7 +2,7 @@ import Testing
 
 @testable import Model
 
-/// The fold, in all that can happen to a worker, against a reference that knows nothing of it.
+/// The fold under crashes and redeliveries, against a reference that knows nothing of workers.
 @Suite struct OrderFoldPropertyTests {
     /// 600 histories; a failure names its seed.
     @Test(arguments: 0..<15)
@@ -18,8 +18,8 @@ import Testing
         }
     }
 
-    /// Else the histories would prove less than they say.
-    @Test func theHistoriesHaveEverythingInThem() throws {
+    /// Otherwise the histories would prove less than they claim.
+    @Test func theHistoriesCoverEveryOutcomeAndCrash() throws {
         var seen: [String: Int] = [:]
         for seed in 0..<200 {
             var history = try FoldHistory(seed: UInt64(seed), base: try Examples.order(4))

@@ -1,18 +1,18 @@
 @testable import Model
 
-/// The effect of changes on an order, written to be read: it knows nothing of positions, versions, batches and workers.
+/// The effect of changes on an order, written for clarity, without positions, versions, batches or workers.
 struct OrderFoldReference {
-    /// The order's members, nil when there is no order.
+    /// The order's members; nil if there is no order.
     private(set) var order: JSON?
-    /// The last token that was given; nil if the derived one is in use.
+    /// The last token that a change set; nil if the derived token is in use.
     var token: String?
     private var wasSeen = false
     private var applied: [String] = []
     private var last: [String: Int] = [:]
-    /// Updates that came before there was an order.
+    /// The updates that arrived before the order existed.
     private var early: [OrderChange] = []
 
-    /// - Parameter change: each record once, in the order in which they came.
+    /// - Parameter change: each record once, in order of arrival.
     mutating func take(_ change: OrderChange) {
         let identity = "\(change.source) \(change.id)"
         if self.applied.suffix(32).contains(identity) { return }
@@ -31,7 +31,7 @@ struct OrderFoldReference {
             self.token = token
         }
         (self.order, self.wasSeen) = (next, self.wasSeen || next != nil)
-        // To remove what never was leaves no trace.
+        // Removing an order that never existed leaves no trace.
         guard self.wasSeen else { return }
         self.applied.append(identity)
         if let number = change.number { self.last[change.source] = number }
@@ -40,16 +40,16 @@ struct OrderFoldReference {
         for other in early where other.source != change.source { self.take(other) }
     }
 
-    /// - Returns: the order after the change, of which there may be none; nil when it cannot be applied.
+    /// - Returns: the order after the change, or an inner nil if none exists then; nil if the change cannot be applied.
     private static func apply(_ change: OrderChange, to order: JSON?) -> JSON?? {
         switch change.kind {
         case .replaced(let document): return .some(.object(document.members))
         case .removed: return .some(nil)
-        // Several sources have tests of their own.
+        // Merged orders have separate tests.
         case .merged, .announced: return nil
         case .patched(let patch):
             guard let order, patch["status"] != "nonsense" else { return nil }
-            // The token is no member of the document.
+            // The token is not a member of the document.
             return self.merge(order, JSON.object(patch).setting(nil, "authenticationToken"))
         case .fulfillmentUpdated(let identifier, let patch):
             guard let order else { return nil }
@@ -70,7 +70,7 @@ struct OrderFoldReference {
         return order.setting(.array(elements), array)
     }
 
-    /// The pseudo-code of RFC 7396 §2, on values.
+    /// Applies a merge patch as in the pseudocode of RFC 7396 §2.
     private static func merge(_ target: JSON?, _ patch: JSON) -> JSON {
         guard case .object(let patch) = patch else { return patch }
         var result = target?.object ?? JSONObject()

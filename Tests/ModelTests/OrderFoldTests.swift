@@ -6,7 +6,7 @@ import Testing
 @Suite struct OrderFoldTests {
     private let now = Examples.now
 
-    /// Folds changes of example 1 with growing offsets and identifiers of their own.
+    /// Folds changes of example 1 with increasing offsets and distinct identifiers.
     private func fold(
         _ state: OrderState?, _ kinds: [OrderChange.Kind], from offset: Int64 = 1, now: Int64 = Examples.now
     ) throws -> FoldResult {
@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(arguments: 1...5)
-    func aPublishedExampleComesOutAsItWas(_ number: Int) throws {
+    func aPublishedExampleChangesOnlyInWaybillsMembers(_ number: Int) throws {
         let state = try Examples.state(number)
         let order = try Examples.order(number)
         let rules = try Examples.rules(order)
@@ -40,7 +40,7 @@ import Testing
         #expect(!state.isRemoved)
         #expect(state.modifiedEpochSeconds == self.now)
         var expected = order.setting(.string(RFC3339.format(epochSeconds: self.now)), "updatedAt")
-        // A document without a token gets the derived one, and every order gets the service.
+        // A document without a token gets the derived one, and every order gets the web service URL.
         expected = expected.setting(.string(state.token.rawValue), "authenticationToken")
         expected = expected.setting(.string(rules.webServiceURL), "webServiceURL")
         #expect(state.orderJSON(rules: rules) == expected)
@@ -48,14 +48,14 @@ import Testing
         #expect(state.document.members["authenticationToken"] == nil)
     }
 
-    @Test func theTokenIsTheDocumentsElseTheDerivedOneAndStays() throws {
+    @Test func theTokenComesFromTheDocumentOrIsDerivedAndIsKept() throws {
         let order = try Examples.order(1)
         let given = try Examples.state(1)
         #expect(given.token.rawValue == "k3V0mYyq8Zt1LrXn5bQd7PwEa2GhJc9S")
         let bare = OrderDocument(members: try #require(order.setting(nil, "authenticationToken").object))
         let derived = try #require(try self.fold(nil, [.replaced(bare)]).state)
         #expect(derived.token.rawValue == "derived-0123456789")
-        // Devices hold the token they know: a document without one does not take it away.
+        // Devices hold the token they know, so a document without a token does not remove it.
         #expect(try self.fold(given, [.replaced(bare)]).effect == .advanced)
         let changed = try self.fold(
             derived, [.patched(["authenticationToken": "another-0123456789"])], from: 2)
@@ -68,7 +68,7 @@ import Testing
         #expect(!self.reason(refused.outcomes.first).contains("\"short\""))
     }
 
-    @Test func whatWaybillOwnsMustAgree() throws {
+    @Test func membersOwnedByWaybillMustAgree() throws {
         let state = try Examples.state(1)
         for (name, value): (String, JSON) in [
             ("orderType", "shop"), ("orderTypeIdentifier", "order.com.example.other"), ("orderIdentifier", "x"),
@@ -92,7 +92,7 @@ import Testing
         #expect(self.code(try self.fold(state, [.patched(["schemaVersion": 3])]).outcomes.first) == .invalidOrder)
     }
 
-    @Test func theSchemaVersionIsTheDocumentsElseTheLowestThatFits() throws {
+    @Test func theDefaultSchemaVersionIsTheLowestThatFits() throws {
         func version(_ order: JSON) throws -> JSON? {
             let rules = try Examples.rules(order)
             let change = OrderChange(
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test(arguments: [ChangeNotifications.enabled, .disabledIfAppInstalled])
-    func whatTheOrderSaysOfChangeNotificationsWinsOverTheBrand(_ wish: ChangeNotifications) throws {
+    func changeNotificationsOfTheOrderOverrideTheBrand(_ wish: ChangeNotifications) throws {
         let example = try Examples.order(1)
         var rules = try Examples.rules(example)
         #expect(example.object?["changeNotifications"] == "disabledIfAppInstalled")
@@ -121,7 +121,7 @@ import Testing
         rules.changeNotifications = wish
         #expect(bare.orderJSON(rules: rules).object?["changeNotifications"] == .string(wish.rawValue))
         #expect(given.orderJSON(rules: rules).object?["changeNotifications"] == "disabledIfAppInstalled")
-        // It is the brand's, so it is not kept with the order.
+        // The member belongs to the brand, so it is not stored with the order.
         #expect(bare.document.members["changeNotifications"] == nil)
         let order = bare.orderJSON(rules: rules)
         #expect(OrderValidator.violations(in: order, allowUnknownMembers: false, nowEpochSeconds: self.now).isEmpty)
@@ -224,7 +224,7 @@ import Testing
         #expect(removed == FoldResult(state: nil, effect: .none, outcomes: [.unchanged]))
     }
 
-    @Test func aMistypedIdentifierIsToldWhenWhatWasAppendedForItIsRefused() throws {
+    @Test func aRefusedAppendNamesTheUnknownIdentifier() throws {
         for (kind, told): (OrderChange.Kind, String) in [
             (.fulfillmentUpdated(identifier: "sihp-1", ["fulfillmentIdentifier": "sihp-1"]), "fulfillment \"sihp-1\""),
             (.returnUpdated(identifier: "r", ["returnIdentifier": "r"]), "return \"r\""),
@@ -267,7 +267,7 @@ import Testing
         #expect(try #require(back.state).modifiedEpochSeconds > tombstone.modifiedEpochSeconds)
     }
 
-    @Test func anOrderThatComesAndGoesInOneBatchIsATombstone() throws {
+    @Test func anOrderCreatedAndRemovedInOneBatchIsATombstone() throws {
         let document = OrderDocument(members: try #require(try Examples.order(1).object))
         let result = try self.fold(nil, [.replaced(document), .removed])
         #expect(result.effect == .removed)
@@ -275,7 +275,7 @@ import Testing
         #expect(result.state?.version.ordinal == 1)
     }
 
-    @Test func whatChangesBackIsNoNewVersion() throws {
+    @Test func aRevertedChangeMakesNoNewVersion() throws {
         let state = try Examples.state(1)
         let result = try self.fold(state, [.patched(["orderNumber": "x"]), .patched(["orderNumber": "FP-20418"])])
         #expect(result.outcomes == [.applied, .applied])
@@ -284,12 +284,12 @@ import Testing
         #expect(result.state?.modifiedEpochSeconds == state.modifiedEpochSeconds)
     }
 
-    @Test func aRedeliveryMovesNothing() throws {
+    @Test func aRedeliveredChangeLeavesTheOrderUnchanged() throws {
         let first = try #require(try self.fold(try Examples.state(1), [.patched(["orderNumber": "x"])]).state)
         let again = try self.fold(first, [.patched(["orderNumber": "x"])])
         #expect(again == FoldResult(state: first, effect: .none, outcomes: [.skipped(.redelivered)]))
         #expect(try self.fold(first, []) == FoldResult(state: first, effect: .none, outcomes: []))
-        // A topic made anew counts from 0, and its records are newer.
+        // A recreated topic counts from 0, and its records are newer.
         let order = try Examples.order(1)
         let change = OrderChange(
             key: try Examples.key(order), source: "/oms", id: "new", kind: .patched(["orderNumber": "y"]))
@@ -299,7 +299,7 @@ import Testing
         #expect(anew.state?.positions.position(inPartition: 3)?.offset == 0)
     }
 
-    @Test func aTimestampThatFallsDoesNotLetARedeliveryIn() {
+    @Test func aRedeliveryIsDetectedAfterTheTimestampFalls() {
         var positions = AppliedPositions()
         positions.advance(to: .at(5, timestamp: 100))
         positions.advance(to: .at(6, timestamp: 90))
@@ -343,7 +343,7 @@ import Testing
         #expect(self.reason(refused.outcomes.first).contains("$.createdAt is more than 24 hours in the future"))
     }
 
-    @Test func anOrderCannotGrowWithoutEnd() throws {
+    @Test func aChangeThatMakesAnOrderTooLargeIsRefused() throws {
         let state = try Examples.state(1)
         let note = String(repeating: "n", count: 900_000)
         let one: JSONObject = [
@@ -357,7 +357,7 @@ import Testing
         #expect(self.reason(result.outcomes[1]).contains("an order has at most 1048576"))
     }
 
-    @Test func unknownMembersAreLetThroughWhereTheBrandSaysSo() throws {
+    @Test func unknownMembersPassOnlyWhenTheBrandAllowsThem() throws {
         let order = try Examples.order(1).setting(["deep": [[1]]], "futureMember")
         var rules = try Examples.rules(order)
         let change = OrderChange(

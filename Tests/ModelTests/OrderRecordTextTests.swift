@@ -2,7 +2,7 @@ import Testing
 
 @testable import Model
 
-/// Orders made again from the text of their records are those made from the values.
+/// Orders rebuilt from the text of their records equal those built from the values.
 @Suite struct OrderRecordTextTests {
     private static func rules(_ type: OrderTypeIdentifier) -> [BrandRules] {
         [
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func contributionsComeAlong() throws {
+    @Test func theTextOfARecordKeepsItsContributions() throws {
         var state = try Examples.state(1)
         state.contributions = Contributions(before: state.document)
         let text = try OrderRecordText(OrderRecord(state, recipe: RecordTests.recipe).encoded)
@@ -86,7 +86,7 @@ import Testing
         #expect(text.seal == nil)
     }
 
-    @Test func anotherTextIsReadAsValues() throws {
+    @Test func anUnusualRecordTextIsDecodedAsValues() throws {
         let state = try Examples.state(1)
         let record = OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA")
         let spaced = Array(" ".utf8) + record.encoded
@@ -121,8 +121,8 @@ import Testing
         }
     }
 
-    /// Nothing that a record may be stops the process.
-    @Test func damageIsNoTrap() throws {
+    /// No damage to a record stops the process.
+    @Test func aDamagedRecordNeverTraps() throws {
         let state = try Examples.state(5)
         let rules = try Examples.rules(try Examples.order(5))
         let encoded = OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA").encoded

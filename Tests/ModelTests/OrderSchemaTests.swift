@@ -3,13 +3,13 @@ import Testing
 
 @testable import Model
 
-/// The tables of Wallet Orders §3, written down a second time and held against the validator.
+/// The tables of Wallet Orders §3, written a second time and compared with the validator.
 @Suite struct OrderSchemaTests {
     private func isValid(_ order: JSON) -> Bool {
         OrderValidator.violations(in: order, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files).isEmpty
     }
 
-    /// An order with every member that there is, in two variants where members exclude each other.
+    /// Returns an order with every member, in two variants where members exclude each other.
     private func order(_ fulfillment: JSON, barcode: JSON = "qr") -> JSON {
         let address: JSON = [
             "addressLines": ["1 Road"], "locality": "a", "subLocality": "b", "administrativeArea": "c",
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    /// Taken away one by one, exactly these are missed. Source: Wallet Orders §3.1 to §3.16, column R/O
+    /// Removed one by one, exactly these members are reported. Source: Wallet Orders §3.1 to §3.16, column R/O
     @Test func exactlyTheRequiredMembersAreRequired() {
         let required: Set<String> = [
             "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "createdAt", "updatedAt", "status",
@@ -154,7 +154,7 @@ import Testing
         ("pickup:fulfillments.0.barcode.format", "qr pdf417 aztec code128"),
     ]
 
-    @Test func choicesAreThoseOfTheListAndCaseMatters() {
+    @Test func enumeratedMembersAcceptOnlyTheListedValues() {
         let words = Set(Self.choices.flatMap { $0.values.split(separator: " ").map(String.init) })
         let others = ["canceled", "", "unknown", "in_progress"]
         for (path, values) in Self.choices {
@@ -168,8 +168,8 @@ import Testing
         }
     }
 
-    /// Texts at the edge of what is allowed. Source: Wallet Orders §3 (conventions), §3.1, §3.3 to §3.5, §3.14
-    @Test func textsHaveTheirForms() {
+    /// Values at the limits of each format. Source: Wallet Orders §3 (conventions), §3.1, §3.3 to §3.5, §3.14
+    @Test func eachMemberAcceptsOnlyItsFormat() {
         let order = self.order(self.shipping)
         let cases: [(String, [JSON], [JSON])] = [
             ("authenticationToken", ["0123456789abcdef"], ["0123456789abcde", "", 5]),
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    /// Source: Wallet Orders §3.1: version 2 lets the deprecated status be left out
+    /// Source: Wallet Orders §3.1 (in version 2 the deprecated status may be omitted)
     @Test func thePaymentsStatusIsNeededInVersion1Only() {
         let order = self.order(self.shipping)
         #expect(!self.isValid(order.setting(nil, "payment.status")))
@@ -212,7 +212,7 @@ import Testing
 }
 
 @Suite struct OrderDatesTests {
-    /// Source: Wallet Orders §3 (conventions): emit no fractions
+    /// Source: Wallet Orders §3 (conventions, emit no fractions)
     @Test func orderJSONHasNoFractions() throws {
         var state = try Examples.state(1)
         let day: JSON = "2025-03-05T16:02:11.987654Z"

@@ -8,7 +8,7 @@ import Testing
         OrderValidator.violations(in: order, allowUnknownMembers: unknown, nowEpochSeconds: nil, images: images)
     }
 
-    /// The first violation of an example with one value replaced, as a sentence.
+    /// Returns the first violation of an example with one value replaced, as a sentence.
     private func first(_ number: Int, _ path: String, _ value: JSON?) throws -> String {
         self.violations(try Examples.order(number).setting(value, path)).first?.description ?? "none"
     }
@@ -43,7 +43,7 @@ import Testing
         #expect(self.violations([]).first?.description == "$ must be an object, it is an array")
     }
 
-    @Test func allViolationsAreToldUpToTheLimit() throws {
+    @Test func violationsAreReportedUpToTheLimit() throws {
         let order = try Examples.order(1).setting("x", "status").setting(nil, "merchant.url").setting(1, "orderNumber")
         #expect(Set(self.violations(order).map(\.path)) == ["$.status", "$.merchant.url", "$.orderNumber"])
         let many = order.setting(.array(Array(repeating: 1, count: 1000)), "lineItems")
@@ -98,7 +98,7 @@ import Testing
         #expect(self.violations(both).map(\.path) == ["$.returns[1].returnIdentifier"])
     }
 
-    @Test func datesAreOfTheCalendar() throws {
+    @Test func aDateMustExistInTheCalendar() throws {
         #expect(try self.first(1, "createdAt", "2025-02-30T00:00:00Z").hasPrefix("$.createdAt must be a date-time"))
         #expect(try self.first(1, "fulfillments.0.shippedAt", "2024-02-29T00:00:00Z") == "none")
     }
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func numbersThatNoComputerHoldsAreRefused() throws {
+    @Test func anOverflowingNumberIsRefused() throws {
         for text in ["1e999", "-1e999", "1e-1"] {
             let order = try Examples.order(1).setting(.number(JSONNumber(checked: text)), "lineItems.0.quantity")
             #expect(self.violations(order).isEmpty == (text == "1e-1"))
@@ -122,13 +122,13 @@ import Testing
         #expect(self.violations(altitude).count == 1)
     }
 
-    @Test func unknownMembersMayPassButNotWithoutBottom() throws {
+    @Test func unknownMembersMayPassUpToADepthLimit() throws {
         func nested(_ levels: Int) -> JSON { (0..<levels).reduce(1) { value, _ in [value] } }
         #expect(self.violations(try Examples.order(1).setting(nested(24), "x"), unknown: true) == [])
         #expect(self.violations(try Examples.order(1).setting(nested(25), "x"), unknown: true).map(\.path) == ["$.x"])
     }
 
-    @Test func anImageIsAFileAndInADocumentAlsoAURL() throws {
+    @Test func anImageIsAFileNameOrInADocumentAnHTTPSURL() throws {
         func verdict(_ image: JSON, _ images: OrderValidator.Images) throws -> Bool {
             self.violations(try Examples.order(1).setting(image, "lineItems.0.image"), images: images).isEmpty
         }
@@ -155,7 +155,7 @@ import Testing
         ("PT1M1H", false), ("P1D1D", false), ("1D", false), ("P-1D", false), ("PT1S ", false), ("PT.5S", false),
         ("PT5.S", false), ("P1", false), ("", false), ("P1T1H", false),
     ])
-    func aDurationIsThatOfTheSchema(_ text: String, _ isValid: Bool) { #expect(isDuration(text.utf8.span) == isValid) }
+    func aDurationFollowsTheSchema(_ text: String, _ isValid: Bool) { #expect(isDuration(text.utf8.span) == isValid) }
 
     @Test(arguments: [
         ("https://a.example/", true), ("http://a.example:80/?q#f", true), ("HTTPS://A", true),
@@ -173,7 +173,7 @@ import Testing
         ("a@b", true), ("noor@mail.example.com", true), ("é@b.example", true), ("a@b@c", false), ("@b", false),
         ("a@", false), ("a b@c", false), ("a", false), ("", false), ("a@b\n", false),
     ])
-    func anEmailAddressHasTwoSides(_ text: String, _ isValid: Bool) {
+    func anEmailAddressNeedsBothPartsAndOneAtSign(_ text: String, _ isValid: Bool) {
         #expect(isEmailAddress(text.utf8.span) == isValid)
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Model
 
-/// Payment requests: our validator, our schema, and Apple's shape as others publish it, on one table.
+/// Payment requests in one table: our validator, our schema, and a third party's schema of Apple's format.
 @Suite struct PaymentRequestTests {
     static let minimal: JSON = [
         "countryCode": "GB", "currencyCode": "GBP", "supportedNetworks": ["visa"],
@@ -26,12 +26,12 @@ import Testing
         ],
     ]
 
-    /// One request: what is set in the minimal one, the verdict of ours, and that of the reference where it differs.
+    /// A request: the value set in the minimal request, our verdict, and the reference's verdict if it differs.
     struct Row {
         let path: String
         let value: JSON?
         let isValid: Bool
-        /// The reference's verdict; nil if it is ours.
+        /// The reference's verdict; nil if it equals ours.
         var reference: Bool?
     }
 
@@ -135,7 +135,7 @@ import Testing
 
     static func instance(_ row: Row) -> JSON { self.minimal.setting(row.value, row.path) }
 
-    @Test func ourSchemaAndOurValidatorAgreeOnTheTable() throws {
+    @Test func theSchemaAndTheValidatorAgreeOnEveryCase() throws {
         let cases = Self.rows.map { row in
             SchemaCase(
                 schema: "payment-request", name: "\(row.path) = \(row.value?.text ?? "none")",
@@ -160,9 +160,9 @@ import Testing
 
     static let reference = ProcessInfo.processInfo.environment["WAYBILL_TEST_PAYMENT_REQUEST_REFERENCE"]
 
-    /// The published schema is not part of the project: the table is held against it where it is at hand.
+    /// The published schema is not part of the project, so the table is compared with it only where it is available.
     @Test(.enabled(if: Self.reference != nil, "WAYBILL_TEST_PAYMENT_REQUEST_REFERENCE names no file"))
-    func theReferenceAgreesButForWhatIsKnown() throws {
+    func theReferenceSchemaAgreesExceptForKnownDifferences() throws {
         let path = try #require(Self.reference)
         let script = """
             import json, sys
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func violationsSayWhere() {
+    @Test func violationsNameTheirPath() {
         func places(_ json: JSON) -> [String] { PaymentRequestValidator.violations(in: json).map(\.path) }
         #expect(places(Self.minimal.setting("free", "total.amount")) == ["$.total.amount"])
         let method: JSON = ["label": "Post", "detail": "", "amount": "1.00", "identifier": "p"]

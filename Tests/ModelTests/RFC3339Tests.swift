@@ -10,7 +10,7 @@ import Testing
         ("2025-03-05T16:02:11.987Z", 1_741_190_531), ("2025-03-05T16:02:11-05:30", 1_741_210_331),
         ("0000-01-01T00:00:00Z", -62_167_219_200), ("9999-12-31T23:59:59Z", 253_402_300_799),
     ])
-    func aDateTimeIsItsSecond(_ text: String, _ seconds: Int) { #expect(RFC3339.parse(text) == Int64(seconds)) }
+    func aDateTimeParsesToItsSecond(_ text: String, _ seconds: Int) { #expect(RFC3339.parse(text) == Int64(seconds)) }
 
     @Test(arguments: [
         "", "2025", "2025-02-30T00:00:00Z", "2023-02-29T00:00:00Z", "1900-02-29T00:00:00Z", "2025-13-01T00:00:00Z",
@@ -20,9 +20,9 @@ import Testing
         "2025-01-01T00:00:00+24:00", "2025-01-01T00:00:00+09:60", "2025-01-01T00:00:00ZZ", "２025-01-01T00:00:00Z",
         "2025-01-01T00:00:00Z\n", "-025-01-01T00:00:00Z",
     ])
-    func whatIsNoDateTimeIsRefused(_ text: String) { #expect(RFC3339.parse(text) == nil) }
+    func anInvalidDateTimeIsRefused(_ text: String) { #expect(RFC3339.parse(text) == nil) }
 
-    @Test func whatIsWrittenIsReadBack() {
+    @Test func aFormattedDateTimeIsReadBack() {
         var generator = SeededGenerator(seed: 7)
         for _ in 0..<20_000 {
             let seconds = Int64.random(in: RFC3339.earliest...RFC3339.latest, using: &generator)

@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test(arguments: 1...5)
-    func anOrderRecordIsSortedAndHoldsTheDocumentThatStandsInRedis(_ number: Int) throws {
+    func anOrderRecordIsSortedAndHoldsTheStoredDocument(_ number: Int) throws {
         let order = try Examples.order(number)
         var document = OrderDocument(members: try #require(order.object))
         document.keepSerialized()
@@ -124,7 +124,7 @@ import Testing
         #expect(try RecentChanges(decoding: recent.encoded) == recent)
     }
 
-    @Test func sourceAndIdentifierDoNotRunIntoEachOther() {
+    @Test func sourceAndIdentifierAreHashedSeparately() {
         var recent = RecentChanges()
         recent.append(source: "ab", id: "c")
         #expect(!recent.contains(source: "a", id: "bc"))

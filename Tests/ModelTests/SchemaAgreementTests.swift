@@ -3,13 +3,13 @@ import Testing
 @testable import Model
 
 @Suite struct SchemaAgreementTests {
-    /// All cases in one run of Python; each schema accepts exactly what the Swift code accepts.
+    /// All cases, in one run of Python: each schema accepts exactly the values that the Swift code accepts.
     @Test func swiftAndTheSchemasAgree() throws {
         let cases =
             try Self.orders() + Self.brokenOrders() + Self.mutants() + Self.documents() + Self.events() + Self.records()
         let verdicts = try SchemaProgram.verdicts(cases)
         try #require(verdicts.count == cases.count)
-        // A corpus that is all refused, or hardly there, would agree too easily.
+        // A small corpus, or one of which everything is refused, would agree too easily.
         #expect(verdicts.count { $0 } > 500)
         #expect(verdicts.count { !$0 } > 5000)
         let judge = try SwiftJudge()
@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// Mistakes of producers: each must be refused.
+    /// Returns orders with mistakes of producers; each must be refused.
     private static func brokenOrders() throws -> [SchemaCase] {
         let number = JSON.number(JSONNumber(checked: "149.4"))
         let required = [
@@ -66,15 +66,15 @@ import Testing
             }
     }
 
-    /// Every value of the examples removed and replaced in turn, as orders and as documents; and every object with a
-    /// member more. Which of them are valid, both must know alike.
+    /// Returns the examples with each value removed or replaced in turn and each object with an additional member, as
+    /// orders and as documents. Both judges must agree on which are valid.
     private static func mutants() throws -> [SchemaCase] {
         var cases: [SchemaCase] = []
         for number in [1, 2, 3, 5] {
             let order = try Examples.order(number)
             for path in order.paths {
                 var variants: [JSON?] = [.null, 7, "x", "", true, [], [:]]
-                // An element less is another list, whose sums the schema cannot know.
+                // A list with one element less has sums that the schema cannot check.
                 if Int(path.split(separator: ".").last ?? "") == nil { variants.append(nil) }
                 if case .object? = order[path: path] { cases.append(contentsOf: self.both(order, "\(path).zzz", 1)) }
                 for value in variants { cases.append(contentsOf: self.both(order, path, value)) }
@@ -87,12 +87,12 @@ import Testing
         let mutant = order.setting(value, path)
         let name = "\(path) = \(value?.text ?? "none")"
         let asOrder = SchemaCase(schema: "order", name: name, instance: mutant, isValid: nil)
-        // That a document agrees with its key, no schema can tell.
+        // No schema can check that a document agrees with its key.
         guard !["orderIdentifier", "orderTypeIdentifier"].contains(path) else { return [asOrder] }
         return [asOrder, SchemaCase(schema: "order-document", name: name, instance: self.owned(mutant), isValid: nil)]
     }
 
-    /// The order with the key and service of example 1, so that it agrees with them.
+    /// Returns the order with the key and web service of example 1, so that it agrees with them.
     private static func owned(_ order: JSON) -> JSON {
         guard let key = try? SchemaCase.key else { return order }
         var document = order.setting(.string(key.order.rawValue), "orderIdentifier")
@@ -171,7 +171,7 @@ import Testing
             "silent", "owns",
         ] {
             for value: JSON? in [nil, .null, 7, "", [:], "x y"] {
-                // A subject of another shape is no key; that it agrees with the key, no schema can tell.
+                // A subject of another form is not a key; no schema can check that a subject agrees with the key.
                 cases.append(
                     SchemaCase(
                         schema: "order-change", name: "\(name) = \(value?.text ?? "none")",
@@ -205,7 +205,7 @@ import Testing
             cases.append(SchemaCase(schema: schema, name: "later", instance: json.setting(1, "later"), isValid: true))
             for path in json.paths where !path.hasPrefix("document.") {
                 var variants: [JSON?] = [.null, -7, "x", "", true, [], [:]]
-                // The schemas' integers may be written 1.0, Swift's may not: nobody writes them so.
+                // The schemas accept an integer written as 1.0 and Swift does not; no program writes it that way.
                 if Int(path.split(separator: ".").last ?? "") == nil { variants.append(nil) }
                 for value in variants {
                     cases.append(
@@ -220,8 +220,8 @@ import Testing
 }
 
 @Suite struct SchemaFileTests {
-    /// order-document.schema.json is order.schema.json but for what is written down here.
-    @Test func theDocumentSchemaIsTheOrderSchemaWithoutWhatWaybillOwns() throws {
+    /// order-document.schema.json equals order.schema.json except for the differences listed here.
+    @Test func theDocumentSchemaDiffersFromTheOrderSchemaAsListed() throws {
         let order = try JSON(parsing: Examples.bytes("order.schema.json"))
         let document = try JSON(parsing: Examples.bytes("order-document.schema.json"))
         var expected = order
@@ -246,7 +246,7 @@ import Testing
         let schema = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
         let codes = schema[path: "properties.\(DeadLetterHeader.error).enum"]?.array?.compactMap(\.string)
         #expect(codes == ChangeFault.Code.allCases.map(\.rawValue) + PushDeadLetterCode.allCases.map(\.rawValue))
-        // By its beginning a letter's reader, of whatever version, knows what there is to put back.
+        // From a code's prefix, a reader of dead letters of any version knows what to replay.
         #expect(PushDeadLetterCode.allCases.allSatisfy { PushDeadLetterCode.isOne($0.rawValue) })
         #expect(!ChangeFault.Code.allCases.contains { PushDeadLetterCode.isOne($0.rawValue) })
         #expect(

@@ -4,20 +4,20 @@ import Testing
 
 @testable import Model
 
-/// One text that Swift and the JSON Schemas must agree on.
+/// A value on which Swift and the JSON Schemas must agree.
 struct SchemaCase {
-    /// The schema's file name up to `.schema.json`.
+    /// The schema's file name without `.schema.json`.
     let schema: String
     let name: String
     let instance: JSON
-    /// The verdict that both must give; nil if they only have to agree.
+    /// The verdict that both must give; nil if they must only agree.
     let isValid: Bool?
 
     /// The key of example 1, which the document and event cases are about.
     static var key: OrderKey { get throws { try Examples.key(try Examples.order(1)) } }
 }
 
-/// The verdict of the Swift code on the cases.
+/// The Swift code's verdict on the cases.
 struct SwiftJudge {
     private let key: OrderKey
     private let fold: OrderFold
@@ -59,9 +59,9 @@ struct SwiftJudge {
     }
 }
 
-/// Asks Python's `jsonschema` about all cases at once.
+/// Python's `jsonschema`, which judges all cases in one run.
 enum SchemaProgram {
-    /// - Returns: for each case whether its schema accepts it.
+    /// - Returns: for each case, true if its schema accepts it.
     static func verdicts(_ cases: [SchemaCase]) throws -> [Bool] {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("waybill-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)

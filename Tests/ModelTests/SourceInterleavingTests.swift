@@ -3,7 +3,7 @@ import Testing
 
 @testable import Model
 
-/// Three sources write one order, and nobody waits for anybody.
+/// Three sources write one order without waiting for each other.
 @Suite struct SourceInterleavingTests {
     private let fold: OrderFold
     private let key: OrderKey
@@ -20,7 +20,7 @@ import Testing
         .merged(data, owns: try owns.map { try OwnedPaths($0, path: "owns") })
     }
 
-    /// The changes of each source, in their order: written at moments of their own.
+    /// Returns the changes of each source in order, each written at its own moment.
     private func changes(_ kinds: [[OrderChange.Kind]], at moments: (Int, Int) -> Int64) -> [[OrderChange]] {
         kinds.enumerated().map { source, kinds in
             kinds.enumerated().map { index, kind in
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test(arguments: 0..<30)
-    func whateverSourcesSendTheEndIsTheSame(_ seed: Int) throws {
+    func randomInterleavingsEndInTheSameDocument(_ seed: Int) throws {
         var random = SeededGenerator(seed: UInt64(seed))
         let counts = [Int.random(in: 1...3, using: &random), Int.random(in: 1...2, using: &random), 2]
         var kinds = try counts.map { count in try (0..<count).map { _ in try self.made(&random) } }
@@ -98,7 +98,7 @@ import Testing
         #expect(documents.count == 1, "\(documents.map { JSON.object($0.members).text })")
     }
 
-    /// Some part of the order.
+    /// Returns a change of a random part of the order.
     private func made(_ random: inout SeededGenerator) throws -> OrderChange.Kind {
         func any(_ values: [JSON]) -> JSON { values.randomElement(using: &random) ?? .null }
         var data: JSONObject = [:]
@@ -129,7 +129,7 @@ import Testing
         return try self.merged(data, owns: owns)
     }
 
-    /// All ways to take from some sources in turn, as indices of the sources.
+    /// Returns all interleavings of the sources, as indices of the sources.
     static func interleavings(_ counts: [Int]) -> [[Int]] {
         if counts.allSatisfy({ $0 == 0 }) { return [[]] }
         return counts.indices.filter { counts[$0] > 0 }.flatMap { source in
@@ -140,7 +140,7 @@ import Testing
     }
 }
 
-/// The life of an order: batches of any size, workers that die before or after the write, and records that come again.
+/// The life of an order: batches of any size, workers that crash before or after the write, and redelivered records.
 private struct SourceLife {
     private let fold: OrderFold
     private let changes: [[OrderChange]]
@@ -153,8 +153,8 @@ private struct SourceLife {
         self.random = SeededGenerator(seed: seed)
     }
 
-    /// - Parameter order: which source comes next.
-    /// - Returns: the document in the end.
+    /// - Parameter order: the sources, in the order in which their changes arrive.
+    /// - Returns: the final document.
     mutating func run(_ order: [Int]) throws -> OrderDocument? {
         var next = self.changes.map { _ in 0 }
         let records = order.map { source in
@@ -169,10 +169,10 @@ private struct SourceLife {
         var crashes = 0
         while index < records.count {
             let end = min(records.count, index + Int.random(in: 1...3, using: &self.random))
-            // A change from before the order existed waits, or has a letter: it comes again before the rest.
+            // A change from before the order existed is parked or a dead letter; it is replayed before the rest.
             var batch = waiting + records[index..<end]
             if self.stored != nil, Int.random(in: 0...4, using: &self.random) == 0 {
-                // Offsets that were not committed: some come again, each partition from an earlier place on.
+                // Uncommitted records are redelivered, in each partition from an earlier offset on.
                 batch = records[Int.random(in: 0..<max(1, index), using: &self.random)..<end] + []
             }
             let result = self.fold.fold(self.stored, changes: batch, nowEpochSeconds: Examples.now + Int64(index))
@@ -190,7 +190,7 @@ private struct SourceLife {
         return self.stored?.document
     }
 
-    /// As through Redis.
+    /// Stores the state as if it were written to Redis and read back.
     private mutating func write(_ result: FoldResult) throws {
         guard let state = result.state, result.effect != .none else { return }
         self.stored = try OrderState(

@@ -20,7 +20,7 @@ struct BackgroundExecutorTests {
     }
 }
 
-/// The last 15 characters of the thread's name, which Dispatch sets to that of the queue.
+/// Returns the last 15 characters of the thread's name, which Dispatch sets to the queue's name.
 private func threadName() -> String? {
     try? String(contentsOfFile: "/proc/thread-self/comm", encoding: .utf8).trimmingCharacters(in: .newlines)
 }

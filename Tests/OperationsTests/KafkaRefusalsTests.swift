@@ -6,7 +6,7 @@ import Testing
 @Suite struct KafkaRefusalsTests {
     private let start = ContinuousClock.now
 
-    @Test func whatIsRefusedAgainAndAgainIsToldNowAndThenAndForgottenWhenItStops() {
+    @Test func aRepeatedRefusalIsLoggedPeriodicallyUntilItStops() {
         var refusals = KafkaRefusals()
         let denial = KafkaDenial.write(topic: "orders")
         var told = 0
@@ -17,7 +17,7 @@ import Testing
         #expect(refusals.denied(denial, "no", now: self.start + .seconds(1300)) == true, "it begins anew")
     }
 
-    @Test func whatIsToldOnceLastsUntilItIsOver() {
+    @Test func aRefusalReportedOnceLastsUntilAccessIsGranted() {
         var refusals = KafkaRefusals()
         let later = self.start + .seconds(86_400)
         _ = refusals.denied(.group("g"), "group", now: self.start)
@@ -29,7 +29,7 @@ import Testing
         #expect(refusals.reasons(now: later).isEmpty)
     }
 
-    @Test func anAnswerEndsADoubtAboutWhoWeAreUnlessItIsOlder() {
+    @Test func aNewerAnswerClearsAnAuthenticationRefusal() {
         var refusals = KafkaRefusals()
         _ = refusals.denied(.access, "wrong password", now: self.start)
         refusals.admitted(asked: self.start - .seconds(1))
@@ -49,13 +49,13 @@ import Testing
         self.orders.faults(.success(self.three), settings: self.good.merging([name: value]) { $1 })
     }
 
-    @Test func aTopicAsItMustBeHasNoFault() {
+    @Test func aCorrectTopicHasNoFault() {
         #expect(self.orders.faults(.success(self.three), settings: self.good).isEmpty)
         #expect(self.orders.faults(.success(self.three), settings: nil).isEmpty)
         #expect(self.orders.faults(.failure(KafkaError(.timedOut, "")), settings: nil).isEmpty)
     }
 
-    @Test func aMissingTopicAndARefusedOneAreTold() {
+    @Test func aMissingOrRefusedTopicIsAFault() {
         let missing = self.orders.faults(.failure(KafkaError(.unknownTopic, "")), settings: nil)
         #expect(missing.map(\.kind) == [.refused])
         #expect(missing[0].text.contains("create it"))
@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test(arguments: ["delete", "compact,delete", "delete, compact", ""])
-    func whatMustStayIsNotDeleted(policy: String) {
+    func aCleanupPolicyOtherThanCompactIsFatal(policy: String) {
         let faults = self.faults("cleanup.policy", policy)
         #expect(faults.map(\.kind) == [.fatal])
         #expect(faults[0].text.contains("--entity-name orders --add-config cleanup.policy=compact"))
@@ -78,19 +78,19 @@ import Testing
         #expect(changes.faults(.success(self.three), settings: ["cleanup.policy": "delete"]).isEmpty)
     }
 
-    @Test func replicasThatAreOutOfReachAreToldFromThoseThatAreAway() {
+    @Test func tooFewReplicasAreRefusedAndOfflineOnesAreTemporary() {
         #expect(self.faults("min.insync.replicas", "4").map(\.kind) == [.refused])
         var partitions = self.three
         partitions[1] = KafkaPartitionState(replicas: 3, inSync: 1)
         let faults = self.orders.faults(.success(partitions), settings: self.good)
         #expect(faults.map(\.kind) == [.passing])
         #expect(faults[0].text.contains("1 of 4 partitions"), "\(faults[0].text)")
-        // A service that only reads does not mind.
+        // A service that only reads is not affected.
         let reader = KafkaTopicNeed("orders", isRead: true, isCompacted: true)
         #expect(reader.faults(.success(partitions), settings: self.good).isEmpty)
     }
 
-    @Test func aTopicThatTakesNoOrderIsRefusedAndOneThatTakesMostGetsAWarning() {
+    @Test func aLowMessageSizeLimitIsRefusedOrWarnedAbout() {
         #expect(self.faults("max.message.bytes", "65536").map(\.kind) == [.refused])
         // Kafka's default.
         let faults = self.faults("max.message.bytes", "1048588")
@@ -103,7 +103,7 @@ import Testing
     private let refused = KafkaFault(kind: .refused, text: "no topic")
     private let passing = KafkaFault(kind: .passing, text: "brokers are away")
 
-    @Test func aWorkerIsUnreadyAsLongAsKafkaKeepsItFromItsWork() {
+    @Test func aWorkerIsUnreadyWhileKafkaPreventsItsWork() {
         var standing = KafkaReadiness(.whole)
         #expect(standing.judge(.init(silence: "no broker"), age: .seconds(60)) == .unready("no broker"))
         #expect(standing.judge(.init(faults: [self.refused]), age: .seconds(61)) == .unready("no topic"))
@@ -112,7 +112,7 @@ import Testing
         #expect(standing.judge(.init(faults: [self.passing]), age: .seconds(64)) == .unready("brokers are away"))
         #expect(standing.judge(.init(faults: []), age: .seconds(65)) == .ready)
         #expect(standing.judge(.init(refusals: ["no right"]), age: .seconds(66)) == .unready("no right"))
-        // An outage says nothing of topics; the worker's own conditions tell of it.
+        // An outage says nothing about topics; the worker's own conditions report it.
         #expect(standing.judge(.init(silence: "no broker"), age: .seconds(67)) == .ready)
     }
 
@@ -123,8 +123,8 @@ import Testing
         #expect(standing.judge(.init(), age: .seconds(9)) == .ready)
     }
 
-    /// Packages come from Redis all the same.
-    @Test func nothingThatKafkaDoesTakesAGatewayOutOfService() {
+    /// Packages are still served from Redis.
+    @Test func kafkaFaultsDoNotMakeAReadyGatewayUnready() {
         var standing = KafkaReadiness(.part)
         #expect(standing.judge(.init(faults: []), age: .milliseconds(10)) == .open, "refusals may be on their way")
         #expect(standing.judge(.init(), age: KafkaReadiness.settling) == .ready)

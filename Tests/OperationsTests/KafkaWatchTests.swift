@@ -9,7 +9,7 @@ import Testing
 
 @testable import Operations
 
-/// Readiness and the log follow the topics of a server that says what it is told to.
+/// Readiness and the log follow the topics of a scripted server.
 @Suite(.server, .timeLimit(.minutes(1))) struct KafkaWatchTests {
     private struct Journal: LogHandler {
         private final class Lines: Sendable { let all = Mutex<[String]>([]) }
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func aMissingTopicIsToldInLogAndReadinessUntilItIsThere() async throws {
+    @Test func aMissingTopicIsReportedUntilItExists() async throws {
         let server = try await ScriptedKafka.start([:])
         let journal = Journal()
         let environment = try Self.environment(server.bootstrap, journal)
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(arguments: [KafkaReadiness.Dependence.whole, .part])
-    func whatMustBeCompactedAndIsNotStopsTheStart(dependence: KafkaReadiness.Dependence) async throws {
+    func aTopicThatIsNotCompactedStopsTheStart(dependence: KafkaReadiness.Dependence) async throws {
         let server = try await ScriptedKafka.start(["orders": .init(settings: ["cleanup.policy": "delete"])])
         let watch = KafkaWatch(
             needs: [Self.need], dependence: dependence, environment: try Self.environment(server.bootstrap))
@@ -79,7 +79,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func settingsThatAreNotToldAreNotCheckedWhichIsSaidOnce() async throws {
+    @Test func unavailableTopicSettingsAreLoggedOnceAndNotChecked() async throws {
         let server = try await ScriptedKafka.start(["orders": .init()])
         let journal = Journal()
         let environment = try Self.environment(server.bootstrap, journal)
@@ -90,8 +90,8 @@ import Testing
         await server.stop()
     }
 
-    /// A refusal that a producer or a consumer of the process meets counts as well.
-    @Test func aRefusalOfAnyHandleIsInReadinessAndOneLine() async throws {
+    /// A refusal that a producer or a consumer of the process receives counts as well.
+    @Test func aRefusedProducerIsReportedInReadinessAndOneLogLine() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try broker.fail(apiKey: 22, with: Array(repeating: 31, count: 500))
         let journal = Journal()

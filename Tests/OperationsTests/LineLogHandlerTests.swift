@@ -13,7 +13,7 @@ import Testing
     ]
 
     @Test(arguments: nasty)
-    func aJSONLineSaysWhatWasGivenAndIsOneLine(text: String) throws {
+    func aJSONLogEntryIsOneLineAndKeepsItsText(text: String) throws {
         let handler = LineLogHandler(label: "waybill-x", format: .json, level: .info)
         let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text), (text + "k", "b")])
         #expect(line.hasSuffix("}\n"))

@@ -4,7 +4,7 @@ import Testing
 @testable import Operations
 
 @Suite struct MetricsTests {
-    /// A series of the text: name with labels, and value.
+    /// Returns the series in the text: values by name with labels.
     func series(_ registry: MetricsRegistry) throws -> [String: Double] {
         var found: [String: Double] = [:]
         for line in registry.text.split(separator: "\n") {
@@ -74,7 +74,7 @@ import Testing
         let ages = registry.durations("age_seconds", dimensions: [("x", "a")], bounds: [0.001, 60, 3600])
         ages.record(seconds: [0, 0.001, 0.002, 60, 61, 3601])
         ages.record(seconds: [])
-        // The same one again, however it is asked for.
+        // The same histogram again, however it is requested.
         registry.durations("age_seconds", dimensions: [("x", "a")], bounds: [1]).record(seconds: [1])
         Timer(label: "age_seconds", dimensions: [("x", "a")], factory: registry).recordSeconds(1)
         let series = try self.series(registry)
@@ -89,7 +89,7 @@ import Testing
         #expect(try self.series(registry)["c_total"] == 1)
     }
 
-    @Test func oneNameIsOneKindOfMetric() throws {
+    @Test func aMetricNameKeepsItsFirstKind() throws {
         let registry = MetricsRegistry()
         Counter(label: "x", factory: registry).increment()
         Meter(label: "x", factory: registry).set(5)

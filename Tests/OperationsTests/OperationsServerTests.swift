@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test(.server) func whoCameFirstGivesWayWhenThereAreTooMany() async throws {
+    @Test(.server) func theOldestConnectionIsClosedBeyondTheLimit() async throws {
         try await self.with { port in
             let request = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
             var open: [RawConnection] = []
@@ -97,7 +97,7 @@ import Testing
         ("127.0.0.1", true), ("127.8.9.1", true), ("::1", true), ("::ffff:127.0.0.1", true), ("10.1.2.4", false),
         ("2001:db8::1", false), ("::ffff:10.1.2.4", false),
     ])
-    func reasonsAreToldToThisMachineAlone(address: String, isLocal: Bool) throws {
+    func readinessReasonsAreShownOnlyToLoopbackClients(address: String, isLocal: Bool) throws {
         let readiness = Readiness(conditions: ["redis", "view"])
         readiness.unmet("redis", "connecting to 10.1.2.3:6379: refused")
         let channel = EmbeddedChannel()
@@ -121,7 +121,7 @@ import Testing
         _ = try channel.finish()
     }
 
-    @Test(.server) func brokenRequestsDoNotEndIt() async throws {
+    @Test(.server) func malformedRequestsDoNotStopTheServer() async throws {
         try await self.with { port in
             for junk in ["\u{0}\u{1}\r\n\r\n", "GET\r\n\r\n", "GET /livez HTTP/1.1\r\nContent-Length: -1\r\n\r\n"] {
                 let connection = try await RawConnection.open(port: port)
@@ -134,7 +134,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1))) func cancellationEndsItWithoutAGracefulShutdown() async throws {
+    @Test(.timeLimit(.minutes(1))) func cancellationStopsTheServerWithoutAGracefulShutdown() async throws {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let server = OperationsServer(
             address: ListenAddress(host: "127.0.0.1", port: 0), readiness: Readiness(conditions: []),

@@ -4,10 +4,10 @@ import Model
 import TestKit
 import Testing
 
-/// The versions that programs tell.
+/// The versions that programs report.
 @Suite struct ProgramVersionTests {
     @Test(arguments: ["gateway", "packager", "pusher", "dev"])
-    func everyProgramTellsItsVersionAndThoseOfItsLibraries(name: String) throws {
+    func everyProgramPrintsItsVersionAndItsLibraries(name: String) throws {
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-\(name)").path()
         let text = try Program.run(program, ["--version"])

@@ -22,7 +22,7 @@ import Testing
         return ("h:1", RedisServerInformation(text))
     }
 
-    @Test func aQuietServerIsWell() {
+    @Test func aHealthyRedisServerHasNoFaults() {
         var health = RedisHealth()
         #expect(health.receive([Self.server()], refusals: 0, now: Self.start) == .init())
         #expect(health.faults.isEmpty)
@@ -55,14 +55,14 @@ import Testing
         #expect(health.receive([Self.server(used: 99, limit: 100)], refusals: 1, now: late).ended == [.full])
     }
 
-    @Test(arguments: ["allkeys-lru", "allkeys-lfu", "allkeys-random"]) func whatEvictsAnyKeyIsSevere(_ policy: String) {
+    @Test(arguments: ["allkeys-lru", "allkeys-lfu", "allkeys-random"]) func anAllKeysPolicyIsSevere(_ policy: String) {
         var health = RedisHealth()
         #expect(health.receive([Self.server(policy: policy)], refusals: 0, now: Self.start).begun == [.evictsAll])
         #expect(health.faults[.evictsAll]?.contains("\(policy) at h:1") == true)
         #expect(RedisHealth.Fault.evictsAll.isSevere)
     }
 
-    @Test func whatEvictsTracesIsAWarning() {
+    @Test func aVolatilePolicyIsAWarning() {
         var health = RedisHealth()
         #expect(
             health.receive([Self.server(policy: "volatile-lru")], refusals: 0, now: Self.start).begun == [
@@ -71,7 +71,7 @@ import Testing
         #expect(!RedisHealth.Fault.evictsExpiring.isSevere)
     }
 
-    @Test func aServerThatHidesItsHistoryIsNoticed() {
+    @Test func aHiddenReplicationIDIsAWarning() {
         var health = RedisHealth()
         #expect(health.receive([Self.server(history: "")], refusals: 0, now: Self.start).begun == [.historyHidden])
         #expect(health.receive([("h:1", nil)], refusals: 0, now: Self.start) == .init(), "as one that may not be asked")
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test func whatIsSetAtRunTimeIsSeenInReadinessAndMetrics() async throws {
+    @Test func runtimeConfigChangesReachReadinessAndMetrics() async throws {
         let server = try await RedisServer.start()
         let environment = try self.environment(server)
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
@@ -129,7 +129,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func aPolicyThatEvictsAnyKeyStopsTheStartOfAServiceThatWritesOrders() async throws {
+    @Test func anAllKeysPolicyStopsTheStartOfAnOrderWriter() async throws {
         let server = try await RedisServer.start(["--maxmemory-policy", "allkeys-lru"])
         let environment = try self.environment(server)
         let error = await #expect(throws: SettingsError.self) {
@@ -141,7 +141,7 @@ import Testing
         try await server.everywhere("CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
         try await RedisMonitor.check(environment, refusesEviction: true)
         await server.stop()
-        // One that does not answer is waited for.
+        // The check waits for a server that does not answer.
         try await RedisMonitor.check(environment, refusesEviction: true)
     }
 }

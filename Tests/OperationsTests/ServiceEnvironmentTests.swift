@@ -4,7 +4,7 @@ import Testing
 @testable import Operations
 
 @Suite struct ServiceEnvironmentTests {
-    @Test func aDeliveryIsBoundedUnlessTheOperatorBoundsIt() {
+    @Test func anOperatorsDeliveryTimeoutOverridesTheDefault() {
         let plain = KafkaConfiguration(bootstrap: "x:1", properties: ["a": "b"])
         let bounded = ServiceEnvironment.bounded(plain, within: .seconds(5))
         #expect(bounded.properties == ["a": "b", "delivery.timeout.ms": "5000"])

@@ -8,7 +8,7 @@ import Testing
 @testable import Operations
 
 @Suite struct SettingsTests {
-    /// Settings with this file and environment.
+    /// Returns settings with this file and environment.
     func settings(_ environment: [String: String] = [:], file: String) throws -> Settings {
         let directory = try TemporaryDirectory("settings")
         let path = try directory.write("waybill.json", file)
@@ -65,7 +65,7 @@ import Testing
         #expect(error?.description.contains(problem) == true, "\(error?.description ?? "")")
     }
 
-    @Test func aMistypedVariableIsToldWithTheKeyThatWasMeant() {
+    @Test func aMistypedVariableIsReportedWithASuggestion() {
         let found = UnknownVariable.all(in: [
             "WAYBILL_LOG_LEVL": "debug", "WAYBILL_SOMETHING_ELSE_ALTOGETHER": "1", "WAYBILL_CONFIG": "", "HOME": "/",
             "WAYBILL_BRANDS": "b", "WAYBILL_GATEWAY_SERVICE_HOST": "10.0.0.1", "WAYBILL_GATEWAY_PORT_80_TCP_ADDR": "",
@@ -91,7 +91,7 @@ import Testing
         (#"["WAYBILL_BRANDS"]"#, "an object"), (#""x""#, "object"), ("WAYBILL_BRANDS=x", "JSON"), ("", "JSON"),
         (#"{"WAYBILL_BRANDS": "a", "WAYBILL_BRANDS": "b"}"#, "JSON"), (#"{"WAYBILL_BRANDS": "x"#, "JSON"),
     ])
-    func aFileThatCannotBeUnderstoodStopsTheStart(file: String, said: String) throws {
+    func anInvalidSettingsFileStopsTheStart(file: String, said: String) throws {
         let error = #expect(throws: SettingsError.self) { _ = try self.settings(file: file) }
         #expect(error?.description.contains("waybill.json") == true)
         #expect(error?.description.contains(said) == true || said == "an object", "\(error?.description ?? "")")
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test func aSecretThatEverybodyCanReadIsWarnedOf() throws {
+    @Test func aWorldReadableSecretCausesAWarning() throws {
         let directory = try TemporaryDirectory("settings")
         let path = try directory.write("password", "hunter2\n")
         for (mode, isSafe) in [(0o600, true), (0o640, true), (0o644, false), (0o604, false)] {

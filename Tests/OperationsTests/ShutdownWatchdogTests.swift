@@ -6,7 +6,7 @@ import Testing
 @testable import Operations
 
 @Suite struct ShutdownWatchdogTests {
-    /// A service that does not end, whoever tells it to, until it is let go.
+    /// A service that ignores every request to stop until it is released.
     private final class Endless: Service {
         private let waiting = Mutex<CheckedContinuation<Void, Never>?>(nil)
         let ended = Mutex<ContinuousClock.Instant?>(nil)
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(1)), arguments: [false, true])
-    func aServiceThatNeverEndsIsLeftAtTheLimit(_ fails: Bool) async throws {
+    func aServiceThatNeverEndsIsAbandonedAtTheLimit(_ fails: Bool) async throws {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let endless = Endless()
         let end = ShutdownWatchdog(limit: .seconds(1), logger: logger) { endless.letGo() }
@@ -55,7 +55,7 @@ import Testing
         #expect(ended - start >= .seconds(1))
     }
 
-    @Test func aPartOfTheLimitIsLeftForWhoIsCancelled() {
+    @Test func theShutdownLimitReservesTimeForCancellation() {
         #expect(ShutdownWatchdog.patience(of: .seconds(20)) == .seconds(18))
         #expect(ShutdownWatchdog.patience(of: .seconds(1)) == .milliseconds(900))
         #expect(ShutdownWatchdog.patience(of: .seconds(600)) == .seconds(598))

@@ -9,9 +9,9 @@ import Testing
 
 @testable import Packager
 
-/// Changes that come from another cluster, and ones that all come again.
+/// Changes from another cluster, and changes that are all redelivered.
 @Suite(.server, .timeLimit(.minutes(2))) struct AnotherClusterTests {
-    @Test func changesOfAnotherClusterAreAppliedWhateverTheirOffsetsAndTimestamps() async throws {
+    @Test func changesOfAnotherClusterApplyDespiteLowerOffsets() async throws {
         try await PackagerFixture.run { fixture in
             let processor = try fixture.processor()
             var east = ChangeLog(cluster: "east", offset: 5000)
@@ -24,7 +24,7 @@ import Testing
             let after = west.change("order.patched", "o", ["orderNumber": "3"])
             try await processor.process([after])
             #expect(try await fixture.state("o")?.document.members["orderNumber"] == "3")
-            // Both come again, and the first cluster's once more under the mirror's name and offsets.
+            // All are redelivered, and the first cluster's changes also arrive under the mirror's name and offsets.
             var mirror = ChangeLog(cluster: "west", topic: "east.waybill.order-changes", offset: 70)
             let mirrored = before.map { record in
                 mirror.record(key: record.keyText, value: record.value, headers: record.headers)
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    /// The group lost its offsets: everything comes again.
+    /// The group lost its offsets: everything is redelivered.
     @Test func aTopicThatIsReadFromItsBeginningPublishesNothingAgain() async throws {
         try await PackagerFixture.run { fixture in
             let processor = try fixture.processor()
@@ -53,7 +53,7 @@ import Testing
             try await processor.process(second)
             #expect(try await fixture.count(fixture.topics.orders) == 40)
             #expect(fixture.counter("waybill_changes_skipped_total", reason: "redelivered") == 60)
-            // Of one it is not known whether its record was acknowledged.
+            // For one order it is not known whether its record was acknowledged.
             try await fixture.forgetTold("o3")
             try await processor.process(first + second)
             #expect(try await fixture.count(fixture.topics.orders) == 41)
@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    /// A processor whose publications are lost with it.
+    /// Returns a processor whose publications are lost, and its producer.
     private func dying(_ fixture: PackagerFixture) throws -> (ChangeProcessor, KafkaProducer) {
         let nowhere = try KafkaProducer(
             KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["message.timeout.ms": "100"]))
@@ -74,7 +74,7 @@ import Testing
         return (processor, nowhere)
     }
 
-    @Test func anAnnouncementThatWasLostIsPublishedWhenItComesAgain() async throws {
+    @Test func aLostAnnouncementIsPublishedOnRedelivery() async throws {
         try await PackagerFixture.run { fixture in
             let processor = try fixture.processor()
             let (dying, nowhere) = try self.dying(fixture)
@@ -92,8 +92,8 @@ import Testing
         }
     }
 
-    /// Another topic's silent change may be published before the change comes again whose publication was lost.
-    @Test func aSilentVersionDoesNotStandForOneThatWasLost() async throws {
+    /// Another topic's silent change may be published before the redelivery of a change whose publication was lost.
+    @Test func aSilentVersionDoesNotReplaceALostPublication() async throws {
         try await PackagerFixture.run { fixture in
             let processor = try fixture.processor()
             let (dying, nowhere) = try self.dying(fixture)

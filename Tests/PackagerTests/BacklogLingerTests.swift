@@ -12,13 +12,13 @@ import Testing
         pause.isDue(inHand: inHand, came: came, now: now)
     }
 
-    @Test func whatComesOneByOneIsWorkedOnAtOnce() {
+    @Test func recordsBelowTheBacklogSizeAreProcessedAtOnce() {
         var pause = BacklogLinger()
         #expect(self.isHeld(&pause, 1, 1, self.start) == false)
         #expect(self.isHeld(&pause, BacklogLinger.backlog - 1, 500, self.start) == false)
     }
 
-    @Test func aBacklogIsReadFirstAndNoLongerThanItComes() {
+    @Test func aBacklogIsHeldWhileRecordsArrive() {
         var pause = BacklogLinger()
         #expect(self.isHeld(&pause, 2000, 2000, self.start) == true)
         #expect(self.isHeld(&pause, 4000, 2000, self.start + .milliseconds(10)) == true)
@@ -31,12 +31,12 @@ import Testing
         let later = self.start + BacklogLinger.longest
         #expect(self.isHeld(&pause, 9000, 100, later) == false)
         #expect(self.isHeld(&pause, 9000, 100, later + .seconds(60)) == false)
-        // It was worked off, and there is another one.
+        // The backlog was worked off, and there is a new one.
         #expect(self.isHeld(&pause, 10, 0, later + .seconds(61)) == false)
         #expect(self.isHeld(&pause, 2000, 2000, later + .seconds(62)) == true)
     }
 
-    @Test func whileABacklogIsReadTwoBatchesAreInWork() async {
+    @Test func twoBatchesAreInFlightWhileABacklogIsRead() async {
         let driver = KeyQueueDriver(limits: KeyQueue.Limits(records: 9, bytes: 999, batchKeys: 1, batchBytes: 999))
         func record(_ key: UInt8) -> KafkaRecord {
             KafkaRecord(topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: [key], value: [])

@@ -20,8 +20,7 @@ struct BrandFixture: Sendable {
 
     private init() throws {
         let directory = try TemporaryDirectory("packager-brand")
-        let certificates = try DevelopmentCertificates.make(
-            in: directory.path("certificates"), orderType: Self.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: directory.path("certificates"))
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: Self.orderType, certificates: certificates)
         self.brand = try Brand.load(directory: directory.path("brands/shop"), webServiceURL: Self.webServiceURL)
@@ -35,9 +34,9 @@ struct BrandFixture: Sendable {
         self.files = files
     }
 
-    /// Writes the brand into the brands directory, unless it is there already, and returns that path.
+    /// Writes the brand into the brands directory, unless it already exists, and returns that path.
     ///
-    /// Once: a packager that was started before may be reading it, and what changes meanwhile it reads again.
+    /// Only once: a packager that is already running may be reading it, and reloads anything that changes.
     func write(into directory: TemporaryDirectory) throws -> String {
         let brands = directory.path("brands")
         if FileManager.default.fileExists(atPath: "\(brands)/shop") { return brands }

@@ -82,7 +82,7 @@ import Testing
         let failed = "waybill_brand_load_failed{brand=\"\(BrandFixture.orderType)\"}"
         try await withThrowingTaskGroup { tasks in
             tasks.addTask { try await group.run() }
-            // Changes that come before that are tried again, which is counted below.
+            // Changes that arrive before that are retried, and retries are counted below.
             try await eventually("the view is complete") { metric("waybill_view_complete") == "1.0" }
             tasks.addTask { try await traffic.run(producer, topics.orderChanges) }
             try await eventually("all is well", within: .seconds(60)) { metric(failed) == "0.0" }
@@ -96,7 +96,7 @@ import Testing
                 let certificate = try renewed.directory.read("brands/shop/certificate.pem")
                 try renewed.directory.write("brands/shop/certificate.pem", "nonsense")
                 try await eventually("round \(round): alarm", within: .seconds(30)) { metric(failed) == "1.0" }
-                // The last good version goes on working.
+                // The last good version continues to work.
                 let before = traffic.sent
                 try await eventually("round \(round): packaged all the same", within: .seconds(30)) {
                     let state = try await OrderStore(redis: redis).orders([try ChangeLog.key("o1")])[0].get()?.state
@@ -132,7 +132,7 @@ import Testing
         broker.close()
     }
 
-    @Test func aWorkshopStaysWithItsBrandAndABatchKeepsWhatItBeganWith() throws {
+    @Test func anExistingPackagerKeepsItsBrandAfterAReload() throws {
         let renewed = try RenewedBrand()
         let library = try BrandLibrary(directory: renewed.brands, webServiceURL: BrandFixture.webServiceURL)
         let packagers = OrderPackagers(library.brands, tokens: try BrandFixture.tokens())
@@ -146,7 +146,7 @@ import Testing
     }
 
     @Test(.server, .timeLimit(.minutes(1)))
-    func aHangupLoadsAtOnce() async throws {
+    func aHangupSignalReloadsBrandsAtOnce() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"

@@ -25,7 +25,7 @@ import Testing
         #expect(batch.refused.isEmpty)
     }
 
-    @Test func aFaultStandsApartAndStopsNothing() throws {
+    @Test func aFaultyChangeIsRefusedAloneInItsBatch() throws {
         var log = ChangeLog()
         let records = [
             log.change("order.patched", "o", [:]), log.record(key: nil, value: nil),
@@ -45,7 +45,7 @@ import Testing
         #expect(batch.refused.first?.fault.reason.contains("order.com.example.other") == true)
     }
 
-    @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndItsFaultsDoNot() throws {
+    @Test func onlyValidChangesAwaitABrokenBrand() throws {
         var log = ChangeLog()
         let type = "order.com.example.broken"
         let batch = self.batch([
@@ -58,7 +58,7 @@ import Testing
         #expect(batch.refused.map(\.fault.code) == [.unknownType])
     }
 
-    @Test func aDeadLetterIsTheRecordAsItCameAndWhy() throws {
+    @Test func aDeadLetterKeepsTheRecordAndAddsTheReason() throws {
         var log = ChangeLog(partition: 3, offset: 41)
         let headers = [KafkaHeader(name: "x", value: [0xFF]), KafkaHeader(name: "x", value: nil)]
         let record = log.record(key: "k", value: [0, 1, 2], headers: headers)
@@ -75,7 +75,7 @@ import Testing
             ])
     }
 
-    @Test func aDeadLetterKeepsWhatIsMissingMissing() throws {
+    @Test func aDeadLetterOfARecordWithoutKeyAndValueHasNeither() throws {
         var log = ChangeLog()
         let record = log.record(key: nil, value: nil)
         let fault = ChangeFault(code: .missingValue, reason: "none")

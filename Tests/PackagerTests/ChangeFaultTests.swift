@@ -10,9 +10,9 @@ import Testing
 @testable import Packager
 @testable import Packaging
 
-/// Changes that cannot be applied: dead letters, and the ones behind them go on.
+/// Changes that cannot be applied become dead letters, and the changes after them are still applied.
 @Suite(.server) struct ChangeFaultTests {
-    @Test func eachFaultIsADeadLetterAndWhatIsBehindItGoesOn() async throws {
+    @Test func eachFaultyChangeBecomesADeadLetterAndLaterOnesApply() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let key = "\(BrandFixture.orderType)/o"
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(arguments: [["HSET", "document", "{"], ["HSET", "version", "x"], ["HDEL", "token"], ["SET"]])
-    func stateThatCannotBeReadIsADeadLetterAndOtherOrdersGoOn(_ damage: [String]) async throws {
+    func aChangeToADamagedOrderBecomesADeadLetter(_ damage: [String]) async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    /// The write of the order moves it past the change: a letter that failed behind it would never be sent.
+    /// The write of the order moves it past the change: a dead letter that failed after that would never be sent.
     @Test func aDeadLetterIsNotLostWhenItsBatchIsTriedAgain() async throws {
         try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    /// Tried every few seconds while Redis is full, one fault would flood the topic.
+    /// Retried every few seconds while Redis is full, one fault could flood the topic.
     @Test func anOrderThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
@@ -118,13 +118,13 @@ import Testing
             try await processor.process(batch)
             #expect(try await fixture.count(fixture.topics.deadLetters) == 2)
             #expect(try await fixture.state("o")?.version.ordinal == 1)
-            // A redelivery of what is done is another matter: nobody knows whether the first letter went out.
+            // A redelivery of finished work is different: it is unknown whether the first dead letter was sent.
             try await processor.process([batch[2]])
             #expect(try await fixture.count(fixture.topics.deadLetters) == 3)
         }
     }
 
-    @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndTheOthersGoOn() async throws {
+    @Test func aBrokenBrandDelaysNoOrderOfOtherBrands() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let type = "order.com.example.broken"
@@ -144,8 +144,8 @@ import Testing
         }
     }
 
-    /// One signature that fails is one order that waits.
-    @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
+    /// A signature that fails delays only its own order.
+    @Test func aSigningFailureDelaysNoOtherOrder() async throws {
         try await PackagerFixture.run { fixture in
             let builder = PackageBuilder(fixture.brandFixture.brand)
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
@@ -178,7 +178,7 @@ import Testing
         }
     }
 
-    @Test func aRecordThatIsTooLargeForADeadLetterGoesWithoutItsValue() async throws {
+    @Test func anOversizedDeadLetterIsWrittenWithoutItsValue() async throws {
         try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { fixture in
             var log = ChangeLog()
             let record = log.record(key: "k", value: [UInt8](repeating: 0x20, count: 60_000))
@@ -195,7 +195,7 @@ import Testing
 
     /// Subtracting it from the clock would overflow and end the process, again and again.
     @Test(arguments: [Int64.min, -1, Int64.max])
-    func aTimestampIsOnlyItsProducersWord(_ timestamp: Int64) async throws {
+    func aChangeWithAnExtremeTimestampIsApplied(_ timestamp: Int64) async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog(timestamp: timestamp)
             try await fixture.processor().process([log.change("order.replaced", "o", ChangeLog.document())])

@@ -17,7 +17,7 @@ struct ChangeLog {
 
     static func key(_ name: String) throws -> OrderKey { try OrderKey("\(BrandFixture.orderType)/\(name)") }
 
-    /// A document that is valid, with a logo and a picture.
+    /// Returns a valid document with a logo and a picture.
     static func document(_ number: String = "1", extra: [(String, JSON)] = []) -> JSON {
         var object: JSONObject = [
             "createdAt": "2025-02-01T12:00:00Z", "status": "open", "orderNumber": .string(number),
@@ -39,7 +39,7 @@ struct ChangeLog {
         ]
     }
 
-    /// A record with any value.
+    /// Makes a record with any value.
     mutating func record(key: String?, value: [UInt8]?, headers: [KafkaHeader] = []) -> KafkaRecord {
         defer { self.offset += 1 }
         return KafkaRecord(
@@ -47,7 +47,7 @@ struct ChangeLog {
             timestampMilliseconds: self.timestamp, key: key.map { Array($0.utf8) }, value: value, headers: headers)
     }
 
-    /// A CloudEvent in structured mode.
+    /// Makes a CloudEvent in structured mode.
     mutating func change(
         _ type: String, _ order: String, _ data: JSON?, id: String? = nil, subject: String? = nil,
         orderType: String = BrandFixture.orderType, source: String = "/oms", isSilent: Bool = false,

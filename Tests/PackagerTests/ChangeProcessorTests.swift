@@ -28,7 +28,7 @@ import Tokens
         print(json.dumps({"order": json.loads(archive.read("order.json")), "names": sorted(names)}))
         """
 
-    @Test func aChangeBecomesAPackageThatOthersAccept() async throws {
+    @Test func aPackageIsAcceptedByPythonAndOpenSSL() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             try await fixture.processor().process([
@@ -70,7 +70,7 @@ import Tokens
         }
     }
 
-    @Test func theOrderRecordSaysWhatStandsInRedis() async throws {
+    @Test func thePublishedRecordMatchesTheOrderInRedis() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             try await fixture.processor().process([
@@ -119,7 +119,7 @@ import Tokens
             #expect(Set(tombstones.map(\.keyText)) == Set(devices.map(\.text)))
             #expect(tombstones.allSatisfy { $0.value == nil })
 
-            // A redelivery does not bring it back, a new document does.
+            // A redelivery does not bring it back; a new document does.
             try await processor.process([first, removal])
             #expect(try await fixture.state("o")?.isRemoved == true)
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document("9"))])
@@ -182,7 +182,7 @@ import Tokens
         }
     }
 
-    @Test func updatedAtGrowsWithEachVersionOfOneSecond() async throws {
+    @Test func versionsInOneSecondHaveIncreasingUpdatedAt() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -214,7 +214,7 @@ import Tokens
 }
 
 extension PackagerFixture {
-    /// All fields of an order.
+    /// Returns all fields of an order.
     func hash(_ order: String) async throws -> [String: [UInt8]] {
         let key = try ChangeLog.key(order)
         let reply = try await self.redis.send(RedisCommand("HGETALL", .string("waybill:order:{\(key)}")))

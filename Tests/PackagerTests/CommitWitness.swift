@@ -1,7 +1,7 @@
 import Kafka
 import Synchronization
 
-/// Sees which partitions members of a group have, and what each commits meanwhile.
+/// A witness of the partitions that members of a group have, and of what each commits meanwhile.
 final class CommitWitness: Sendable {
     private struct State {
         /// By partition, as `topic/number`.
@@ -18,7 +18,7 @@ final class CommitWitness: Sendable {
         let number: Int
         let witness: CommitWitness
 
-        /// Partitions came or went, in the words of `KafkaEvent`.
+        /// Notes partitions that were assigned, revoked or lost, in the words of `KafkaEvent`.
         func told(_ kind: String, _ text: String) {
             let partitions = text.split(separator: " ").map(String.init)
             self.witness.state.withLock { state in
@@ -36,7 +36,7 @@ final class CommitWitness: Sendable {
             }
         }
 
-        /// Nothing of a partition that somebody else has, and nothing goes back.
+        /// Checks that a member commits only partitions that it owns, and that no offset goes back.
         var onCommit: @Sendable (KafkaConsumer.CommitMoment) -> Void {
             { moment in
                 guard case .acknowledged(let positions) = moment else { return }
@@ -59,6 +59,6 @@ final class CommitWitness: Sendable {
 
     func member(_ number: Int) -> Member { Member(number: number, witness: self) }
     var faults: [String] { self.state.withLock { $0.faults } }
-    /// The number of times that a member committed.
+    /// Returns the number of times that a member committed.
     func count(of number: Int) -> Int { self.state.withLock { $0.commits[number] ?? 0 } }
 }

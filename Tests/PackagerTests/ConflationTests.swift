@@ -6,8 +6,8 @@ import Testing
 
 @testable import Packager
 
-/// Guarantee: a backlog costs one signature per order, and what says nothing new costs none. Told by the service's own
-/// metrics, from outside.
+/// Guarantee: a backlog costs one signature per order, and a change that says nothing new costs none. The service's own
+/// metrics, read from outside, show it.
 @Suite(.server) struct ConflationTests {
     private static let orders = 60
 
@@ -22,13 +22,13 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(2))) func aBacklogIsSignedOnceAndWhatIsNotNewNever() async throws {
+    @Test(.timeLimit(.minutes(2))) func aBacklogIsSignedOncePerOrderAndARepetitionNever() async throws {
         try await CrashFixture.run { fixture in
             var log = self.rounds(0...9, id: "a")
             try await fixture.publish(log)
             let worker = try fixture.worker()
             try await fixture.caughtUp(worker)
-            // The first batch may be what came first of some partitions; the rest is there by then.
+            // The first batch may hold only the first records of some partitions; the rest has arrived by then.
             let signed = try await fixture.metric("waybill_packages_built_total", of: worker)
             #expect((Self.orders...2 * Self.orders).contains(signed), "\(signed) signatures for \(Self.orders) orders")
             let versions = try await fixture.published()[fixture.topics.orders] ?? []
@@ -52,7 +52,7 @@ import Testing
 }
 
 extension CrashFixture {
-    /// A counter of a worker, asked for over HTTP.
+    /// Returns a counter of a worker, read over HTTP.
     func metric(_ name: String, of worker: ChildProcess) async throws -> Int {
         let line = try await worker.line(containing: "operations endpoint listening")
         let port = try #require(line.split(separator: ":").last?.prefix { $0.isNumber }).description

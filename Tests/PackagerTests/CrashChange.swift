@@ -2,8 +2,7 @@ import Kafka
 import Model
 import TestKit
 
-/// A change as an upstream system sends it, and what it means to somebody who knows nothing of versions, batches and
-/// workers.
+/// A change as an upstream system sends it, and its meaning regardless of versions, batches and workers.
 struct CrashChange: Sendable {
     enum Kind: Sendable {
         case replaced(number: String)
@@ -13,7 +12,7 @@ struct CrashChange: Sendable {
         case removed
         /// The order would not be valid with it.
         case invalid
-        /// No JSON.
+        /// Not JSON.
         case broken
     }
 
@@ -37,10 +36,10 @@ struct CrashChange: Sendable {
         }
     }
 
-    /// All changes of one order, in their order.
+    /// Folds all changes of one order, in their order.
     ///
-    /// - Returns: the order, null for none, which changes cannot be applied, and which may have letters: they came
-    ///   before their order, in its batch or in an earlier one.
+    /// - Returns: the order, null for none; the changes that cannot be applied; and those that may have dead letters,
+    ///   because they arrived before their order, in its batch or in an earlier one.
     static func fold(_ changes: [CrashChange]) -> (order: JSON, refused: [CrashChange], early: [CrashChange]) {
         var (order, refused, applied, last) = (JSON.null, [CrashChange](), Set<String>(), [String: Int]())
         var (seen, waiting, early) = (false, [CrashChange](), [CrashChange]())
@@ -49,7 +48,7 @@ struct CrashChange: Sendable {
             if let number = change.sequence, number < last[change.source] ?? 0 { return true }
             guard let next = change.apply(to: order) else { return false }
             (order, seen) = (next, seen || next != .null)
-            // To remove what never was leaves no trace.
+            // Removing an order that never existed leaves no trace.
             guard seen else { return true }
             applied.insert(change.identity)
             if let number = change.sequence { last[change.source] = number }
@@ -114,7 +113,7 @@ struct CrashChange: Sendable {
         ["returnIdentifier": .string(name), "status": "open", "returnNumber": .string(number)]
     }
 
-    /// The record as it is published.
+    /// Returns the record as it is published.
     func message(topic: String) throws -> KafkaMessage {
         let key = try ChangeLog.key(self.order).description
         return KafkaMessage(
@@ -143,24 +142,24 @@ struct CrashChange: Sendable {
     }
 }
 
-/// Changes of some orders as they come from several systems: with copies, late ones, and ones that cannot be applied.
+/// Changes of some orders from several systems, with duplicates, late ones, and ones that cannot be applied.
 struct CrashHistory {
     private var random: SeededGenerator
     private var count = 0
     /// The changes so far.
     private(set) var log: [CrashChange] = []
 
-    /// Orders that come and go; the last ones go for good, one with each part.
+    /// The orders that are created and removed at random.
     static let orders = (0..<8).map { "o\($0)" }
 
     init(seed: UInt64) { self.random = SeededGenerator(seed: seed) }
 
-    /// The name of the order that a part of the history removes for good.
+    /// Returns the name of the order that a part of the history removes for good.
     static func gone(_ part: Int) -> String { "gone\(part)" }
 
-    /// Some changes more.
+    /// Adds some changes.
     ///
-    /// - Parameter removing: an order that comes and goes with them.
+    /// - Parameter removing: an order that is created and removed with them.
     mutating func part(_ changes: Int = 50, removing gone: String? = nil) -> [CrashChange] {
         let start = self.log.count
         if let gone { self.add(gone, .replaced(number: "0")) }
@@ -172,7 +171,7 @@ struct CrashHistory {
         return Array(self.log[start...])
     }
 
-    /// One change of each order.
+    /// Adds one change of each order.
     mutating func each(_ kind: CrashChange.Kind, of orders: [String] = Self.orders) -> [CrashChange] {
         for order in orders { self.add(order, kind) }
         return Array(self.log.suffix(orders.count))
@@ -187,7 +186,7 @@ struct CrashHistory {
     }
 
     private mutating func next() {
-        // The index is of the array's own.
+        // The array is not empty.
         let order = Self.orders.randomElement(using: &self.random)!
         let text = "\(Int.random(in: 0..<4, using: &self.random))"
         let name = "n\(Int.random(in: 0..<3, using: &self.random))"
@@ -198,13 +197,13 @@ struct CrashHistory {
         case 9...11: self.add(order, .fulfillment(name, notes: text))
         case 12, 13: self.add(order, .returned(name, number: text))
         case 14...16:
-            // A system that numbers its changes, and of which some are late.
+            // A system that numbers its changes, some of which are late.
             let late = Int.random(in: 0..<3, using: &self.random) == 0 ? 5 : 0
             self.add(order, .fulfillment(name, notes: "w\(text)"), source: "/wms", sequence: self.count + 10 - late)
         case 17: self.add(order, .invalid)
         case 18: self.add(order, .broken)
         default:
-            // One of the last changes comes once more.
+            // One of the last changes arrives again.
             guard let copy = self.log.suffix(6).randomElement(using: &self.random) else { return }
             self.log.append(copy)
         }

@@ -12,9 +12,9 @@ extension CrashFixture {
     /// Compares Redis, the compacted topic, the dead letters and the registrations with what the changes mean.
     ///
     /// - Parameters:
-    ///   - repeats: how often a worker may have done something again that was done: the deaths and lost partitions.
-    ///   - mayFallBack: a worker that lost its partition may publish an old version behind a newer one; what stands
-    ///     must be published behind it again.
+    ///   - repeats: how often a worker may have repeated finished work: the number of deaths and lost partitions.
+    ///   - mayFallBack: a worker that lost its partition may publish an old version after a newer one; the current
+    ///     version must then be published again.
     func expectSame(as log: [CrashChange], repeats: Int, mayFallBack: Bool = false) async throws {
         let changes = Dictionary(grouping: log, by: \.order)
         let orders = changes.keys.sorted()
@@ -53,7 +53,7 @@ extension CrashFixture {
         #expect(document == order, "\(key) is not what its changes make of it")
     }
 
-    /// No version is given to two contents, and `updatedAt` grows with each.
+    /// Expects that no two contents share a version, and that `updatedAt` grows with each.
     private func expectVersions(
         _ records: [KafkaRecord], of key: OrderKey, repeats: Int, mayFallBack: Bool
     ) throws {
@@ -61,7 +61,7 @@ extension CrashFixture {
         var last: Int64 = 0
         for value in records.compactMap(\.value) {
             var told = try OrderRecord.decode(value)
-            // A change that said nothing new moves these on under the same version.
+            // A change that said nothing new advances these under the same version.
             told.positions = AppliedPositions()
             told.recent = RecentChanges()
             #expect(contents[told.version] ?? told == told, "\(key): version \(told.version) was given twice")
@@ -71,7 +71,7 @@ extension CrashFixture {
         }
         let modified = contents.sorted { $0.key < $1.key }.map(\.value.modifiedEpochSeconds)
         #expect(zip(modified, modified.dropFirst()).allSatisfy(<), "\(key): updatedAt does not grow: \(modified)")
-        // A version that nobody announced died with its worker, or was a removal, which has no number there.
+        // A version that was never published died with its worker, or was a removal, which has no number there.
         let removals = records.count { $0.value == nil }
         let missing = (contents.keys.map(\.ordinal).max() ?? 0) - Int64(contents.count)
         #expect(missing <= Int64(repeats + removals), "\(key): \(missing) versions were never published")
@@ -93,7 +93,7 @@ extension CrashFixture {
             let known = stored.state.positions.position(inPartition: partition)?.offset ?? -1
             #expect(known >= state.positions.position(inPartition: partition)?.offset ?? -1, "\(key)")
         }
-        // A change that said nothing new moves them on in Redis only.
+        // A change that said nothing new advances them in Redis only.
         state.positions = stored.state.positions
         state.recent = stored.state.recent
         #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
@@ -101,7 +101,7 @@ extension CrashFixture {
         #expect(told.seal.flatMap { PackageSeal($0) } != nil, "\(key): the record has no seal")
     }
 
-    /// Each change that cannot be applied has its letter; who dies behind sending one sends it again.
+    /// Expects a dead letter for each change that cannot be applied; a worker that dies after sending one repeats it.
     private func expectLetters(
         _ letters: [KafkaRecord], about refused: [CrashChange], perhaps early: [CrashChange], repeats: Int
     ) throws {

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Packager
 
-/// Packagers as processes of their own, which can be killed, with a broker and a Redis of this test.
+/// Packagers as separate processes that can be killed, with this test's own broker and Redis.
 final class CrashFixture: Sendable {
     let broker: KafkaBroker
     let server: RedisServer
@@ -18,14 +18,14 @@ final class CrashFixture: Sendable {
     let admin: KafkaAdmin
     let topics = Topics()
     private let producer: KafkaProducer
-    /// Has read all that the workers publish.
+    /// A consumer that reads everything that the workers publish.
     private let witness: KafkaConsumer
     /// The records that the witness has read, by place.
     private let seen = Mutex<[String: KafkaRecord]>([:])
     private let directory: TemporaryDirectory
     private let settings: [String: String]
 
-    /// The devices that each order for good is registered on.
+    /// The devices that `register` registers for an order.
     static let devices = ["device-a", "device-b"]
 
     private init() async throws {
@@ -52,8 +52,8 @@ final class CrashFixture: Sendable {
             "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
-            // A change that comes before its order becomes a letter at once, and is applied with the order all the
-            // same.
+            // A change that arrives before its order immediately becomes a dead letter, and is still applied with the
+            // order.
             "WAYBILL_UNKNOWN_ORDER_SECONDS": "0",
             "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",
         ]
@@ -83,12 +83,12 @@ final class CrashFixture: Sendable {
         self.broker.close()
     }
 
-    /// Most fixtures wait for a group's time limits most of the time; too many at once would miss them.
+    /// Most fixtures wait for a group's time limits most of the time; too many of them together would miss them.
     private static let turnstile = Turnstile(places: 9)
 
-    /// Starts a packager. It stands beside the tests' executable.
+    /// Starts a packager. Its executable is next to that of the tests.
     ///
-    /// - Parameter environment: what is to happen to it, see `CrashPoint`.
+    /// - Parameter environment: the crash or stall to cause, see `CrashPoint`.
     func worker(_ environment: [String: String] = [:]) throws -> ChildProcess {
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-packager").path()
@@ -145,7 +145,7 @@ final class CrashFixture: Sendable {
         }
     }
 
-    /// The number of changes that the packagers have committed.
+    /// Returns the number of changes that the packagers have committed.
     func committed() async throws -> Int64 {
         try await self.admin.committed(group: Packager.group, topic: self.topics.orderChanges).values.reduce(0, +)
     }
@@ -159,7 +159,7 @@ final class CrashFixture: Sendable {
         }
     }
 
-    /// All records of the topics that the workers write, by topic; those of a partition in their order.
+    /// Returns all records of the topics that the workers write, by topic; those of a partition in their order.
     func published() async throws -> [String: [KafkaRecord]] {
         var wanted = 0
         for topic in [self.topics.orders, self.topics.registrations, self.topics.deadLetters] {
@@ -168,7 +168,7 @@ final class CrashFixture: Sendable {
         try await eventually("\(wanted) records") {
             if self.seen.withLock({ $0.count < wanted }) {
                 let more = try await self.witness.nextBatch(records: 10_000, bytes: 1 << 26, wait: .milliseconds(100))
-                // The witness commits nothing: when its group lets it in again it reads all from the beginning.
+                // The witness commits nothing: after it rejoins its group, it reads everything from the beginning.
                 self.seen.withLock { seen in
                     for record in more { seen["\(record.topic)/\(record.partition)/\(record.offset)"] = record }
                 }
@@ -181,7 +181,7 @@ final class CrashFixture: Sendable {
     }
 }
 
-/// Lets only some in at the same time.
+/// A limit on the number of callers at the same time.
 private actor Turnstile {
     private var places: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []

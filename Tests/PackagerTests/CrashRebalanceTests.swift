@@ -8,12 +8,12 @@ import Testing
 
 @testable import Packager
 
-/// A worker that stands still loses its partitions; what it does when it wakes up must not harm who took over.
+/// A stalled worker loses its partitions; after it resumes, it must not harm its successor.
 @Suite(.server) struct CrashRebalanceTests {
     @Test(
         .timeLimit(.minutes(3)),
         arguments: [CrashPoint.folded, .assetsPut, .written, .published, .committing])
-    func aWorkerThatWakesUpBehindItsTimeChangesNothing(_ point: CrashPoint) async throws {
+    func aWorkerResumedAfterARebalanceChangesNothing(_ point: CrashPoint) async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 7)
             try await fixture.register(CrashHistory.gone(1))
@@ -25,17 +25,17 @@ import Testing
             try await fixture.publish(history.part(removing: CrashHistory.gone(1)))
             try await fixture.caughtUp(other)
             try await fixture.publish(history.part(removing: CrashHistory.gone(2)))
-            // Whatever the sleeper has in hand, it is old when it wakes up.
+            // Everything that the sleeper has in hand is outdated when it resumes.
             try await fixture.publish(history.each(.replaced(number: "last")))
             try await fixture.caughtUp(other)
             let committed = try await fixture.admin.committed(
                 group: Packager.group, topic: fixture.topics.orderChanges)
             sleeper.signal(SIGCONT)
-            // When it is back in the group it is done with what it had in hand.
+            // Once it is back in the group, it has finished what it had in hand.
             try await eventually("back in the group") {
                 sleeper.output.split(separator: "\n").count { $0.contains("assigned") } >= 2
             }
-            // Of other orders, so that nothing covers what the sleeper did.
+            // Changes of other orders, so that nothing hides what the sleeper did.
             try await fixture.publish(history.each(.replaced(number: "new"), of: (0..<8).map { "new\($0)" }))
             try await fixture.caughtUp(other)
             for (partition, offset) in try await fixture.admin.committed(
@@ -49,10 +49,10 @@ import Testing
         }
     }
 
-    /// It is about to end the registrations of an order, or has published that, and wakes up when the order has come
-    /// again.
+    /// The worker is about to end an order's registrations, or has published their end, and resumes after the order was
+    /// created again.
     @Test(.timeLimit(.minutes(3)), arguments: [CrashPoint.written, .published])
-    func aRemovalThatWakesUpLateLeavesANewerRegistration(_ point: CrashPoint) async throws {
+    func aRemovalResumedLateKeepsANewerRegistration(_ point: CrashPoint) async throws {
         try await CrashFixture.run { fixture in
             let name = CrashHistory.gone(1)
             var history = CrashHistory(seed: 8)

@@ -6,10 +6,10 @@ import Testing
 
 @testable import Packager
 
-/// The broker goes away and comes back, its coordinator refuses, workers are killed one after the other: under a stream
-/// of changes.
+/// Under a stream of changes, the broker goes away and returns, its coordinator refuses, and workers are killed in
+/// turn.
 @Suite(.server) struct CrashStreamTests {
-    /// Publishes some changes every 50 ms until told to stop, whatever happens meanwhile.
+    /// Publishes some changes every 50 ms until `body` has ended.
     private func stream(
         _ fixture: CrashFixture, _ history: CrashHistory, while body: @Sendable () async throws -> Void
     ) async throws -> CrashHistory {
@@ -26,20 +26,20 @@ import Testing
             let result: Result<Void, any Error>
             do { result = .success(try await body()) } catch { result = .failure(error) }
             isOver.set()
-            // There is one task.
+            // The group has one task.
             let history = try await group.next()!
             try result.get()
             return history
         }
     }
 
-    /// Waits until the group has committed something more.
+    /// Waits until the group has committed more.
     private func moving(_ fixture: CrashFixture) async throws {
         let before = try await fixture.committed()
         try await eventually("offsets move on", within: .seconds(40)) { try await fixture.committed() > before }
     }
 
-    @Test(.timeLimit(.minutes(3))) func aBrokerThatGoesAndComesBackLosesNothing() async throws {
+    @Test(.timeLimit(.minutes(3))) func kafkaOutagesLoseNoChange() async throws {
         try await CrashFixture.run { fixture in
             let worker = try fixture.worker()
             let history = try await self.stream(fixture, CrashHistory(seed: 11)) {
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(3))) func aRedisThatGoesAndComesBackLosesNothing() async throws {
+    @Test(.timeLimit(.minutes(3))) func redisRestartsLoseNoChange() async throws {
         try await CrashFixture.run { fixture in
             let worker = try fixture.worker()
             let history = try await self.stream(fixture, CrashHistory(seed: 14)) {
@@ -104,7 +104,7 @@ import Testing
             let history = try await self.stream(fixture, CrashHistory(seed: 13)) {
                 for death in 0..<deaths {
                     try await self.moving(fixture)
-                    // At a moment that nobody chose.
+                    // At a random moment.
                     try await Task.sleep(for: .milliseconds(.random(in: 0...100)))
                     try await survivors.replace(death % 2) { try fixture.worker() }
                 }
@@ -116,7 +116,7 @@ import Testing
     }
 }
 
-/// The workers that live now.
+/// The workers that are alive.
 private actor Survivors {
     private(set) var workers: [ChildProcess]
 

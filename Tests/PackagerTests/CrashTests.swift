@@ -7,23 +7,23 @@ import Testing
 
 /// A worker that is killed between any two steps of Design §4 loses nothing and leaves nothing twice.
 @Suite(.server) struct CrashTests {
-    /// Each moment, with the first changes there are and later on, in the middle of orders that stand.
+    /// Each crash point, with the very first changes, and later, when orders already exist.
     static let moments = CrashPoint.allCases.flatMap { point in
         switch point {
-        // This one comes for each order of a batch.
+        // This point is reached for each order of a batch.
         case .folded: ["\(point):3", "\(point):12"]
-        // The first ones are on the way to the others' second.
+        // The first commit happens on the way to the second occurrence of the other points.
         case .committing, .committed: ["\(point):2"]
         default: ["\(point):1", "\(point):2"]
         }
     }
 
-    /// While one task is somewhere with an order, the process dies elsewhere with others: what is committed of them
-    /// must not reach over the one that was in hand.
+    /// While one task stalls with an order, the process dies elsewhere with others: their commits must not pass the
+    /// record in hand.
     @Test(
         .timeLimit(.minutes(3)),
         arguments: [("signed", "committed"), ("written", "published"), ("published", "committing")])
-    func aWorkerThatIsKilledInTwoLanesLosesNothing(_ stands: String, _ dies: String) async throws {
+    func aWorkerKilledWithTwoTasksInFlightLosesNothing(_ stands: String, _ dies: String) async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 21)
             let first = try fixture.worker([
@@ -51,7 +51,7 @@ import Testing
             try await fixture.register(CrashHistory.gone(2))
             let first = try fixture.worker(["WAYBILL_CRASH_AT": moment])
             try await fixture.publish(history.part(removing: CrashHistory.gone(1)))
-            // The second time comes with the second part at the latest, in whatever batches the first one was taken.
+            // The second occurrence is in the second part at the latest, however the first part was batched.
             if !moment.hasSuffix(":1") { _ = try await fixture.caughtUpOrDied(first) }
             try await fixture.publish(history.part(removing: CrashHistory.gone(2)))
             #expect(

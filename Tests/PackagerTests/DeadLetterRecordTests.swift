@@ -31,7 +31,7 @@ import Testing
         return ledger
     }
 
-    @Test func aReplayIsTheChangeAsItCameAndSaysWhichLetterItWas() throws {
+    @Test func aReplayedChangeIsUnchangedAndNamesItsDeadLetter() throws {
         let own = [KafkaHeader(name: "ce_id", text: "1"), KafkaHeader(name: "trace", value: nil)]
         let message = try self.letter(self.record(17, headers: own)).replay(Topics())
         #expect(message.topic == "waybill.order-changes")
@@ -39,12 +39,12 @@ import Testing
         #expect(message.key == Array("order.com.example/1".utf8))
         #expect(message.value == [1])
         #expect(message.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/17")])
-        // A letter of a replay does not gather headers.
+        // A dead letter of a replayed change does not accumulate headers.
         let again = try self.letter(self.record(20, headers: message.headers)).replay(Topics())
         #expect(again.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/20")])
     }
 
-    @Test func doublesAreFoldedByOriginAndANoteMarksThemAll() throws {
+    @Test func duplicateDeadLettersAreMergedByOrigin() throws {
         let first = self.record(1)
         let note = try self.letter(first).note(Topics())
         let noted = KafkaRecord(
@@ -58,14 +58,14 @@ import Testing
         let plan = ReplayPlan(ledger)
         #expect(plan.entries.map(\.position.offset) == [2])
         #expect(plan.replayed == 1)
-        // The note may be read before its letter: partitions are read at once.
+        // The note may be read before its dead letter, because partitions are read concurrently.
         #expect(ReplayPlan(self.ledger([noted, first])).entries.isEmpty)
-        // A topic that was made anew has the same origins, but other changes.
+        // A topic that was recreated has the same origins, but other changes.
         #expect(self.ledger([first, self.record(2, value: [2])]).entries.count == 2)
         #expect(self.ledger([self.record(1, value: nil), self.record(2, value: [])]).entries.count == 2)
     }
 
-    @Test func lettersOfAnOrderGoBackAsTheirChangesStood() {
+    @Test func deadLettersOfAnOrderAreReplayedInOffsetOrder() {
         let records = [
             self.record(0, key: "a", origin: "c/0/5"), self.record(1, key: "b", origin: "c/0/4"),
             self.record(2, key: "a", origin: "c/0/3"), self.record(3, key: "b", origin: "c/0/10"),
@@ -77,7 +77,7 @@ import Testing
         #expect(rounds == [[2, 1], [4, 3], [0]])
     }
 
-    @Test func whatWasRemovedSinceIsLeftOut() throws {
+    @Test func deadLettersOfRemovedOrdersAreLeftOut() throws {
         func entry(_ offset: Int64, key: String = "order.com.example/1") throws -> DeadLetterIndex.Entry {
             let ledger = self.ledger([self.record(offset, key: key, origin: "c/3/\(offset)")])
             return try #require(ledger.entries.first)
@@ -106,7 +106,7 @@ import Testing
         ledger.add(change: record(32, type: nil, key: "order.com.example/2"))
         #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
 
-        // A removal that was put back itself counts where it stood.
+        // A replayed removal counts at its original position.
         var again = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries, of: entries)
         let letter = KafkaHeader(name: DeadLetterHeader.replay, text: "waybill.dead-letters/0/20")
         let removal = record(45, type: "order.removed")
@@ -116,14 +116,14 @@ import Testing
                 headers: removal.headers + [letter]))
         #expect(entries.map(again.verdict) == [.removed, .stands, .stands, .stands, .stands])
 
-        // While letters are put back, the topic goes on.
+        // While dead letters are replayed, the topic continues to grow.
         let now = [OffsetRange(partition: 3, first: 12, end: 60), OffsetRange(partition: 4, first: 0, end: 9)]
         let more = ledger.readOn(to: now).map { [Int64($0.partition), $0.first, $0.end] }
         #expect(more == [[3, 50, 60]])
         let none = ledger.readOn(to: now)
         #expect(none.isEmpty, "nothing came")
 
-        // The topic of orders may know what the topic of changes has forgotten. The letter is of 1005.
+        // The topic of orders may retain what the topic of changes has lost. The dead letter is of time 1005.
         var orders = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], [old])
         orders.add(order: record(1, type: nil, milliseconds: 1004))
         #expect(orders.verdict(old) == .stands, "removed before, and its letter came later")
@@ -142,7 +142,7 @@ import Testing
         #expect(plan.left == 1)
     }
 
-    @Test func ofAnotherTopicOnlyLettersOfStandingOrdersGoBack() throws {
+    @Test func deadLettersOfAnotherTopicNeedAnExistingOrder() throws {
         var letters = DeadLetterIndex(DeadLetterFilter(), changes: "c")
         for (offset, origin) in [(1, "other/3/20"), (2, "c/3/21"), (3, "other/3/90")] {
             letters.add(DeadLetterRecord.read(self.record(Int64(offset), origin: origin)))
@@ -159,7 +159,7 @@ import Testing
         #expect(entries.map(ledger.verdict) == [.stands, .stands, .stands])
     }
 
-    @Test func aLetterWithoutItsValueCannotGoBackButATombstoneCan() throws {
+    @Test func aTombstoneIsReplayedButNotAnOmittedValue() throws {
         let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))
         #expect(plan.omitted == 1)
@@ -173,8 +173,8 @@ import Testing
         return self.record(offset, value: value.serialized, origin: "o/0/1", code: "push-undeliverable")
     }
 
-    @Test func aNotificationIsNotPutBack() throws {
-        // Codes that a later pusher may have are known by their beginning.
+    @Test func aNotificationIsNotReplayed() throws {
+        // Codes that a later pusher may have are recognized by their prefix.
         for code in PushDeadLetterCode.allCases.map(\.rawValue) + ["push-new"] {
             let plan = ReplayPlan(self.ledger([self.record(1, code: code), self.record(2, origin: "c/3/8")]))
             #expect(plan.pushes == 1)
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func doublesOfANotificationAreFoldedByDevice() {
+    @Test func duplicateNotificationsAreMergedByDevice() {
         let records = [self.push(1), self.push(2, attempts: 9), self.push(3, device: "other")]
         #expect(self.ledger(records).entries.map(\.copies) == [2, 1])
     }
@@ -234,30 +234,30 @@ import Testing
         }
     }
 
-    @Test func whatIsNoLetterIsCountedAndNothingElse() {
+    @Test func aRecordThatIsNotADeadLetterIsOnlyCounted() {
         let stranger = KafkaRecord(
             topic: "t", partition: 0, offset: 0, timestampMilliseconds: -1, key: nil, value: nil,
             headers: [KafkaHeader(name: DeadLetterHeader.replayed, text: "no number")])
         #expect(self.ledger([stranger]).others == 1)
-        // No key, an origin that says nothing, no time: still a letter.
+        // Without a key, a usable origin and a time, it is still a dead letter.
         #expect(self.ledger([self.record(0, key: nil, origin: "?")]).entries.first?.source == nil)
     }
 
-    @Test func placesAreTwoNumbers() {
+    @Test func aDeadLetterPositionIsTwoNumbers() {
         #expect(DeadLetterPosition("3/17") == DeadLetterPosition(partition: 3, offset: 17))
         for text in ["", "3", "3/", "/1", "3/17/1", "-1/2", "3/-1", "99999999999/1", "1/9223372036854775807", "a/b"] {
             #expect(DeadLetterPosition(text) == nil)
         }
     }
 
-    @Test func nearLettersAreReadInOneGo() {
+    @Test func nearbyDeadLettersAreReadTogether() {
         let positions = [(0, 5), (0, 7), (0, 5000), (1, 1)].map { DeadLetterPosition(partition: $0.0, offset: $0.1) }
         let runs = DeadLetterTopic.runs(positions).map { $0.map { [Int64($0.partition), $0.first, $0.end] } }
         #expect(runs == [[[0, 5, 8], [0, 5000, 5001]], [[1, 1, 2]]])
         #expect(DeadLetterTopic.runs([]).isEmpty)
     }
 
-    @Test func aTerminalIsNotObeyed() throws {
+    @Test func terminalEscapesAreNotPrinted() throws {
         let letter = try self.letter(self.record(1, key: "a\u{1B}]0;x\u{7}", value: Array("\u{1B}[2J".utf8)))
         let line = DeadLetterFormatter.row(.init(letter), copies: 2, isReplayed: false)
         #expect(line.contains("2× "))
@@ -266,7 +266,7 @@ import Testing
         #expect(!DeadLetterFormatter.whole(letter, copies: 1, isReplayed: false, topics: Topics()).contains("\u{1B}"))
     }
 
-    @Test func theNewestComeLastAndOldOnesGiveWay() {
+    @Test func aListIsLimitedToTheNewestDeadLetters() {
         let ledger = self.ledger((0..<9).map { self.record($0, origin: "c/0/\($0)", partition: Int32($0 % 2)) })
         #expect(ledger.newest(3).map(\.milliseconds) == [1006, 1007, 1008])
         #expect(ledger.newest(0).isEmpty)

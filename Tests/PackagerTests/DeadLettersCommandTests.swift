@@ -7,7 +7,7 @@ import Testing
 
 @testable import Packager
 
-/// The commands, run as a program beside a broker.
+/// The commands, run as a program against a broker.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeadLettersCommandTests {
     private static let program =
         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
@@ -49,7 +49,7 @@ import Testing
         await producer.close()
     }
 
-    @Test func standardOutputIsTheResultAloneHoweverMuchIsLogged() async throws {
+    @Test func logLinesNeverReachStandardOutput() async throws {
         let broker = try Self.broker()
         let reason = String(repeating: "long ", count: 200) + "end"
         let record = KafkaRecord(
@@ -87,9 +87,9 @@ import Testing
         return all
     }
 
-    @Test func lettersAreListedShownAndPutBackOnce() async throws {
+    @Test func deadLettersAreListedShownAndReplayedOnce() async throws {
         let broker = try Self.broker()
-        // Two doubles as after a kill, one letter behind a later one of its order, one of another type.
+        // Two duplicates as after a kill, one dead letter after a later one of its order, one of another type.
         try await Self.fill(
             broker,
             [
@@ -133,7 +133,7 @@ import Testing
         broker.close()
     }
 
-    @Test func aNotificationThatWasGivenUpIsShownAndRefusedByReplay() async throws {
+    @Test func anUndeliverableNotificationIsListedButNotReplayed() async throws {
         let broker = try Self.broker()
         let value: JSON = ["device": "secret", "orderType": "order.com.example", "attempts": 8]
         let letter = KafkaMessage(
@@ -158,7 +158,7 @@ import Testing
         broker.close()
     }
 
-    @Test func anOrderThatWasRemovedSinceIsNotBroughtBack() async throws {
+    @Test func changesFromBeforeARemovalAreNotReplayed() async throws {
         let broker = try Self.broker()
         func change(_ order: Int, _ type: String) -> KafkaMessage {
             let key = "order.com.example/\(order)"
@@ -167,7 +167,7 @@ import Testing
                 value: ChangeLog.event(type, subject: key, id: "\(order) \(type)", nil),
                 headers: [ChangeLog.contentType])
         }
-        // Offsets 0 to 3 of partition 0; the letters are of 0, 1 and 3.
+        // Offsets 0 to 3 of partition 0; the dead letters are of 0, 1 and 3.
         try await Self.fill(
             broker,
             [
@@ -186,7 +186,7 @@ import Testing
         broker.close()
     }
 
-    @Test func aReplayThatIsKilledGoesOnWhereItWas() async throws {
+    @Test func aKilledReplayResumesWhereItStopped() async throws {
         let broker = try Self.broker()
         let count = 600
         // Two of an order follow each other, so that most steps have a second round.
@@ -210,7 +210,7 @@ import Testing
         #expect(last.exit == .code(0), "\(last.output)")
         await admin.close()
         let changes = try await Self.records(broker, "waybill.order-changes")
-        // At most the letters in hand at the kill come twice.
+        // At most the dead letters that were in hand at the kill are sent twice.
         #expect((count...count + 64).contains(changes.count), "\(changes.count)")
         for number in 0..<20 {
             let values = changes.filter { $0.keyText == "order.com.example/\(number)" }.compactMap { $0.value }

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Packager
 
-/// Restoring and removing where devices have odd names, keys are damaged, and devices are very many.
+/// Restoring and removing with odd device names, damaged keys, and very many devices.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct DeviceRestoreTests {
     private static let odd = ["}", "{", "}x", "{}", "a/{b}c"]
     private static let moment: Int64 = 1_741_190_531_000
@@ -25,7 +25,7 @@ import Testing
         return record
     }
 
-    @Test func aTopicWithOddDevicesIsRestoredOnAClusterAndADamagedKeyIsPassedOver() async throws {
+    @Test func unusualDevicesAreRestoredAndADamagedKeyIsSkipped() async throws {
         try await Fleet.run(isCluster: true) { fleet in
             let keys = try Self.odd.enumerated().map {
                 RegistrationKey(device: try DeviceIdentifier($1), order: try ChangeLog.key("o\($0)"))
@@ -49,7 +49,7 @@ import Testing
                     #expect(listed == [key.order.order])
                 }
                 #expect(member.metrics.counter("waybill_restore_refused_total") == 3)
-                // Records that were passed over are not missed when the view is judged again.
+                // Skipped records are not missed when the view is judged again.
                 let restorer = RegistrationRestorer(
                     registrations: registrations, metrics: RestoreMetrics(factory: member.metrics),
                     logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    /// A Redis that the version before wrote: with devices in clear, its view complete.
+    /// A Redis that the previous version wrote, with devices in clear text and a complete view.
     @Test func anUpgradeLosesNoRegistrationAndLeavesNoEarlierKey() async throws {
         try await Fleet.run { fleet in
             let keys = try (0..<40).map {
@@ -93,7 +93,7 @@ import Testing
                 Set(try await registrations.orders(of: keys[number].device, type: keys[number].order.orderType))
             }
             #expect(try await listed(3) == Set([3, 13, 23, 33].map { keys[$0].order.order }))
-            // The last one came by way of a gateway of the version before, when the view was complete already.
+            // A gateway of the previous version registered the last one when the view was already complete.
             #expect(try await listed(9).count == 3)
             let sweep = EarlierFormatSweep(
                 MaterializedView(redis: fleet.redis), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func theRemovalOfAnOrderWithVeryManyDevicesEndsAndKeepsNobodyWaiting() async throws {
+    @Test func removingAnOrderWithManyDevicesDelaysNoOtherOrder() async throws {
         try await Fleet.run { fleet in
             try await fleet.working([try fleet.member()]) {
                 try await fleet.publish([("order.replaced", "big", "1", ChangeLog.document("1"))])

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Packager
 
-/// Updates of orders that are not there yet.
+/// Updates of orders that do not exist yet.
 @Suite(.server) struct EarlyChangeTests {
     private static func unknown(_ fixture: PackagerFixture, _ patience: Duration) -> UnknownOrders {
         UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: fixture.metrics).unknownOrders)
@@ -23,7 +23,7 @@ import Testing
         state?.document.members["fulfillments"]?.array?.first?.object?["status"]
     }
 
-    @Test func theyWaitAndAreAppliedWithTheOrder() async throws {
+    @Test func earlyChangesWaitAndAreAppliedWithTheOrder() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             var processor = try fixture.processor()
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func afterTheirTimeTheyAreLettersThatAreAppliedWhenTheOrderComes() async throws {
+    @Test func expiredEarlyChangesAreDeadLettersAppliedWithTheOrder() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -59,7 +59,7 @@ import Testing
             let second = log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms")
             try await processor.process([first])
             try await processor.process([second])
-            // A worker that died before its commit does it again.
+            // After a worker died before its commit, the next one does it again.
             try await fixture.processor().process([second])
             let letters = try await fixture.read(fixture.topics.deadLetters, 3)
             #expect(letters.allSatisfy { $0.header(DeadLetterHeader.error) == "unknown-order" })
@@ -68,14 +68,14 @@ import Testing
             #expect(Self.status(state) == "shipped")
             #expect(state.version.ordinal == 1)
             #expect(fixture.counter("waybill_early_changes_applied_total") == 2)
-            // The letters are known to be done.
+            // The dead letters count as replayed.
             var ledger = DeadLetterIndex(DeadLetterFilter())
             for record in try await fixture.read(fixture.topics.deadLetters, 5) {
                 ledger.add(DeadLetterRecord.read(record))
             }
             #expect(ledger.entries.count == 2)
             #expect(ledger.entries.allSatisfy { ledger.isReplayed($0) })
-            // Once: neither the change itself nor what was kept does anything any more.
+            // Applied only once: neither the change itself nor its kept copy has any further effect.
             let later = log.change("fulfillment.updated", "o", Self.shipment("delivered"), source: "/wms")
             try await processor.process([later])
             try await processor.process([first, second])
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func aWorkerThatDiesBesideTheWriteAppliesThemAgainOrNotAtAll() async throws {
+    @Test func earlyChangesAreAppliedOnceAndNotKeptForAnExistingOrder() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -96,7 +96,7 @@ import Testing
             try await processor.process([order])
             let state = try #require(try await fixture.state("o"))
             #expect(state.document.members["statusDescription"] == "early")
-            // As if what was kept had not been forgotten: the order is removed and comes again.
+            // As if the kept change had not been forgotten: a redelivery of the order does not apply it again.
             let store = OrderStore(redis: fixture.redis)
             try await processor.process([order])
             #expect(try await fixture.state("o")?.version.ordinal == 1)
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func whatWasRemovedBeforeTheOrderCameIsNotApplied() async throws {
+    @Test func earlyChangesAreNotAppliedAfterARemoval() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func mergedPartsThatWereLettersMakeTheOrderWithTheLastOne() async throws {
+    @Test func partsThatBecameDeadLettersCompleteAMergedOrder() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func whatIsKeptIsBounded() async throws {
+    @Test func keptEarlyChangesAreBounded() async throws {
         try await PackagerFixture.run { fixture in
             let early = EarlyChanges(redis: fixture.redis)
             let key = try ChangeLog.key("o")
@@ -154,7 +154,7 @@ import Testing
         }
     }
 
-    @Test func whoFindsNoRoomDoesNotWait() {
+    @Test func anUnknownOrderDoesNotWaitWithoutRoom() {
         let gauge = PackagerMetrics(factory: NOOPMetricsHandler.instance).unknownOrders
         let now = ContinuousClock.now
         let unknown = UnknownOrders(patience: .seconds(60), gauge: gauge)
@@ -168,12 +168,12 @@ import Testing
         unknown.forget([key(1), key(2)])
         #expect(unknown.wait(key(-1), bytes: UnknownOrders.byteLimit, now: now) == nil)
         #expect(unknown.wait(key(-1), bytes: 10, now: now) == .seconds(60))
-        // Those that never came back, since their partitions left, take no room for ever.
+        // Those that never return because their partitions were revoked do not take room forever.
         #expect(unknown.wait(key(-2), bytes: 10, now: now + .seconds(200)) == .seconds(60))
         #expect(UnknownOrders(patience: .zero, gauge: gauge).wait(key(1), bytes: 1, now: now) == nil)
     }
 
-    @Test(.timeLimit(.minutes(3))) func theyOutliveARestartUncommitted() async throws {
+    @Test(.timeLimit(.minutes(3))) func waitingEarlyChangesAreUncommittedAndSurviveARestart() async throws {
         try await Fleet.run(partitions: 1) { fleet in
             let update: (type: String, order: String, id: String, data: JSON?) = (
                 "order.patched", "late", "1", ["statusDescription": "early"]

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Is set once.
+/// A flag that is set once.
 final class Flag: Sendable {
     private let value = Atomic(false)
     var isSet: Bool { self.value.load(ordering: .acquiring) }

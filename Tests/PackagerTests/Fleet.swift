@@ -73,7 +73,7 @@ struct Fleet: Sendable {
         ].merging(more) { $1 }
     }
 
-    /// Starts a service as a process of its own, which can be killed. It stands beside the tests' executable.
+    /// Starts a service as a separate process that can be killed. Its executable is next to that of the tests.
     func child(_ program: String, _ more: [String: String] = [:]) throws -> ChildProcess {
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let path = URL(filePath: tests).deletingLastPathComponent().appending(path: program).path()
@@ -83,7 +83,7 @@ struct Fleet: Sendable {
                 ["WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text"].merging(more) { $1 }))
     }
 
-    /// - Parameter limits: how much it has in hand.
+    /// - Parameter limits: the bounds of what it has in hand.
     func member(
         log: (any LogHandler & Sendable)? = nil, limits: KeyQueue.Limits = KeyedWorker.limits,
         _ more: [String: String] = [:]
@@ -121,7 +121,7 @@ struct Fleet: Sendable {
         for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
     }
 
-    /// Returns when all that was published is done.
+    /// Returns when everything that was published is committed.
     func settle() async throws {
         try await eventually("nothing left", within: .seconds(60)) {
             try await self.admin.lag(group: Packager.group, topic: self.topics.orderChanges).values.reduce(0, +) == 0
@@ -158,7 +158,7 @@ struct Fleet: Sendable {
         return items.map(\.0)
     }
 
-    /// All that must be the same when Redis was restored.
+    /// Everything that must be the same after Redis was restored.
     struct Content: Hashable {
         let states: [OrderKey: OrderState]
         let devices: [OrderKey: Set<Registrations.Registered>]

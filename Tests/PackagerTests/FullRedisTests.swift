@@ -9,14 +9,14 @@ import Testing
 
 @testable import Packager
 
-/// A Redis that is full holds back what grows, and nothing else.
+/// A full Redis delays orders that grow, and nothing else.
 @Suite(.server) struct FullRedisTests {
     private func reason(_ outcome: KeyedWork.Outcome) -> String {
         if case .later(let reason) = outcome { reason } else { "" }
     }
 
-    /// The assets are there before, so that only the refusal of the order itself explains what waits.
-    @Test func newOrdersWaitRemovalsAndSmallerOnesGoOnAndNothingIsLost() async throws {
+    /// The assets exist beforehand, so that only the refusal of the order itself explains the wait.
+    @Test func aFullRedisDelaysNewOrdersButNotRemovals() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -48,7 +48,7 @@ import Testing
     }
 
     /// A batch in which one order needs a new asset: the others do not wait for it.
-    @Test func anAssetThatIsRefusedKeepsNoRemovalWaiting() async throws {
+    @Test func aRefusedAssetDelaysNoRemoval() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Packager
 
-/// A `WorkIntake` beside lists of what was published, done and committed.
+/// A `WorkIntake` together with lists of what was published, done and committed.
 struct IntakeModel {
     private var random: SeededGenerator
     private var intake: WorkIntake
@@ -12,14 +12,14 @@ struct IntakeModel {
     private let partitions = (0..<3).map { KafkaPartition(topic: "t", partition: $0) }
     /// Everything that was published, by partition; the offset is the index.
     private var log: [[KafkaRecord]] = [[], [], []]
-    /// By partition the next record to come.
+    /// The next record to read, by partition.
     private var read = [0, 0, 0]
-    /// By partition what was done since it came last, and by the consumer's ledger: in hand, and held.
+    /// By partition: what was done since it was last assigned, and what the consumer's ledger has in hand or holds.
     private var done: [Set<Int64>] = [[], [], []]
     private var inHand: [Set<Int64>] = [[], [], []]
     private var held: [Int64?] = [nil, nil, nil]
     private var committed: [Int64] = [0, 0, 0]
-    /// The last offset that was done of each key since its partition came.
+    /// The last finished offset of each key since its partition was assigned.
     private var last: [String: Int64] = [:]
     private var works: [KeyedWork] = []
     private var pass: (pass: DeferredRecords.Pass, position: Int64)?
@@ -62,7 +62,7 @@ struct IntakeModel {
         try self.check()
     }
 
-    /// All brands are there and all keys well: everything is done.
+    /// Makes all brands available and all keys healthy, and works until everything is done.
     mutating func drain() throws {
         self.awaited = []
         self.poisoned = []
@@ -149,16 +149,16 @@ struct IntakeModel {
         self.apply(self.intake.addAgain(Array(records), &pass))
         position += Int64(records.count)
         if position == pass.to, !pass.isOver { self.apply(self.intake.readToTheEnd(&pass)) }
-        // A reading may fail at any place.
+        // A read may fail at any offset.
         let isOver = pass.isOver || position == pass.to || self.roll(10) == 0
         if isOver { self.intake.end(pass) }
         self.pass = isOver ? nil : (pass, position)
     }
 
-    /// A partition leaves, and comes back from where it was committed.
+    /// Revokes a partition, and assigns it again from its committed offset.
     private mutating func rebalance(_ number: Int) {
         _ = self.intake.drop([self.partitions[number]])
-        // Records in work come back later and count for nothing.
+        // Records in work arrive again later and no longer count.
         self.works = self.works.map { work in
             let records = work.records.filter { Int($0.partition) != number }
             return KeyedWork(key: work.key, records: records, attempts: work.attempts)
@@ -173,7 +173,7 @@ struct IntakeModel {
         }
     }
 
-    /// Nothing is committed that is not done, and what is in hand is bounded.
+    /// Checks that only finished records are committed, and that what is in hand is bounded.
     private mutating func check() throws {
         for number in 0..<3 {
             let open = self.inHand[number].min() ?? Int64(self.read[number])

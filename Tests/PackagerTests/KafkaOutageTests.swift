@@ -12,7 +12,7 @@ import Testing
 
 @testable import Packager
 
-/// The service while Kafka is away with work in hand, and behind that.
+/// The service during and after a Kafka outage that begins with work in hand.
 @Suite(.server) struct KafkaOutageTests {
     private static func messages(_ range: Range<Int>) throws -> [KafkaMessage] {
         try range.map { number in
@@ -30,7 +30,7 @@ import Testing
 
     /// Takes long because the outage must outlast deliveries that time out and the session of the group.
     @Test(.timeLimit(.minutes(2)))
-    func whatWasInHandAndWhatCameMeanwhileIsDoneWhenKafkaIsBack() async throws {
+    func changesBeforeAndDuringAnOutageAreAppliedAfterIt() async throws {
         let topics = Topics()
         let broker = try KafkaBroker(
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
@@ -82,7 +82,7 @@ import Testing
             try await tasks.waitForAll()
         }
 
-        // Each change once, no version more than changes, and the compacted topic ends equal to Redis.
+        // Each change applies once, versions are no more than changes, and the compacted topic ends equal to Redis.
         var announced: [String: OrderRecord] = [:]
         let reader = try KafkaReader(kafka)
         for bounds in try await reader.bounds(of: topics.orders) {

@@ -24,14 +24,14 @@ struct KeyQueueTests {
 
     private func seconds(_ attempts: Int) -> Duration { .seconds(attempts) }
 
-    @Test func allRecordsOfAKeyThatWaitAreOnePieceInTheirOrder() {
+    @Test func waitingRecordsOfAKeyAreReturnedTogetherInOrder() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0), self.record("b", 1), self.record("a", 2), self.record(nil, 3)])
         #expect(self.shown(queue.next()) == ["a:0,2", "b:1", "-:3"])
         #expect(queue.next().count == 0)
     }
 
-    @Test func aKeyIsInWorkOnceAndWhatComesMeanwhileIsTheNextPiece() {
+    @Test func newRecordsOfAKeyInFlightWaitUntilItIsDone() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0)])
         #expect(self.shown(queue.next()) == ["a:0"])
@@ -54,7 +54,7 @@ struct KeyQueueTests {
         #expect(self.shown(queue.next()) == ["y:11"])
     }
 
-    @Test func aParkedKeyComesAgainWithAllThatWaitsWhenItsTimeHasCome() {
+    @Test func aParkedKeyReturnsWithAllItsRecordsWhenItIsDue() {
         var queue = KeyQueue(limits: Self.limits)
         let key = Array("a".utf8)
         queue.add([self.record("a", 0)])
@@ -81,7 +81,7 @@ struct KeyQueueTests {
         #expect(queue.next().map(\.attempts) == [0], "what was done begins anew")
     }
 
-    @Test func aKeyThatAwaitsSomethingIsReadyWhenItComes() {
+    @Test func anAwaitingKeyIsReadyOnANewRecordOrAtItsDeadline() {
         var queue = KeyQueue(limits: Self.limits)
         let key = Array("a".utf8)
         queue.add([self.record("a", 0)])
@@ -92,7 +92,7 @@ struct KeyQueueTests {
         #expect(queue.delayedCount == 0, "nothing is wrong with it")
         queue.add([self.record("a", 1)])
         #expect(self.shown(queue.next()) == ["a:0,1"])
-        // A record that comes while the key is in work counts as well.
+        // A record that arrives while the key is in work counts as well.
         queue.add([self.record("a", 2)])
         queue.awaits(key, until: Self.start + .seconds(60))
         #expect(self.shown(queue.next()) == ["a:0,1,2"])
@@ -109,7 +109,7 @@ struct KeyQueueTests {
         #expect(queue.records == 0)
     }
 
-    @Test func aParkedKeyDelaysNobody() {
+    @Test func aParkedKeyDelaysNoOtherKey() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("poison", 0)])
         _ = queue.next()
@@ -122,7 +122,7 @@ struct KeyQueueTests {
         #expect(queue.records == 1)
     }
 
-    @Test func whatLeavesIsForgottenAndWhatIsInWorkIsNotGivenOutAgain() {
+    @Test func recordsOfADroppedPartitionAreNotReturnedAgain() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("work", 0), self.record("parked", 1), self.record("parked", 7, 1)])
         _ = queue.next()
@@ -141,8 +141,8 @@ struct KeyQueueTests {
         #expect(queue.delayedCount == 0)
     }
 
-    /// Whoever waits for it, as a group in a rebalance does, is told at once.
-    @Test func whatLeftInWorkAndComesBackUndoneIsAnsweredForOnce() {
+    /// A caller that waits for it, as a group in a rebalance does, is notified immediately.
+    @Test func unfinishedRecordsInWorkAreDroppedExactlyOnce() {
         var queue = KeyQueue(limits: Self.limits)
         let leaving: Set = [KafkaPartition(topic: "t", partition: 0)]
         queue.add([self.record("undone", 0), self.record("done", 1), self.record("both", 2), self.record("both", 9, 1)])
@@ -158,7 +158,7 @@ struct KeyQueueTests {
         #expect(self.shown(queue.next()) == ["both:9"])
     }
 
-    @Test func groupsHaveTheirTurnsAndABacklogGetsBatchesOfItsOwn() {
+    @Test func aBacklogGetsItsOwnBatchesAndDelaysNoOtherGroup() {
         var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
         func add(_ key: String, _ offset: Int64, _ group: Int) {
             #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
@@ -179,7 +179,7 @@ struct KeyQueueTests {
         #expect(self.shown(queue.next()) == ["a3:103"])
     }
 
-    @Test func aKeyThatWasDroppedAndComesAgainIsThereOnce() {
+    @Test func aDroppedKeyThatReturnsIsQueuedOnce() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0)])
         _ = queue.drop([KafkaPartition(topic: "t", partition: 0)])
@@ -189,7 +189,7 @@ struct KeyQueueTests {
         #expect(!queue.hasReady())
     }
 
-    @Test func theTimeOfAParkedKeyThatLeftIsNotThatOfTheOneThatComesAgain() {
+    @Test func aDroppedParkedKeyLeavesNoTimerForItsReturn() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0)])
         _ = queue.next()
@@ -214,12 +214,12 @@ struct KeyQueueTests {
         #expect(queue.room.bytes < 0)
     }
 
-    /// Random work with failures and partitions that come and go, beside a list of what each key has yet to see.
+    /// Random work, with failures and changing partitions, is checked against a list of what each key has yet to see.
     @Test(arguments: 0..<12) func nothingIsLostOrDoneTwiceAndEachKeyKeepsItsOrder(_ seed: UInt64) {
         var random = Generator(state: seed)
         var queue = KeyQueue(limits: Self.limits)
         var offsets: [Int32: Int64] = [:]
-        /// By key the records that are to be done, in order; a key belongs to one partition.
+        /// The records to be done by key, in order; a key belongs to one partition.
         var expected: [String: [Int64]] = [:]
         var inWork: [KeyedWork] = []
         var gone: Set<String> = []
@@ -239,7 +239,7 @@ struct KeyQueueTests {
                 let works = queue.next()
                 #expect(Set(works.map(name)).isDisjoint(with: inWork.map(name)), "a key is in work once")
                 for work in works {
-                    // All that waits, in order: nothing is left out and nothing comes twice.
+                    // Everything that waits, in order: nothing is left out or repeated.
                     #expect(work.records.map(\.offset) == expected[name(work)])
                     #expect(!work.records.isEmpty)
                 }

@@ -15,8 +15,8 @@ import Testing
         fixture.done.withLock { $0.filter { $0.key.hasPrefix(group) }.values.reduce(0) { $0 + $1.count } }
     }
 
-    /// More than any buffer holds waits; another worker comes and goes meanwhile.
-    @Test func aGroupThatWaitsKeepsNoOtherWaitingAndIsDoneInOrderWhenItMay() async throws {
+    /// More records wait than any buffer holds; another worker joins and leaves meanwhile.
+    @Test func aWaitingGroupDelaysNoOtherAndIsLaterProcessedInOrder() async throws {
         let fixture = try KeyedWorkerTests.Fixture(partitions: 4)
         let isThere = Atomic(false)
         let groups: @Sendable () -> [KeyGroup] = {
@@ -41,11 +41,11 @@ import Testing
                 environment.metrics.text.contains("waybill_records_in_hand 0.0")
             }
             #expect(environment.readiness.reasons.isEmpty)
-            // It joins as soon as it is made.
+            // The worker joins as soon as it is created.
             let second = try self.tests.worker(
                 fixture, try fixture.environment(), limits: limits, groups: groups, works)
             try await self.tests.run([second]) {
-                // Both have to take up what the other one had.
+                // Each worker has to take over partitions that the other had.
                 let marks = (0..<200).map { "a/mark\($0)" }
                 try await fixture.fill(marks)
                 try await eventually("the other group's in the rebalance") {
@@ -65,7 +65,7 @@ import Testing
             }
         }
         for (key, offsets) in fixture.done.withLock({ $0 }) where key.hasPrefix("b/") {
-            // Records that the rebalance repeats may come after.
+            // Records that the rebalance repeats may follow.
             var seen: Set<Int64> = []
             let firsts = offsets.filter { seen.insert($0).inserted }
             #expect(firsts == firsts.sorted(), "\(key)")
@@ -74,8 +74,8 @@ import Testing
         #expect(fixture.done.withLock { $0.keys.filter { $0.hasPrefix("b/") }.count } == 40)
     }
 
-    /// A backlog of one group lies before each change of the other, and its keys cannot be done.
-    @Test func keysThatCannotBeDoneTakeTheShareOfTheirGroupAndNoMore() async throws {
+    /// A backlog of one group precedes each change of the other, and its keys always fail at first.
+    @Test func failingKeysUseOnlyTheirGroupsShare() async throws {
         let fixture = try KeyedWorkerTests.Fixture(partitions: 2)
         let isWell = Atomic(false)
         let limits = KeyQueue.Limits(records: 600, bytes: 200_000, batchKeys: 64, batchBytes: 50_000)

@@ -18,7 +18,7 @@ import Testing
         let broker: KafkaBroker
         let topic = "waybill.order-changes"
         let directory: TemporaryDirectory
-        /// By key the offsets that were done, in order.
+        /// The finished offsets by key, in order.
         let done = Mutex<[String: [Int64]]>([:])
         let batches = Mutex<[Int]>([])
         let lines = Mutex<[String]>([])
@@ -28,7 +28,7 @@ import Testing
             self.directory = try TemporaryDirectory("keyed-worker")
         }
 
-        /// Makes the environment that a process has for itself.
+        /// Makes the environment of one process.
         func environment(
             _ properties: [String: String] = [:], instance: String? = nil, ledger: CommitWitness.Member? = nil
         ) throws -> ServiceEnvironment {
@@ -74,7 +74,7 @@ import Testing
         var doneCount: Int { self.done.withLock { $0.values.reduce(0) { $0 + $1.count } } }
     }
 
-    /// Keeps warnings.
+    /// A log handler that keeps warnings.
     struct Notes: LogHandler {
         let fixture: Fixture
         let ledger: CommitWitness.Member?
@@ -151,7 +151,7 @@ import Testing
         #expect(fixture.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
     }
 
-    @Test func anOutageBoundsWhatIsInHandAndAllIsDoneWhenItIsOver() async throws {
+    @Test func anOutageBoundsRecordsInFlightAndLosesNone() async throws {
         let fixture = try Fixture(partitions: 4)
         let environment = try fixture.environment()
         try await fixture.fill((0..<4000).map { "k\($0)" }, value: 300)
@@ -176,7 +176,7 @@ import Testing
                 environment.readiness.reasons.contains("upstreams: Redis is away")
             }
             let now = most.withLock { $0 }
-            // The last record that is let in may reach over the limit of bytes.
+            // The last admitted record may exceed the byte limit.
             #expect(now.records <= 500)
             #expect(now.records > 100)
             #expect(now.bytes <= 100_000 + 1000)
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func aShutdownUnderLoadCommitsWhatIsDoneAndNothingElse() async throws {
+    @Test func aShutdownUnderLoadCommitsOnlyFinishedRecords() async throws {
         let fixture = try Fixture(partitions: 2)
         let environment = try fixture.environment()
         try await fixture.fill((0..<3000).map { "k\($0 % 2900)" })
@@ -211,7 +211,7 @@ import Testing
         #expect(begun.load(ordering: .relaxed) == ended.load(ordering: .relaxed), "what was in work is finished")
         #expect(fixture.doneCount < 3000)
         let before = fixture.doneCount
-        // The next one does the rest. What was done out of order may come again, but nothing is left out.
+        // The next worker does the rest. Work done out of order may be repeated, but nothing is left out.
         let next = try self.worker(fixture, try fixture.environment()) { works in
             fixture.note(works)
             return works.map { _ in .done }
@@ -239,7 +239,7 @@ import Testing
         let second = try self.worker(
             fixture, try fixture.environment(ledger: members[1]), onCommit: members[1].onCommit, works)
         try await self.run([first]) {
-            // The second one comes and goes while changes keep coming.
+            // The second worker joins and leaves while changes keep arriving.
             async let visit: Void = {
                 try await eventually("begun") { fixture.doneCount > 0 }
                 try await self.run([second]) { try await Task.sleep(for: .seconds(6)) }
@@ -262,7 +262,7 @@ import Testing
         #expect(witness.count(of: 0) > 0)
         #expect(witness.count(of: 1) > 0)
         for (key, offsets) in fixture.done.withLock({ $0 }) {
-            // Of one key the first time that each record was done is in order; repetitions may come behind.
+            // For one key, the first processing of each record is in order; repetitions may follow.
             var seen: Set<Int64> = []
             let firsts = offsets.filter { seen.insert($0).inserted }
             #expect(firsts == firsts.sorted(), "\(key)")
@@ -270,7 +270,7 @@ import Testing
         }
     }
 
-    @Test func aBrokerThatGoesAndComesBackUnderLoadLosesNothing() async throws {
+    @Test func aBrokerOutageUnderLoadLosesNoRecord() async throws {
         let fixture = try Fixture(partitions: 2)
         let environment = try fixture.environment(["reconnect.backoff.max.ms": "200"])
         let worker = try self.worker(fixture, environment) { works in
@@ -283,7 +283,7 @@ import Testing
             try fixture.broker.setDown()
             try await Task.sleep(for: .milliseconds(500))
             try fixture.broker.setUp()
-            // Then the coordinator has its moods: 16 is NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS; 8 is OffsetCommit.
+            // Then the coordinator fails: 16 is NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS; 8 is OffsetCommit.
             try fixture.broker.fail(apiKey: 8, with: [16, 27, 16, 27])
             try await fixture.fill((0..<500).map { "k\($0 % 50)" })
             try await eventually("all committed") { try await fixture.committed().values.reduce(0, +) == 1000 }

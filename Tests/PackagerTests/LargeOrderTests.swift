@@ -9,9 +9,9 @@ import Testing
 @testable import Packager
 @testable import Store
 
-/// Large orders with small changes: memory follows what is read, and what Kafka would not take is refused in time.
+/// Large orders with small changes: memory follows what is read, and what Kafka would not accept is refused in time.
 @Suite(.timeLimit(.minutes(3))) struct LargeOrderTests {
-    /// An order of about so many kilobytes.
+    /// Returns an order of about this many kilobytes.
     private static func document(kilobytes: Int) -> JSON {
         ChangeLog.document(extra: [
             (
@@ -50,7 +50,7 @@ import Testing
                 #expect(try await fixture.state(order)?.document.members["orderNumber"] == "2")
                 #expect(try await fixture.state(order)?.version.ordinal == 2)
             }
-            // Others that read orders get them whole, in the order in which they asked.
+            // Other readers of orders get them whole, in the order requested.
             let read = try await OrderStore(redis: fixture.redis).orders(try keys.map(ChangeLog.key))
             for (order, result) in zip(keys, read) {
                 #expect(try result.get()?.state.key == ChangeLog.key(order))
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    /// With a whole batch in the one pipeline this would be far above what two seconds can bring.
+    /// With a whole batch in one pipeline, this would far exceed what two seconds can transfer.
     @Test func pagesAreBoundedByBytesAndOneOrderMayBeLarger() {
         let sizes = [1, 2, 3, 5 << 20, 1, 4 << 20, 4 << 20, 1 << 20, 3 << 20, 1]
         let pages = OrderStore.pages(sizes.enumerated().map { (item: $0, bytes: $1) })
@@ -71,7 +71,7 @@ import Testing
         #expect(OrderStore.pages([(item: Int, bytes: Int)]()).isEmpty)
     }
 
-    @Test(.server) func aRecordThatKafkaWouldNotTakeIsADeadLetterBeforeItsOrderIsWritten() async throws {
+    @Test(.server) func aChangeTooLargeForKafkaIsRefusedBeforeTheWrite() async throws {
         try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    @Test func whatABrokerRefusesIsRememberedUntilItTakesMore() {
+    @Test func aRefusedSizeLimitsRecordsUntilALargerOneIsAccepted() {
         let limit = RecordLimit(producer: 100_000)
         let first = limit.value
         #expect(first < 100_000)

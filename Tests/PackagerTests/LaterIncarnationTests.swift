@@ -10,12 +10,12 @@ import Testing
 
 @testable import Packager
 
-/// Orders that come into being again when nothing in Redis tells of the earlier one, while Kafka still has its records.
+/// Orders that are created again when Redis has no trace of the earlier ones, while Kafka still has their records.
 @Suite(.server, .timeLimit(.minutes(2))) struct LaterIncarnationTests {
     private static let week: Int64 = 8 * 86_400
 
     @Test(arguments: [false, true])
-    func theLaterOrderIsRestoredInWhateverOrderRecordsAreRead(isBackwards: Bool) async throws {
+    func theLaterOrderIsRestoredFromRecordsInAnyOrder(isBackwards: Bool) async throws {
         try await PackagerFixture.run { fixture in
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             var processor = try fixture.processor(packager: packager)
@@ -27,7 +27,7 @@ import Testing
                 ])
             }
             try await processor.process([log.change("order.removed", "removed", nil)])
-            // The trace of a removed order ends after a week; a damaged order is taken out by hand.
+            // The trace of a removed order ends after a week; an operator deletes a damaged order.
             let type = fixture.brandFixture.brand.orderType
             for order in ["removed", "damaged"] {
                 _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/\(order)}")))

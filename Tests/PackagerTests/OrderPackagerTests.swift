@@ -111,7 +111,7 @@ import Testing
         #expect(fixture.count == 1)
     }
 
-    @Test func aSignatureThatFailsIsNoChangesFault() throws {
+    @Test func aSigningFailureIsNotBlamedOnAChange() throws {
         var log = ChangeLog()
         let records = [log.change("order.replaced", "o", ChangeLog.document("unsigned"))]
         let packager = try Fixture().packager()
@@ -119,7 +119,7 @@ import Testing
         #expect(error?.code == .signing)
     }
 
-    @Test func whatDoesNotChangeIsNotPackaged() throws {
+    @Test func anUnchangedOrderIsNotPackaged() throws {
         var log = ChangeLog()
         let fixture = Fixture()
         let packager = try fixture.packager()
@@ -139,7 +139,7 @@ import Testing
         }
     }
 
-    @Test func aRedeliveryIsMarkedAndPublishesWhatStands() throws {
+    @Test func aRedeliveredChangeIsMarkedAndWritesNothing() throws {
         var log = ChangeLog()
         let fixture = Fixture()
         let packager = try fixture.packager()

@@ -27,7 +27,7 @@ import Testing
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 
-    /// Repeats what two writers of one order take from each other, as their callers do.
+    /// Retries when two writers of one order conflict, as their callers do.
     private func untilDone(_ body: () async throws -> Void) async throws {
         for _ in 0..<100 {
             do { return try await body() } catch is RetriableFailure { continue }
@@ -35,7 +35,7 @@ import Testing
         try await body()
     }
 
-    @Test func whatIsCurrentIsLeftAlone() async throws {
+    @Test func aCurrentOrderIsNotRepackagedUnlessForced() async throws {
         try await PackagerFixture.run { fixture in
             let brand = fixture.brandFixture.brand
             try await self.fill(fixture, brand, ["a"])
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func aNewCertificateSignsTheSameVersionAnewAndTellsNobody() async throws {
+    @Test func aNewCertificateSignsOrdersAgainWithoutNotifying() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
         try await PackagerFixture.run { fixture in
@@ -104,7 +104,7 @@ import Testing
             #expect(record.version.ordinal == 2)
             #expect(record.recipe.assets == after.assets)
             #expect(record.recipe.entityTag == after.entityTag)
-            // The next change goes on from there.
+            // The next change continues from there.
             var log = ChangeLog(offset: 50)
             try await fixture.processor(packager: OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens()))
                 .process([log.change("order.patched", "a", ["orderNumber": "7"])])
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func aWriteInBetweenIsSeenAndNotLost() async throws {
+    @Test func concurrentRepackagingLosesNoChange() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
         try await PackagerFixture.run { fixture in
@@ -167,7 +167,7 @@ import Testing
             let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
             let repackager = try self.repackager(fixture, brand)
             let key = try ChangeLog.key("a")
-            // Writes as fast as it can while the repackager works: each of the two must come through.
+            // Writes as fast as it can while the repackager works: both must succeed.
             try await withThrowingTaskGroup { group in
                 group.addTask {
                     var log = ChangeLog(offset: 100)
@@ -193,7 +193,7 @@ import Testing
         }
     }
 
-    @Test func anAnnouncementThatWasCutOffIsMadeUpFor() async throws {
+    @Test func anInterruptedAnnouncementIsPublishedLater() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
         try await PackagerFixture.run { fixture in
@@ -209,7 +209,7 @@ import Testing
             await #expect(throws: RetriableFailure.self) { _ = try await cut.repackage([key]) }
             #expect(try await Int64(fixture.stored("a")?.unannounced ?? "")?.ordinal == 2)
             #expect(try await fixture.count(fixture.topics.orders) == 1)
-            // A change that comes before the next attempt does not take the mark away.
+            // A change that arrives before the next attempt does not remove the mark.
             var log = ChangeLog(offset: 60)
             try await fixture.processor(packager: packager).process([
                 log.change("order.patched", "a", ["orderNumber": "8"])

@@ -5,7 +5,7 @@ import Testing
 struct OutageDetectorTests {
     private let now = ContinuousClock.now
 
-    @Test func severalKeysThatFailForAWhileAreAnOutageAndTheFirstDoneEndsIt() {
+    @Test func severalFailingKeysAreAnOutageUntilOneSucceeds() {
         var watch = OutageDetector()
         #expect(watch.record(done: 0, delayed: 5, now: self.now) == nil)
         #expect(watch.record(done: 0, delayed: 5, now: self.now + .seconds(1)) == nil)
@@ -22,14 +22,14 @@ struct OutageDetectorTests {
         }
     }
 
-    @Test func anOutageWhosePartitionsWentAwayIsOver() {
+    @Test func anOutageEndsWhenNoKeyIsDelayed() {
         var watch = OutageDetector()
         _ = watch.record(done: 0, delayed: 2, now: self.now)
         #expect(watch.record(done: 0, delayed: 2, now: self.now + .seconds(9)) == .away)
         #expect(watch.record(done: 0, delayed: 0, now: self.now + .seconds(10)) == .back)
     }
 
-    @Test func theLogGetsALineNowAndThen() {
+    @Test func anOutageIsLoggedEveryTenSeconds() {
         var watch = OutageDetector()
         let lines = (0..<100).count { watch.isLogged(now: self.now + .seconds($0)) }
         #expect(lines == 10)

@@ -12,7 +12,7 @@ import Testing
 
 @testable import Packager
 
-/// A processor with a Redis and a broker of its own.
+/// A processor with its own Redis and broker.
 struct PackagerFixture: Sendable {
     let server: RedisServer
     let redis: RedisClient
@@ -51,7 +51,7 @@ struct PackagerFixture: Sendable {
         try result.get()
     }
 
-    /// Starts a Redis. Many tests start one at the same moment and may get each other's free port.
+    /// Starts a Redis. Many tests start one at the same moment and may take each other's free port.
     static func redis(_ arguments: [String] = []) async throws -> RedisServer {
         for _ in 0..<5 {
             if let server = try? await RedisServer.start(arguments) { return server }
@@ -59,7 +59,7 @@ struct PackagerFixture: Sendable {
         return try await RedisServer.start(arguments)
     }
 
-    /// A processor whose clock stands at noon.
+    /// Returns a processor whose clock is fixed at noon.
     func processor(packager: OrderPackager? = nil) throws -> ChangeProcessor {
         let packager = try packager ?? OrderPackager(self.brandFixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
@@ -78,39 +78,30 @@ struct PackagerFixture: Sendable {
         return try #require(results.first).get()
     }
 
-    /// Leaves an order as a worker does that dies before it knows whether its record was acknowledged.
+    /// Leaves an order as if its worker had died before it knew whether its record was acknowledged.
     func forgetTold(_ order: String) async throws {
         let key = "waybill:order:{\(try ChangeLog.key(order))}"
         _ = try await self.redis.send(RedisCommand("HDEL", .string(key), "told"))
     }
 
-    /// The number of records in a topic.
+    /// Returns the number of records in a topic.
     func count(_ topic: String) async throws -> Int64 {
         try await self.admin.endOffsets(topic).values.reduce(0, +)
     }
 
     /// Reads the first records of a topic.
     func read(_ topic: String, _ count: Int) async throws -> [KafkaRecord] {
-        let consumer = try KafkaConsumer(
-            KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
-            group: UUID().uuidString, topics: [topic])
-        var records: [KafkaRecord] = []
-        try await eventually("\(count) records of \(topic)") {
-            records += try await consumer.nextBatch(records: 1000, bytes: 1 << 24, wait: .milliseconds(200))
-            return records.count >= count
-        }
-        await consumer.close()
-        return records
+        try await self.broker.records(count, of: topic)
     }
 
-    /// The value of a counter.
+    /// Returns the value of a counter.
     func counter(_ name: String) -> Int64 { self.metrics.counter(name) }
 
     func counter(_ name: String, reason: String) -> Int64 { self.metrics.counter("\(name){reason=\"\(reason)\"}") }
 }
 
 extension MetricsRegistry {
-    /// The value of a counter, as Prometheus would read it.
+    /// Returns the value of a counter, as Prometheus would read it.
     func counter(_ name: String) -> Int64 {
         for line in self.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
             return Int64(line.dropFirst(name.utf8.count + 1)) ?? -1
@@ -129,7 +120,7 @@ extension KafkaRecord {
 extension ChangeProcessor {
     /// Works on records as one batch.
     ///
-    /// - Throws: `NotDone` with the first reason, if any order has to be tried again.
+    /// - Throws: `RetriableFailure` with the first reason, if any order has to be retried.
     func process(_ records: [KafkaRecord]) async throws {
         for case .later(let reason) in await self.process(KeyedWork.each(of: records)) {
             throw RetriableFailure(description: reason)
@@ -138,7 +129,7 @@ extension ChangeProcessor {
 }
 
 extension KeyedWork {
-    /// A batch of some records: those of one key together.
+    /// Returns a batch of records, with those of one key together.
     static func each(of records: [KafkaRecord]) -> [KeyedWork] {
         var keys: [[UInt8]?] = []
         for record in records where !keys.contains(record.key) { keys.append(record.key) }

@@ -15,7 +15,7 @@ import Testing
 /// The service as it is built for production, run and stopped.
 @Suite(.server) struct PackagerServiceTests {
     @Test(.timeLimit(.minutes(2)))
-    func whatIsPublishedIsPackagedAndCommittedBeforeTheServiceStops() async throws {
+    func changesArePackagedAndCommittedBeforeTheServiceStops() async throws {
         let topics = Topics()
         let broker = try KafkaBroker(
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {

@@ -5,7 +5,7 @@ import Testing
 @testable import Packager
 
 @Suite struct PackagerSettingsTests {
-    /// The settings with these values and the required ones, and the keys that were not given.
+    /// Returns the settings with these values and the required ones, and the keys that were not given.
     private func settings(
         _ environment: [String: String]
     ) throws -> (own: PackagerSettings, defaults: [(key: String, value: String)]) {
@@ -20,7 +20,7 @@ import Testing
         return (own, settings.effective.map { ($0.key.rawValue, $0.value) }.filter { all[$0.0] == nil })
     }
 
-    @Test func theDefaultsAreThoseOfTheDocument() throws {
+    @Test func packagerDefaultsMatchTheDocumentation() throws {
         let (settings, defaults) = try self.settings([:])
         #expect(settings.unknownOrderPatience == .seconds(60))
         #expect(defaults.contains { $0.key == "WAYBILL_UNKNOWN_ORDER_SECONDS" })

@@ -12,7 +12,7 @@ import Testing
 
 @testable import Packager
 
-/// A packager's parts around a brand that allows pictures of a server that the test runs.
+/// A packager's parts with a brand that allows pictures from a server that the test runs.
 struct PictureFixture: Sendable {
     static let host = "cdn.example.com"
 
@@ -23,7 +23,7 @@ struct PictureFixture: Sendable {
     let pictures: Pictures
     let clock = Clock()
 
-    /// Seconds since 1970 that stand still until they are moved.
+    /// A clock in seconds since 1970 that advances only when it is moved.
     final class Clock: Sendable {
         private let seconds = Mutex(ChangeLog.noon)
         var now: Int64 { self.seconds.withLock { $0 } }
@@ -48,7 +48,7 @@ struct PictureFixture: Sendable {
 
     func url(_ path: String, host: String = Self.host) -> String { "https://\(host):\(self.server.port)\(path)" }
 
-    /// An order that shows pictures.
+    /// Returns an order that shows pictures.
     func document(_ urls: [String], logo: String = "logo.png") -> JSON {
         ChangeLog.document(extra: [
             (
@@ -76,11 +76,11 @@ struct PictureFixture: Sendable {
         return processor
     }
 
-    /// A worker as one process has it.
+    /// Returns a worker as one process has it.
     ///
     /// - Parameters:
-    ///   - address: where names lead to.
-    ///   - repackaging: called before orders are packaged anew.
+    ///   - address: the address that names resolve to.
+    ///   - repackaging: called before orders are packaged again.
     func worker(
         address: String = "127.0.0.1", repackaging: @escaping @Sendable ([OrderKey]) async throws -> Void = { _ in }
     ) throws -> PictureWorker {
@@ -126,7 +126,7 @@ struct PictureFixture: Sendable {
         }
     }
 
-    /// The package that Wallet would get, checked by `unzip` and `openssl`: order.json and the files of its pictures.
+    /// Returns the package for Wallet, checked by `unzip` and `openssl`: order.json and the files of its pictures.
     func package(_ order: String) async throws -> (order: JSONObject, files: [String: [UInt8]]) {
         let archive = try #require(
             try await StoredArchive.read(try ChangeLog.key(order), from: self.packagerFixture.redis))
@@ -142,17 +142,17 @@ struct PictureFixture: Sendable {
         return (json, files)
     }
 
-    /// The images of an order's line items, nil for one without.
+    /// Returns the images of an order's line items, nil for one without.
     func images(_ order: String) async throws -> [String?] {
         try await self.package(order).order["lineItems"]?.array?.map { $0.object?["image"]?.string } ?? []
     }
 
-    /// The number of pictures that are still due, as Redis has it.
+    /// Returns the number of pictures that are still due, according to Redis.
     func due() async throws -> Int64 {
         try await self.packagerFixture.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
     }
 
-    /// SHA-256 by the `openssl` program.
+    /// Returns the SHA-256 digest by the `openssl` program.
     private static func digest(_ content: [UInt8]) throws -> String {
         let directory = try TemporaryDirectory("digest")
         let said = try OpenSSLProgram.run(["dgst", "-sha256", "-r", try directory.write("file", content)])

@@ -5,7 +5,7 @@ import Testing
 @Suite struct PictureRetryTests {
     private let retry = PictureRetry()
 
-    /// All pauses until it is given up.
+    /// Returns all pauses until it is given up.
     private func pauses(_ failure: PictureFailure) -> [Duration] {
         var pauses: [Duration] = []
         while case .again(let pause) = self.retry.step(after: failure, attempts: Int64(pauses.count + 1)) {
@@ -14,21 +14,21 @@ import Testing
         return pauses
     }
 
-    @Test(arguments: PictureFailure.allCases) func everyFailureEndsAtSomeTime(_ failure: PictureFailure) {
+    @Test(arguments: PictureFailure.allCases) func everyFailureIsGivenUpAfterAFewRetries(_ failure: PictureFailure) {
         let pauses = self.pauses(failure)
         #expect((4...12).contains(pauses.count))
         #expect(pauses == pauses.sorted())
         #expect(pauses.reduce(.zero, +) >= .seconds(2 * 3600))
     }
 
-    @Test func whatPassesIsTriedSoon() {
+    @Test func aTemporaryFailureIsRetriedSoon() {
         #expect(self.pauses(.timeout).prefix(3) == [.seconds(2), .seconds(4), .seconds(8)])
         #expect(self.pauses(.timeout).max() == .seconds(3600))
     }
 
-    @Test func aMistakeIsGivenTime() { #expect(self.pauses(.notFound).first == .seconds(60)) }
+    @Test func aMissingPictureIsRetriedAfterAMinute() { #expect(self.pauses(.notFound).first == .seconds(60)) }
 
-    @Test func aServersWishIsHonouredWithinAnHour() {
+    @Test func retryAfterIsHonoredUpToAnHour() {
         #expect(
             self.retry.step(after: .serverError, attempts: 1, retryAfterSeconds: 120) == .again(after: .seconds(120)))
         #expect(
@@ -36,7 +36,7 @@ import Testing
         #expect(self.retry.step(after: .serverError, attempts: 1, retryAfterSeconds: -1) == .again(after: .seconds(2)))
     }
 
-    @Test(arguments: [Int64.min, -1, 0, 1, 1000, .max]) func anyCountIsTaken(_ attempts: Int64) {
+    @Test(arguments: [Int64.min, -1, 0, 1, 1000, .max]) func anyAttemptCountIsAccepted(_ attempts: Int64) {
         for failure in PictureFailure.allCases { _ = self.retry.step(after: failure, attempts: attempts) }
     }
 

@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    /// 100,000 orders a day would leave as many copies of one picture in Redis.
+    /// Otherwise 100,000 orders a day would leave as many copies of one picture in Redis.
     @Test(arguments: [true, ["Expires", "Signature"]] as [JSON])
     func underAnotherSignatureItIsTheSamePicture(_ ignoreQuery: JSON) async throws {
         try await PictureFixture.run(ignoreQuery: ignoreQuery) { fixture in
@@ -82,7 +82,7 @@ import Testing
             #expect(try await fixture.images("o2") == [name, name])
             #expect(try await fixture.package("o3").files == [name: lamp])
             #expect(fixture.server.requests.count == 1)
-            // A day later it is asked for once more, by the signature of the order that came last.
+            // A day later it is requested again, with the signature of the latest order.
             fixture.clock.move(by: PictureIndex.freshSeconds + 1)
             try await fixture.processor().process([log.change("order.replaced", "o4", fixture.document([url(2)]))])
             try await fixture.working([fixture.worker()]) {
@@ -109,7 +109,7 @@ import Testing
             #expect(try await fixture.packagerFixture.state("p")?.version.ordinal == 1)
             #expect(try await fixture.due() == 0)
             #expect(fixture.server.requests.count == 1)
-            // The bytes stand once, however many orders show them.
+            // The bytes are stored once, however many orders show them.
             let stored = try #require(try await fixture.packagerFixture.stored("o")).assets
             #expect(stored == (try #require(try await fixture.packagerFixture.stored("p")).assets))
         }
@@ -127,7 +127,7 @@ import Testing
             #expect(try await fixture.due() == 1)
             try await fixture.working([fixture.worker(), fixture.worker(), fixture.worker()]) {
                 try await eventually("a request") { !fixture.server.requests.isEmpty }
-                // Comes while the picture is on its way.
+                // This order arrives while the picture is being fetched.
                 try await fixture.processor().process([
                     log.change("order.replaced", "late", fixture.document([fixture.url("/a")]))
                 ])
@@ -148,11 +148,11 @@ import Testing
             try await fixture.processor().process([
                 log.change("order.replaced", "o", fixture.document([fixture.url("/a")]))
             ])
-            // Killed before it fetched: it has the picture until its lease ends.
+            // A worker that was killed before it fetched has the picture until its lease ends.
             let claimed = try await fixture.pictures.claim(8, lease: .seconds(2)).claims
             #expect(claimed.count == 1)
             #expect(try await fixture.pictures.claim(8, lease: .seconds(60)).claims.isEmpty)
-            // Killed after it fetched and before it packaged.
+            // Another worker is killed after it fetched and before it packaged.
             let failures = Mutex(0)
             let dying = try fixture.worker { _ in
                 failures.withLock { $0 += 1 }
@@ -181,7 +181,7 @@ import Testing
             #expect(try await fixture.due() == 0)
             #expect(fixture.packagerFixture.counter("waybill_files_omitted_total") == 1)
 
-            // Not by way of a redirect either, and not by one that a name of the brand leads to.
+            // Nor is it asked through a redirect from a host that the brand lists.
             try fixture.server.answer("/away", .status(302, ["Location": url]))
             try await fixture.processor().process([
                 log.change("order.replaced", "p", fixture.document([fixture.url("/away")]))
@@ -219,7 +219,7 @@ import Testing
         ("/wide", PictureServer.Answer(SampleFile.wide), "not_a_picture"),
         ("/large", PictureServer.Answer([UInt8](repeating: 0xFF, count: 1_000_001)), "too_large"),
     ])
-    func whatIsNoPictureIsGivenUpAndRests(
+    func anInvalidPictureIsGivenUp(
         _ path: String, _ answer: PictureServer.Answer, _ reason: String
     ) async throws {
         try await PictureFixture.run { fixture in
@@ -234,7 +234,7 @@ import Testing
             #expect(fixture.server.requests.count == 5)
             #expect(try await fixture.images("o") == [nil])
 
-            // Whoever names it while it rests does not wait for it.
+            // An order that names it while it rests does not wait for it.
             try await fixture.processor().process([log.change("order.replaced", "p", document)])
             #expect(try await fixture.due() == 0)
             // Later it gets another chance.
@@ -317,7 +317,7 @@ import Testing
         }
     }
 
-    @Test func whoIsFasterThanTheVersionWaitsForIt() async throws {
+    @Test func aPictureFetchedBeforeItsVersionWaitsForIt() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
             // A packager does this first; the picture arrives before it writes.
@@ -356,14 +356,14 @@ import Testing
 }
 
 extension PictureFixture {
-    /// The number of failures to get a picture for one reason.
+    /// Returns the number of failures to get a picture for one reason.
     func failures(_ reason: String) -> Int64 {
         self.packagerFixture.counter("waybill_picture_failures_total{reason=\"\(reason)\"}")
     }
 }
 
 extension SampleFile {
-    /// A PNG that says it has more pixels than anybody needs: the header of a small one, changed.
+    /// A PNG that claims far too many pixels: a small one with a changed header.
     static var wide: [UInt8] {
         var png = Self.png(seed: 1)
         png.replaceSubrange(16..<20, with: [0, 0, 0x40, 0])

@@ -13,13 +13,13 @@ import Testing
 
 @testable import Packager
 
-/// Topics that had four partitions and have eight, as Kafka leaves them when it has compacted: the last value of each
-/// key in its old partition, and no tombstone of what was removed since.
+/// Topics that grew from four to eight partitions, as Kafka leaves them after compaction: the last value of each key in
+/// its old partition, and no tombstone for keys removed since.
 @Suite(.server, .timeLimit(.minutes(2))) struct RekeyTests {
     private static let (before, now) = (4, 8)
     private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
-    /// A broker with the compacted topics, and what was put there.
+    /// A broker with the compacted topics and their records.
     private struct Grown {
         let broker: KafkaBroker
         let topics: Topics
@@ -50,7 +50,7 @@ import Testing
             await producer.close()
         }
 
-        /// All records of a topic, partition by partition.
+        /// Returns all records of a topic, partition by partition.
         func read(_ topic: String) async throws -> [[KafkaRecord]] {
             let reader = try KafkaReader(KafkaConfiguration(bootstrap: self.broker.bootstrap))
             var partitions: [[KafkaRecord]] = []
@@ -86,7 +86,7 @@ import Testing
         for record in partitions.joined() { #expect(try await self.restorer(fixture).restore([record]) == nil) }
     }
 
-    /// By name: nil for an order that is not there, else its number.
+    /// Returns the number of each order, nil for an order that does not exist.
     private func numbers(_ fixture: PackagerFixture, _ names: [String]) async throws -> [String?] {
         var numbers: [String?] = []
         for name in names {
@@ -96,7 +96,7 @@ import Testing
         return numbers
     }
 
-    @Test func whatWasRemovedStaysSoAndWhatStandsIsRestored() async throws {
+    @Test func removedOrdersStayRemovedAndOthersAreRestored() async throws {
         try await PackagerFixture.run { fixture in
             try await fixture.redis.completeView()
             let grown = try Grown(fixture)
@@ -140,7 +140,7 @@ import Testing
             for order in [partitions, Array(partitions.reversed())] {
                 try await self.restore(fixture, order)
                 let standing = try await self.numbers(fixture, names)
-                // One whose old partition is its new one as well lies here as it lay before the growth.
+                // An order whose old partition is also its new one is as it was before the growth.
                 for (index, name) in names.enumerated() where index < 20 || self.moves(name) {
                     #expect(standing[index] == wanted[index], "\(name)")
                 }
@@ -150,7 +150,7 @@ import Testing
     }
 
     /// The parts of several sources are read with the version that they were written with.
-    @Test func whatSourcesContributedMovesAlong() async throws {
+    @Test func sourceContributionsMoveWithTheirOrder() async throws {
         try await PackagerFixture.run { fixture in
             try await fixture.redis.completeView()
             let grown = try Grown(fixture)
@@ -218,7 +218,7 @@ import Testing
         }
     }
 
-    @Test func whatWaitsToBePushedMovesAsItIs() async throws {
+    @Test func pendingPushesMoveUnchanged() async throws {
         try await PackagerFixture.run { fixture in
             try await fixture.redis.completeView()
             let grown = try Grown(fixture)
@@ -244,7 +244,7 @@ import Testing
         }
     }
 
-    /// An end waits for gateways: with many partitions one after the other would take minutes.
+    /// The end of a partition waits for gateways: ending many partitions in turn would take minutes.
     @Test func theEndsInAllPartitionsWaitAtTheSameTime() async throws {
         try await PackagerFixture.run { fixture in
             let grown = try Grown(fixture)

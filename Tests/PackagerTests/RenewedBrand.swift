@@ -11,12 +11,11 @@ final class RenewedBrand: Sendable {
     var path: String { self.directory.path("brands/shop") }
     var root: String { self.directory.path("certificates/root.pem") }
 
-    /// The files that each brand begins with. Keys keep a processor busy for a second: tests that all made their own at
-    /// once would delay the other tests, which wait for answers meanwhile.
+    /// The files that each brand begins with. Making keys takes a processor a second: if all tests made their own at
+    /// the same time, they would delay tests that wait for answers.
     private static let template = Result {
         let directory = try TemporaryDirectory("brand-template")
-        let certificates = try DevelopmentCertificates.make(
-            in: directory.path("certificates"), orderType: BrandFixture.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: directory.path("certificates"))
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: BrandFixture.orderType, certificates: certificates)
         return directory
@@ -34,7 +33,7 @@ final class RenewedBrand: Sendable {
         try Brand.load(directory: self.path, webServiceURL: BrandFixture.webServiceURL)
     }
 
-    /// The certificate as it stands in PEM files, without what stands around it.
+    /// Returns the certificate as it is in PEM files, without the text around it.
     func certificate() throws -> String {
         let text = String(decoding: try self.directory.read("brands/shop/certificate.pem"), as: UTF8.self)
         guard let start = text.range(of: "-----BEGIN CERTIFICATE-----"),

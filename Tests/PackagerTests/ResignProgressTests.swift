@@ -24,7 +24,7 @@ import Testing
         "", "{}", "[]", "17", #"{"purpose":"p","server":"s"}"#, #"{"purpose":"p","server":"s","cursor":"a"}"#,
         #"{"purpose":"p","server":"s","cursor":null}"#, #"{"purpose":"p","server":"","cursor":"1"}"#,
     ])
-    func whatIsNoBookmarkBeginsAnew(text: String) {
+    func invalidProgressIsDiscarded(text: String) {
         #expect(ResignProgress(Array(text.utf8), purpose: "p", server: "s") == nil)
         #expect(ResignProgress(Array(text.utf8), purpose: "p", server: "") == nil)
     }
@@ -50,7 +50,7 @@ import Testing
         #expect(pace.wait(after: 50, now: .milliseconds(10_500)) == .milliseconds(500))
         #expect(pace.wait(after: 10, now: .milliseconds(10_900)) == .milliseconds(200))
         #expect(pace.wait(after: 0, now: .milliseconds(11_200)) == .zero)
-        // A minute later: at most the last second's worth comes at once.
+        // A minute later, at most one second's worth is allowed immediately.
         var ahead = 0
         while pace.wait(after: 10, now: .seconds(70)) == .zero { ahead += 10 }
         #expect(ahead == 100)

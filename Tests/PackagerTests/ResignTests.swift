@@ -10,7 +10,7 @@ import Testing
 
 @testable import Packager
 
-/// The command, run as a program beside a Redis and a broker.
+/// The command, run as a program against a Redis and a broker.
 @Suite(.server) struct ResignTests {
     /// The program that was built with these tests.
     private static let program =
@@ -43,20 +43,20 @@ import Testing
         let packager = OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens())
         try await fixture.processor(packager: packager).process(
             (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) })
-        // Others' keys, which a run passes over.
+        // Keys of another order type, which a run skips.
         let noise = (0..<500).map { RedisCommand("SET", .string("waybill:order:{order.com.example.other/\($0)}"), "x") }
         _ = try await fixture.redis.pipeline(noise)
         return try (0..<count).map { try ChangeLog.key("o\($0)") }
     }
 
-    /// The number of orders by signer.
+    /// Returns the number of orders by signer.
     private func signers(_ fixture: PackagerFixture, _ keys: [OrderKey]) async throws -> [String: Int] {
         try await OrderStore(redis: fixture.redis).orders(keys).reduce(into: [:]) { counts, result in
             counts[try #require(try result.get()).signer, default: 0] += 1
         }
     }
 
-    /// Has openssl verify each package, and say who signed it.
+    /// Has openssl verify each package and name its signer.
     private func verify(_ fixture: PackagerFixture, _ renewed: RenewedBrand, _ keys: [OrderKey]) async throws {
         let directory = try TemporaryDirectory("archives")
         for (index, key) in keys.enumerated() {
@@ -107,7 +107,7 @@ import Testing
             #expect(try await self.signers(fixture, keys) == [new: 320])
             #expect(try await fixture.redis.send(bookmark) == .integer(0))
             try await self.verify(fixture, renewed, keys)
-            // To devices nothing changed.
+            // For devices, nothing changed.
             #expect(try await fixture.count(fixture.topics.orders) == 320)
             let again = try await self.resign(fixture, renewed)
             #expect(again.exit == .code(0))

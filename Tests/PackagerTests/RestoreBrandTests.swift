@@ -13,7 +13,7 @@ import Testing
 
 @testable import Packager
 
-/// Restoring orders whose brand is not there.
+/// Restoring orders whose brand is missing.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestoreBrandTests {
     private static let second = "order.com.example.second"
 
@@ -45,7 +45,7 @@ import Testing
         try await OrderStore(redis: fleet.redis).storedVersions(keys).compactMap(\.self).count
     }
 
-    /// Which types the view awaits; nil while it is not complete.
+    /// Returns the types that the view awaits; nil while it is not complete.
     private func awaited(_ fleet: Fleet) async throws -> Set<OrderTypeIdentifier>? {
         let places = try await MaterializedView(redis: fleet.redis).look()
         guard ViewStatus(places) == .complete else { return nil }
@@ -65,8 +65,8 @@ import Testing
         init(_ fleet: Fleet) throws {
             self.fleet = fleet
             self.folder = fleet.directory.path("brands/second")
-            self.certificates = try DevelopmentCertificates.make(
-                in: fleet.directory.path("second-certificates"), orderType: RestoreBrandTests.second)
+            self.certificates = try DevelopmentCertificates.copy(
+                to: fleet.directory.path("second-certificates"), orderType: RestoreBrandTests.second)
             try self.mend()
         }
 
@@ -92,7 +92,7 @@ import Testing
             }
             let before = try await fleet.content(ours + theirs, [])
             #expect(before.states.count == 16)
-            // An order of a brand that was taken away long ago.
+            // An order of a brand that was removed long ago.
             let stranger = OrderRecord(try #require(before.states[ours[0]]), recipe: .init(assets: [], entityTag: "e"))
             _ = try await fleet.producer.produce(
                 KafkaMessage(
@@ -101,7 +101,7 @@ import Testing
 
             _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
             try second.damage()
-            // Two that never had the brand.
+            // Two packagers that never had the brand.
             let members = try (0..<2).map { _ in try fleet.member(Self.quickly) }
             @Sendable func read() -> Int64 {
                 members.reduce(0) { $0 + $1.metrics.counter("waybill_restore_records_total") }
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test func whatHappensToRedisMeanwhileLosesNothingOfTheBrand() async throws {
+    @Test func anAwaitedBrandSurvivesARedisCrashAndAFlush() async throws {
         try await Fleet.run(redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
             let second = try Second(fleet)
             let type = try OrderTypeIdentifier(Self.second)
@@ -175,7 +175,7 @@ import Testing
             try second.damage()
             try await fleet.working([try fleet.member(Self.quickly)]) {
                 try await eventually("complete but for the brand") { try await self.awaited(fleet) == [type] }
-                // Nothing is lost: the view is judged, and awaits what it awaited.
+                // Nothing is lost: the view is judged, and awaits the same type.
                 await fleet.server.kill()
                 try await fleet.server.restart()
                 try await eventually("judged") { (try? await self.awaited(fleet)) == [type] }
@@ -210,7 +210,7 @@ import Testing
         }
     }
 
-    /// A packager whose mount lacks the folder of a brand takes jobs as well; it hears from the others of the brand.
+    /// A packager whose mount lacks the folder of a brand takes jobs as well; it learns of the brand from the others.
     @Test func aPackagerThatLacksABrandDoesNotDropItsOrders() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let second = try Second(fleet)
@@ -229,7 +229,7 @@ import Testing
             #expect(FileManager.default.fileExists(atPath: second.folder))
             let members = try [fleet.member(["WAYBILL_BRANDS": stale]), fleet.member()]
             try await fleet.working(members) {
-                // So that either has seen the other.
+                // Ready packagers have seen each other.
                 try await eventually("ready") { members.allSatisfy(\.isReady) }
                 for round in 0..<3 {
                     _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
@@ -239,14 +239,14 @@ import Testing
                     }
                     #expect(try await fleet.content(theirs, []) == before, "round \(round)")
                 }
-                // Only if the one that lacks it never had a job, this says nothing.
+                // The test proves nothing if the packager without the brand never had a job.
                 #expect(members[0].metrics.counter("waybill_restore_records_total") > 0)
             }
         }
     }
 
     /// Starts a packager that finds the brand damaged and Redis empty, mends the brand, and stops the packager amid the
-    /// orders of that brand. It may be too fast; then it is done once more.
+    /// orders of that brand. If the packager finishes too early, it tries again.
     private func stopAmidRestoring(_ fleet: Fleet, _ second: Second, _ orders: [OrderKey]) async throws -> ChildProcess
     {
         let type = try OrderTypeIdentifier(Self.second)
@@ -266,7 +266,7 @@ import Testing
         throw CancellationError()
     }
 
-    /// The job that the killed one had in hand is free when its lease of 15 s ends, so this takes that long.
+    /// The killed packager's job is free only when its lease of 15 s ends, so this takes that long.
     @Test func aPackagerThatIsKilledWhileItRestoresABrandIsReplaced() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let second = try Second(fleet)

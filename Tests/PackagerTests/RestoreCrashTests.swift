@@ -10,8 +10,8 @@ import Testing
 
 @testable import Packager
 
-/// Packagers that are killed in the middle of a restoring. What a killed one had in hand is free when its lease of 15 s
-/// ends, so these take that long.
+/// Packagers that are killed in the middle of a restore. A killed packager's jobs are free only when its lease of 15 s
+/// ends, so these tests take that long.
 @Suite(.server, .timeLimit(.minutes(3))) struct RestoreCrashTests {
     private static let count = 900
 
@@ -34,11 +34,11 @@ import Testing
             orders: orders, registrations: registrations, content: try await fleet.content(orders, registrations))
     }
 
-    /// The processes that own jobs that are not done.
+    /// Returns the processes that own unfinished jobs.
     private func owners(_ fleet: Fleet) async throws -> Set<String> {
         let jobs = "waybill:view:2:ranges:{jobs}:\(fleet.producer.cluster)"
         let reply = try await fleet.redis.send(RedisCommand("HVALS", .string(jobs)))
-        // <from>:<to>:<done>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
+        // <from>:<to>:<done>:<lease>:<owner>, where the owner begins with 32 letters unique to its process.
         return Set(
             (reply.array ?? []).compactMap { value in
                 let parts = (value.text ?? "").split(separator: ":", omittingEmptySubsequences: false)
@@ -47,7 +47,7 @@ import Testing
             })
     }
 
-    /// Empties Redis while the packagers stand still, so that all of them notice at once.
+    /// Empties Redis while the packagers are stopped, so that all of them notice together.
     private func lose(_ fleet: Fleet, under packagers: [ChildProcess]) async throws {
         for packager in packagers { packager.signal(SIGSTOP) }
         _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
@@ -77,7 +77,7 @@ import Testing
         try await eventually("complete", within: .seconds(90)) { try await fleet.isComplete() }
         #expect(try await fleet.content(filled.orders, filled.registrations) == filled.content)
         try await fleet.verify([filled.orders[1], filled.orders[Self.count - 1]])
-        // And changes go on.
+        // Changes continue to be applied.
         try await fleet.publish([("order.patched", "o2", "late", ["statusDescription": "late"])])
         try await fleet.settle()
         let state = try await OrderStore(redis: fleet.redis).orders([filled.orders[2]])[0].get()?.state
@@ -85,7 +85,7 @@ import Testing
         #expect(state?.document.members["statusDescription"] == "late")
     }
 
-    @Test func whatAKilledPackagerHadInHandIsRestoredByTheOther() async throws {
+    @Test func anotherPackagerFinishesTheRestoreOfAKilledOne() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let filled = try await self.fill(fleet)
             let first = try fleet.child("waybill-packager")

@@ -28,8 +28,8 @@ import Tokens
         func end() { self.isOver.set() }
 
         /// - Parameters:
-        ///   - allowed: besides 503 with a `Retry-After`.
-        ///   - request: by number.
+        ///   - allowed: the statuses that may occur in addition to 503 with a `Retry-After`.
+        ///   - request: returns the request with a number.
         func run(
             _ port: Int, allowed: Set<Int>, _ request: (Int) throws -> String,
             _ take: (Int, RawConnection.Response) -> Void = { _, _ in }
@@ -51,7 +51,7 @@ import Tokens
         }
     }
 
-    /// The requests of devices, by number; each order has devices of its own.
+    /// The requests of devices, by number; each order has its own devices.
     private struct Requests: Sendable {
         static let body = #"{"pushToken":"ab12"}"#
         let orders: [OrderKey]
@@ -85,7 +85,7 @@ import Tokens
         }
     }
 
-    /// All who ask, and what was promised to some of them.
+    /// All askers, and the registrations that were confirmed to some of them.
     private struct Crowd: Sendable {
         let requests: Requests
         let fetch = Asker("fetch")
@@ -93,7 +93,7 @@ import Tokens
         let register = Asker("register")
         let list = Asker("list")
         let wrong = Asker("wrong token")
-        /// Devices that were told that they are registered.
+        /// Devices whose registration was confirmed.
         let told = Devices()
 
         final class Devices: Sendable {
@@ -170,7 +170,7 @@ import Tokens
         }
     }
 
-    /// A new server in the place of one that was lost. Packagers that restore it are played by the test.
+    /// A new server replaces one that was lost. The test plays the packagers that restore it.
     @Test func theOrdersThatAreBackAlreadyAreServed() async throws {
         try await Fleet.run { fleet in
             let orders = try (0..<2).map { try ChangeLog.key("o\($0)") }
@@ -211,7 +211,7 @@ import Tokens
         }
     }
 
-    /// Empties Redis while changes come, and returns when all are served again.
+    /// Empties Redis while changes arrive, and returns when all orders are served again.
     private func lose(_ fleet: Fleet, _ orders: [OrderKey], _ round: Int, _ crowd: Crowd) async throws {
         async let load: Void = fleet.publish(
             orders.map {

@@ -10,12 +10,12 @@ import Testing
 
 @testable import Packager
 
-/// The order in which orders come back, and bringing back some of them by hand.
+/// The sequence in which orders are restored, and the manual restore of some of them.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestoreOrderTests {
     private static let count = 700
     private static let rounds = 3
 
-    /// Versions of many orders on one partition, an old one of each, then a later one, and so on.
+    /// Publishes versions of many orders to one partition: an old one of each, then a later one, and so on.
     private func fill(_ fleet: Fleet) async throws -> [OrderKey] {
         let names = (0..<Self.count).map { "o\($0)" }
         try await fleet.working([try fleet.member()]) {
@@ -42,7 +42,7 @@ import Testing
                 try await eventually("complete", within: .seconds(60)) {
                     let versions = try await store.versions(of: orders)
                     #expect(versions.allSatisfy { $0 == nil || $0?.ordinal == Int64(Self.rounds) })
-                    // The last ones of the partition come first.
+                    // The last records of the partition are restored first.
                     if versions.first == .some(nil), let some = versions.firstIndex(where: { $0 != nil }) {
                         seen.append(some)
                     }
@@ -54,12 +54,12 @@ import Testing
                 #expect(member.metrics.counter("waybill_restore_records_total") == published)
                 #expect(seen == seen.sorted(by: >))
             }
-            // And what is published later has its place behind all that.
+            // The restore publishes nothing.
             #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
         }
     }
 
-    /// An order that an operator removed with a bare tombstone, read before the version that stands in front of it.
+    /// An order that an operator removed with a bare tombstone, read before the version that precedes it.
     @Test func anOrderThatWasForgottenStaysForgotten() async throws {
         try await Fleet.run(partitions: 1) { fleet in
             let orders = try await self.fill(fleet)
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    @Test func whatIsMissingBehindACompleteViewIsBroughtBackByHand() async throws {
+    @Test func ordersMissingFromACompleteViewAreRestoredByCommand() async throws {
         try await Fleet.run(partitions: 2) { fleet in
             let names = (0..<40).map { "o\($0)" }
             let orders = try names.map(ChangeLog.key)

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Packager
 
-/// Pictures by URL stand in Redis only, so they are lost with it.
+/// Pictures by URL are only in Redis, so they are lost with it.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestorePictureTests {
     @Test func aPictureIsLeftOutFetchedAgainAndShown() async throws {
         try await PictureFixture.run { fixture in
@@ -48,7 +48,7 @@ import Testing
             }
             let (_, files) = try await fixture.package("o")
             #expect(Array(files.values) == [lamp])
-            // Devices are told: what they fetched meanwhile lacks it.
+            // Devices are notified, because what they fetched meanwhile lacks it.
             let after = try #require(try await fixture.packagerFixture.state("o"))
             #expect(after.version == before.version + 1)
             #expect(after.modifiedEpochSeconds > before.modifiedEpochSeconds)

@@ -41,7 +41,7 @@ import Testing
         return archives
     }
 
-    @Test func whatWasLostComesBackByteByByteWithoutASignature() async throws {
+    @Test func lostOrdersAreRestoredByteForByteWithoutSigning() async throws {
         try await PackagerFixture.run { fixture in
             let names = (0..<20).map { "o\($0)" }
             try await self.fill(fixture, fixture.brandFixture.brand, names)
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    /// Damaged seals too: nothing that a record says makes a package that does not verify, or none at all.
+    /// Damaged seals too: no record leads to a package that does not verify, or to none at all.
     @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
         try await PackagerFixture.run { fixture in
             let names = (0..<5).map { "o\($0)" }
@@ -155,8 +155,8 @@ import Testing
         }
     }
 
-    /// A record that somebody publishes who did not package the order has the seal out of Redis.
-    @Test func whatIsAnnouncedAgainHasTheSealThatStands() async throws {
+    /// A worker that publishes a record without having packaged the order takes the seal from Redis.
+    @Test func aReannouncedOrderHasTheStoredSeal() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document())

@@ -13,7 +13,7 @@ import Testing
 
 @testable import Packager
 
-/// Redis vanishes while packagers work. One after the other: each has servers of its own.
+/// Redis loses its data while packagers work. One test at a time: each has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct RestoreServiceTests {
     private static let count = 60
 
@@ -44,8 +44,8 @@ import Testing
         }
     }
 
-    /// Asks for orders as the gateway does before it refuses somebody, until the view was lost and is complete again:
-    /// none may ever seem not to exist.
+    /// Asks for orders as the gateway does before it refuses a request, until the view was lost and is complete again:
+    /// no order may ever seem not to exist.
     private func ask(_ fleet: Fleet, _ orders: [OrderKey]) async throws {
         let reader = PackageReader(redis: fleet.redis)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -75,14 +75,14 @@ import Testing
         }
     }
 
-    @Test func whatIsFlushedUnderLoadComesBackAndChangesGoOnOnTopOfIt() async throws {
+    @Test func ordersFlushedUnderLoadAreRestoredAndChangesContinue() async throws {
         try await Fleet.run { fleet in
             try await self.with(fleet, 2) { members in
                 let (orders, registrations) = try await self.fill(fleet)
                 let before = try await fleet.content(orders, registrations)
                 #expect(before.states.count == Self.count)
                 #expect(before.states[orders[7]]?.isRemoved == true)
-                // The load: changes go on while Redis is emptied and restored.
+                // The load: changes continue while Redis is emptied and restored.
                 try await withThrowingTaskGroup(of: Void.self) { load in
                     load.addTask {
                         for round in 0..<10 {
@@ -209,7 +209,7 @@ import Testing
                 return plan
             }
             let lost = try await begin()
-            // Vanishing in the middle: whoever worked on that plan is told.
+            // Redis is emptied in the middle: a worker on that plan learns that it is over.
             _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
             #expect(try await board.claim(of: lost, by: "dead", lease: .seconds(60)) == .over)
             #expect(try await !view.complete(lost, epoch: "never", tails: [:]))
@@ -226,7 +226,7 @@ import Testing
         }
     }
 
-    /// Fills with packagers that have left when this returns.
+    /// Fills the fleet with packagers that have stopped when this returns.
     private func filled(
         _ fleet: Fleet
     ) async throws -> (orders: [OrderKey], registrations: [RegistrationKey], content: Fleet.Content) {
@@ -243,7 +243,7 @@ import Testing
 }
 
 extension MetricsRegistry {
-    /// The value of a gauge, as Prometheus would read it.
+    /// Returns the value of a gauge, as Prometheus would read it.
     func gauge(_ name: String) -> Double? {
         for line in self.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
             return Double(line.dropFirst(name.utf8.count + 1))

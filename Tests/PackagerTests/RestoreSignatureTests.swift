@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test func whatStandsIsComparedAndNotSignedAgain() async throws {
+    @Test func onlyMissingOrdersAreSignedAgain() async throws {
         try await PackagerFixture.run { fixture in
             let signatures = Signatures()
             let packager = try signatures.packager(fixture.brandFixture.brand)
@@ -50,30 +50,30 @@ import Testing
                 store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
                 pictureIndex: nil, metrics: metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
 
-            // Redis was away and has everything: whether it is only judged, or some other order lacked.
+            // Redis was away and lost nothing: it is only judged, or restored because another order was missing.
             #expect(try await restorer.stand(records))
             #expect(try await restorer.restore(records) == nil)
-            // Records of versions that were overtaken say nothing about what stands.
+            // Records of superseded versions say nothing about the current ones.
             #expect(try await restorer.stand(Array(records[..<20])))
             _ = try await restorer.restore(Array(records[..<20]))
             #expect(signatures.count == 40)
             #expect(fixture.counter("waybill_restore_orders_total") == 0)
 
-            // One is lacking: it is signed, and no other.
+            // One is missing: it is signed, and no other.
             _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/o5}")))
             #expect(try await !restorer.stand(records))
             _ = try await restorer.restore(records)
             #expect(signatures.count == 41)
             #expect(fixture.counter("waybill_restore_orders_total") == 1)
 
-            // All are lacking: each is signed once, in its last version.
+            // All are missing: each is signed once, in its last version.
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
             _ = try await restorer.restore(records)
             #expect(signatures.count == 41 + 19)
             #expect(try await restorer.stand(records))
         }
     }
-    /// A package as it stands, byte by byte, and how often it was written.
+    /// Returns the bytes, entity tag and revision of each package.
     private func standing(_ fleet: Fleet, _ orders: [OrderKey]) async throws -> [RedisValue] {
         try await fleet.redis.pipeline(
             orders.map { RedisCommand("HMGET", .string("waybill:order:{\($0)}"), "head", "tail", "etag", "revision") })
@@ -97,7 +97,7 @@ import Testing
                 await fleet.server.kill()
                 try await fleet.publish(
                     names.prefix(5).map { ("order.patched", $0, "p\($0)", ["statusDescription": "away"]) })
-                // A gateway published it and could not write it: the view lacks something, so it is restored.
+                // A gateway published it but could not write it: the view lacks something, so it is restored.
                 let lacking = RegistrationKey(device: try DeviceIdentifier("late"), order: orders[9])
                 let record = RegistrationRecord(pushToken: try PushToken("ab"), registeredEpochMilliseconds: 1)
                 _ = try await fleet.producer.produce(

@@ -11,7 +11,7 @@ import Tokens
 
 @testable import Packager
 
-/// The command, run as a program beside a Redis and a broker.
+/// The command, run as a program against a Redis and a broker.
 @Suite(.server) struct RetokenTests {
     private static let program =
         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
@@ -36,7 +36,7 @@ import Tokens
         return (try await child.exit(within: .seconds(60)), child.output)
     }
 
-    /// Orders with minted tokens, and one that brought its own.
+    /// Packages orders with minted tokens, and one that brought its own.
     private func fill(_ fixture: PackagerFixture, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await fixture.redis.completeView()
         var log = ChangeLog()
@@ -73,7 +73,7 @@ import Tokens
                 let archive = try #require(try await StoredArchive.read(key, from: fixture.redis))
                 #expect(archive.stamp.version.ordinal == 2)
             }
-            // The record says the same as Redis, so that a restoring gives the new token back.
+            // The record says the same as Redis, so that a restore brings the new token back.
             let records = try await fixture.read(fixture.topics.orders, 41)
             for record in records.suffix(20) {
                 let stored = try OrderRecord.decode(try #require(record.value))

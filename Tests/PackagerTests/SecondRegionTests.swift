@@ -12,8 +12,8 @@ import Testing
 
 @testable import Packager
 
-/// Producers and packagers move to another cluster, which has the topics of the first one as a mirror makes them: under
-/// a prefix, with offsets of its own.
+/// Producers and packagers move to another cluster, which has the first one's topics as a mirror makes them: under a
+/// prefix, with different offsets.
 @Suite(.server, .timeLimit(.minutes(3))) struct SecondRegionTests {
     private static let orders = 40
     private let topics = Topics()
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    /// Each order's changes in turn, with identifiers that tell them apart.
+    /// Returns each order's changes in turn, with unique identifiers.
     private func changes(_ rounds: Range<Int>) throws -> [KafkaMessage] {
         try rounds.flatMap { round in
             try (0..<Self.orders).map { number in
@@ -78,7 +78,7 @@ import Testing
         await producer.close()
     }
 
-    /// Copies a topic, all its partitions into the same ones.
+    /// Copies a topic, each partition into the same one.
     private func mirror(_ topic: String, _ from: KafkaBroker, _ to: KafkaBroker, as name: String) async throws {
         let reader = try KafkaReader(KafkaConfiguration(bootstrap: from.bootstrap))
         for bounds in try await reader.bounds(of: topic) where bounds.end > bounds.first {
@@ -116,7 +116,7 @@ import Testing
                     try $0.get()?.state.document.members["orderNumber"]
                 })
         }
-        // Much is done in the east; the last round is published and nobody takes it there any more.
+        // Most is done in the east; the last round is published there and no longer consumed.
         try await self.packaging(east, server.url, directory, sources: self.topics.orderChanges) { _ in
             try await self.produce(try self.changes(0..<20), to: east)
             try await eventually("done in the east", within: .seconds(60)) { try await numbers() == ["19"] }

@@ -15,7 +15,7 @@ import Tokens
         "fulfillments": [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping", "status": "onTheWay"]]
     ]
 
-    @Test func whatSourcesContributedOutlivesRedisAndKafka() async throws {
+    @Test func sourceContributionsAreKeptUntilAReplacement() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -28,12 +28,12 @@ import Tokens
             let told = try OrderRecord.decode(try #require(record.value)).state(key: state.key)
             #expect(told == state)
             #expect(record.headers.isEmpty)
-            // A snapshot of the first source, folded by a worker that reads what stands.
+            // A snapshot of the first source, folded by a worker that reads the stored order.
             try await processor.process([log.change("order.merged", "o", ChangeLog.document("3"))])
             let members = try #require(try await fixture.state("o")).document.members
             #expect(members["orderNumber"] == "3")
             #expect(members["fulfillments"] == Self.carrier.object?["fulfillments"])
-            // A replacement makes it plain, and what was kept of the parts goes.
+            // A replacement makes it plain and drops what was kept of the parts.
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let plain = try #require(try await fixture.state("o"))
             #expect(plain.contributions == nil)
@@ -41,7 +41,7 @@ import Tokens
         }
     }
 
-    @Test func whatDevicesAreNotToBeToldOfSaysSo() async throws {
+    @Test func aSilentChangePublishesASilentRecord() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -50,7 +50,7 @@ import Tokens
             try await processor.process([silent])
             try await processor.process([log.change("order.announced", "o", nil)])
             try await processor.process([log.change("order.announced", "o", ["touch": true])])
-            // One that comes again while it is not certain that its version was published is so again, as silently.
+            // If it is unknown whether the version was published, a redelivery publishes it again, also silently.
             try await fixture.forgetTold("o")
             try await processor.process([silent])
             let records = try await fixture.read(fixture.topics.orders, 5)

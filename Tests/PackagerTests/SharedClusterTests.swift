@@ -10,7 +10,7 @@ import Testing
 
 /// Two installations on one Kafka cluster, which the prefix of their topics tells apart.
 @Suite(.server) struct SharedClusterTests {
-    /// Keeps what happens in the consumer group.
+    /// A log handler that keeps the events of the consumer group.
     private struct Journal: LogHandler {
         private final class Kinds: Sendable { let all = Mutex<[String]>([]) }
 
@@ -37,7 +37,7 @@ import Testing
                 headers: [ChangeLog.contentType]))
     }
 
-    /// Returns when an installation has published so many versions and committed all that came.
+    /// Waits until an installation has published this many versions and committed all its changes.
     private static func settled(_ fleet: Fleet, _ topics: Topics, versions: Int64) async throws {
         try await eventually("\(versions) versions on \(topics.orders)", within: .seconds(60)) {
             let published = try await fleet.admin.endOffsets(topics.orders).values.reduce(0, +)

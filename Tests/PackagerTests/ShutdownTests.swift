@@ -7,7 +7,7 @@ import Testing
 
 /// SIGTERM while something never ends.
 @Suite(.server) struct ShutdownTests {
-    /// A thread that stands still for good, as librdkafka may do while it closes.
+    /// A thread hangs forever, as a thread of librdkafka may while it closes.
     @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 9)
@@ -16,7 +16,7 @@ import Testing
             ])
             try await worker.line(containing: "assigned")
             try await fixture.publish(history.each(.replaced(number: "first")))
-            // It has the batch in hand when it has read the states: nothing else would make it look for this order.
+            // Once it has read the states, it has the batch in hand: nothing else makes it look for this order.
             try await eventually("read") {
                 try await fixture.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
             }

@@ -11,7 +11,7 @@ import Testing
 
 @testable import Packager
 
-/// A Redis that takes connections and never answers, under load.
+/// A Redis that accepts connections and never answers, under load.
 @Suite(.server) struct SilentRedisTests {
     private func changes(_ range: Range<Int>) -> [(type: String, order: String, id: String, data: JSON?)] {
         range.map { number in
@@ -28,7 +28,7 @@ import Testing
         return 0
     }
 
-    @Test(.timeLimit(.minutes(2))) func whatIsInHandIsBoundedAndAllIsDoneWhenItAnswersAgain() async throws {
+    @Test(.timeLimit(.minutes(2))) func aSilentRedisBoundsRecordsInHandAndLosesNone() async throws {
         try await Fleet.run { fleet in
             let limits = KeyQueue.Limits(records: 500, bytes: 1 << 20, batchKeys: 64, batchBytes: 256 << 10)
             let member = try fleet.member(limits: limits)
@@ -38,7 +38,7 @@ import Testing
                 try await fleet.settle()
                 fleet.server.signal(SIGSTOP)
                 try await fleet.publish(self.changes(100..<6000))
-                // As much as may be, and not more however long it lasts.
+                // As much is in hand as allowed, and no more however long it lasts.
                 try await eventually("full") { self.gauge(member, "waybill_records_in_hand") >= 500 }
                 try await eventually("unready") {
                     member.environment.readiness.reasons.contains { $0.hasPrefix("upstreams") }

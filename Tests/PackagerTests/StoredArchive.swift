@@ -12,7 +12,7 @@ struct StoredArchive {
     let stamp: PackageReader.Stamp
     let bytes: [UInt8]
 
-    /// nil for an order that is unknown or removed.
+    /// Returns nil for an order that is unknown or removed.
     static func read(_ key: OrderKey, from redis: RedisClient) async throws -> StoredArchive? {
         let reader = PackageReader(redis: redis)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
@@ -24,7 +24,7 @@ struct StoredArchive {
 
     /// Has `unzip` and `openssl cms -verify` check archive and signature.
     ///
-    /// - Returns: the signer's certificate as PEM, as it stands in the signature.
+    /// - Returns: the signer's certificate as PEM, as it is in the signature.
     func verify(root: String) throws -> String {
         let directory = try TemporaryDirectory("archive")
         try directory.write("package.order", self.bytes)
@@ -37,7 +37,7 @@ struct StoredArchive {
         return String(decoding: try directory.read("signer.pem"), as: UTF8.self)
     }
 
-    /// A file of the archive.
+    /// Returns a file of the archive.
     func file(_ name: String) throws -> [UInt8] {
         let directory = try TemporaryDirectory("archive")
         try directory.write("package.order", self.bytes)

@@ -13,7 +13,7 @@ import Testing
 
 /// The credentials in the settings, for Redis and for Kafka, with servers that require them.
 @Suite(.timeLimit(.minutes(1))) struct UpstreamAccessTests {
-    /// Keeps what is logged.
+    /// The lines that are logged.
     private final class Lines: Sendable {
         private let lines = Mutex<[String]>([])
         var all: [String] { self.lines.withLock { $0 } }

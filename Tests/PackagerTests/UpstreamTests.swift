@@ -11,7 +11,7 @@ import Testing
 @testable import Packager
 @testable import Packaging
 
-/// Redis and the broker come and go; several workers write: nothing is lost.
+/// Redis and the broker fail and return, and several workers write: nothing is lost.
 @Suite(.server) struct UpstreamTests {
     private func changes(_ log: inout ChangeLog) -> [KafkaRecord] {
         (0..<20).flatMap { number in
@@ -55,7 +55,7 @@ import Testing
             var log = ChangeLog()
             let processor = try fixture.processor()
             let batch = self.changes(&log)
-            // It stops somewhere between the first reading and the last writing, or behind it.
+            // Redis stops somewhere between the first read and the last write, or after it.
             async let stopped: Void = {
                 try await eventually("something written") {
                     let size = try await fixture.redis.send(RedisCommand("DBSIZE"))
@@ -165,7 +165,7 @@ import Testing
             }
             #expect(found?.count == 2 * rounds)
             for partition in 1...2 {
-                // Of one worker they stand in its order.
+                // Those of one worker are in its order.
                 #expect(found?.filter { $0.hasPrefix("f\(partition)-") } == (0..<rounds).map { "f\(partition)-\($0)" })
             }
             #expect(state.version.ordinal == Int64(1 + 2 * rounds))

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Packager
 
-/// Changes of a brand that cannot be loaded, beside those of one that can.
+/// Changes of a brand that cannot be loaded, next to those of one that can.
 @Suite(.server, .timeLimit(.minutes(3))) struct WaitingBrandTests {
     private static let second = "order.com.example.second"
     private static let orders = 40
@@ -39,7 +39,7 @@ import Testing
             .string
     }
 
-    /// Changes of ours, one after the other, each of which is packaged.
+    /// Publishes changes of our brand one after the other, and expects each to be packaged.
     private func expectOursToGoOn(_ fleet: Fleet, _ order: String) async throws {
         for number in 0..<5 {
             try await self.publish(fleet, [self.change(BrandFixture.orderType, order, number)])
@@ -52,8 +52,8 @@ import Testing
     @Test func theyKeepNoOtherBrandWaitingAndAllArePackagedWhenItLoads() async throws {
         try await Fleet.run(partitions: 8) { fleet in
             let folder = fleet.directory.path("brands/second")
-            let certificates = try DevelopmentCertificates.make(
-                in: fleet.directory.path("second-certificates"), orderType: Self.second)
+            let certificates = try DevelopmentCertificates.copy(
+                to: fleet.directory.path("second-certificates"), orderType: Self.second)
             try DevelopmentBrand.make(in: folder, orderType: Self.second, certificates: certificates)
             try fleet.directory.write("brands/second/certificate.pem", "none")
             let changes = (0..<Self.changes).flatMap { number in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Packager
 
-/// Which records are in hand and which are put off, without Kafka: a list of records stands for each partition.
+/// Decisions on which records are in hand and which are put off, without Kafka: each partition is a list of records.
 struct WorkIntakeTests {
     private static let limits = KeyQueue.Limits(records: 60, bytes: 12_000, batchKeys: 8, batchBytes: 2000)
     private static let groups = ["a", "b", "c"].map { KeyGroup(name: $0, awaits: nil) }
@@ -66,7 +66,7 @@ struct WorkIntakeTests {
         #expect(intake.room.records == 0)
     }
 
-    @Test func whatWaitsForItsBrandKeepsNothingInHandAndComesInOrderWhenItIsThere() {
+    @Test func recordsOfAnAwaitedBrandAreDeferredInOrder() {
         var intake = self.intake(awaiting: ["b": "expired"])
         let log = (0..<1000).map { self.record($0 % 10 == 0 ? "a/\($0)" : "b/\($0 % 7)", Int64($0)) }
         var done: [Int64] = []
@@ -80,7 +80,7 @@ struct WorkIntakeTests {
         #expect(intake.deferred.counts == [2: 900])
         #expect(intake.nextPass() == nil)
         intake.update(Self.groups)
-        // A record that comes meanwhile lies behind.
+        // A record that arrives meanwhile is put off behind the others.
         #expect(intake.add([self.record("b/0", 1000)]).putOff.map(\.offset) == [1000])
         let rest = self.readAll(&intake, log + [self.record("b/0", 1000)])
         #expect(rest.count == 901)
@@ -121,19 +121,19 @@ struct WorkIntakeTests {
         #expect(intake.deferred.counts == [KeyGroups.unknown: 4970])
         #expect(intake.groups.names.count == 4)
         #expect(intake.add([self.record("a/1", 5000)]).isEmpty)
-        // One of them becomes known: what comes of it stays behind what came before.
+        // One of them becomes known: its new records stay behind its earlier ones.
         intake.update(Self.groups + [KeyGroup(name: "made.up.4999", awaits: nil)])
         #expect(intake.add([self.record("made.up.4999/1", 5001)]).putOff.map(\.offset) == [5001])
     }
 
-    @Test func whatLeavesAndWhatIsGoneIsForgotten() {
+    @Test func droppedAndDeletedDeferredRecordsAreForgotten() {
         var intake = self.intake(awaiting: ["b": "expired"])
         _ = intake.add((0..<10).map { self.record("b/1", $0, Int32($0 % 2)) })
         #expect(intake.deferred.counts == [2: 10])
         #expect(intake.drop([self.partition(1)]).isEmpty)
         #expect(intake.deferred.counts == [2: 5])
         #expect(intake.deferred.gone == 0)
-        // The topic was made anew.
+        // The topic was recreated.
         let deferral = intake.add([self.record("b/1", 3)])
         #expect(deferral.holds == [self.partition(): 3])
         #expect(intake.deferred.counts == [2: 1])
@@ -156,7 +156,7 @@ struct WorkIntakeTests {
         let next = intake.nextPass()
         var pass = try #require(next)
         _ = intake.drop([self.partition()])
-        // It comes back, and later records are put off again.
+        // The partition is assigned again, and later records are put off again.
         intake.update([KeyGroup(name: "b", awaits: "expired"), KeyGroup(name: "a", awaits: nil)])
         _ = intake.add(Array(log[5...]))
         #expect(intake.addAgain(log, &pass).again.isEmpty)
@@ -166,8 +166,8 @@ struct WorkIntakeTests {
         #expect(self.readAll(&intake, log) == Array(5..<10))
     }
 
-    /// Random arrivals, outages of brands, keys that fail, readings in pieces, and partitions that come and go, beside
-    /// a model of the consumer's ledger.
+    /// Random arrivals, outages of brands, keys that fail, interrupted reads, and partitions that come and go, checked
+    /// against a model of the consumer's ledger.
     @Test(arguments: 0..<12) func eachRecordIsDoneOnceInOrderHoweverItWaited(_ seed: UInt64) throws {
         var model = IntakeModel(seed: seed, limits: Self.limits)
         for _ in 0..<3000 { try model.step() }

@@ -3,7 +3,7 @@ import Testing
 @testable import Packaging
 
 @Suite struct AssetTests {
-    @Test func whatDeflatesIsDeflatedAndWhatDoesNotStandsAsItIs() {
+    @Test func compressibleAssetsAreDeflatedAndOthersStored() {
         let text = Array(repeatElement("order ", count: 200).joined().utf8)
         #expect(Asset(name: "a.txt", content: text).entry.count < 100)
         for start: [UInt8] in [[0x89, 0x50, 0x4E, 0x47], [0xFF, 0xD8, 0xFF], Array("%PDF".utf8)] {

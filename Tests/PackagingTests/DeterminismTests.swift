@@ -16,7 +16,7 @@ import Testing
         "logo.png", "lamp.png", "lamp@2x.png", "throw.png", "images/shell.jpg", "label.pdf", "unused.png",
     ]
 
-    /// The same brand twice: files made in another order, translations with other white space, order and encoding.
+    /// Writes the brand; `isOther` changes the order of files, and white space, order and encoding of translations.
     private func write(_ folder: BrandFolder, isOther: Bool) throws {
         try folder.writeAssets(isOther ? Self.names.reversed() : Self.names)
         let german =
@@ -29,7 +29,7 @@ import Testing
         try folder.write("assets/en.lproj/order.strings", text: "\"A\" = \"a\";\n\"B\" = \"b\";\n")
     }
 
-    /// Python's `zipfile` reads both; all but the signature is the same, and the signature is not.
+    /// Python's `zipfile` reads both packages, which are equal except for the signature.
     @Test func twoLoadsOfTheSameFilesGiveTheSamePackageButForTheSignature() throws {
         try BrandFolder.with { folder in
             var paths: [String] = []

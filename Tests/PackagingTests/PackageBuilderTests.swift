@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    /// order.json as it was makes the same package; anything that changed since makes none.
+    /// The original order.json yields the same package; any later change to it yields none.
     @Test func thePackageThatWasPublishedIsMadeAgainFromItsOrder() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png", "lamp.png", "lamp@2x.png", "other.png", "en.lproj/order.strings"])
@@ -204,7 +204,7 @@ import Testing
         }
     }
 
-    /// All names of files in an order, in the order of their places.
+    /// Returns the names of all files in an order, in the order of their places.
     private func fileNames(_ order: JSON) -> [String] {
         let object = order.object
         func images(_ object: JSONObject?) -> [String] {
@@ -231,7 +231,7 @@ import Testing
     }
 }
 
-/// Equal archives.
+/// Packages are equal if their archives and seals are.
 extension OrderPackage: Equatable {
     static func == (first: OrderPackage, second: OrderPackage) -> Bool {
         first.head == second.head && first.assets == second.assets && first.tail == second.tail

@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func whatIsWaitedForIsToldOnce() throws {
+    @Test func aMissingPictureIsListedOnce() throws {
         try self.withBuilder { builder, brand in
             let order = self.order([self.url(1), self.url(1), self.url(2), "https://other.example.com/a", "none.png"])
             let package = try builder.build(

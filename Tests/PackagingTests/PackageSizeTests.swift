@@ -6,7 +6,7 @@ import TestKit
 import Testing
 
 @Suite struct PackageSizeTests {
-    /// A picture of so many bytes, which do not deflate because pictures are not deflated.
+    /// Returns a picture of this many bytes, which keeps its size because pictures are not deflated.
     private func picture(_ size: Int) -> [UInt8] {
         let picture = SampleFile.png(seed: 1, side: 64)
         return picture + [UInt8](repeating: 7, count: size - picture.count)
@@ -47,7 +47,7 @@ import Testing
             let eight = #expect(throws: PackagingError.self) {
                 try builder.build(self.order(Array(0..<8) + [0]), signingEpochSeconds: BrandFolder.moment)
             }
-            // Thirty bytes of header and the name stand before the file.
+            // Thirty bytes of header and the name precede the file.
             let message =
                 "the largest files are 7.png with 647035, 6.png with 646035, 5.png with 645035, "
                 + "4.png with 644035, 3.png with 643035; use smaller"

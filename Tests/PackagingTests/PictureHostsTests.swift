@@ -30,7 +30,7 @@ import Testing
         "cdn.example.com:65536", "a..b", ".example.com", "a*.example.com", "*.*.example.com", "[::1]", "user@host",
         "a b",
     ])
-    func whatIsNoHostIsRefused(_ text: String) { #expect(throws: PictureHostFault.self) { try PictureHosts([text]) } }
+    func anInvalidHostIsRefused(_ text: String) { #expect(throws: PictureHostFault.self) { try PictureHosts([text]) } }
 
     @Test func theListIsBounded() {
         #expect(throws: PictureHostFault.self) { try PictureHosts(Array(repeating: "cdn.example.com", count: 101)) }
@@ -45,7 +45,7 @@ import Testing
         ("https://h/a.png", "https://h/a.png", "https://h/a.png"),
         ("https://h/a.png?", "https://h/a.png", "https://h/a.png"),
     ])
-    func whatTheBrandIgnoresTellsNoPicturesApart(_ url: String, _ plain: String, _ unsigned: String) throws {
+    func ignoredQueryParametersDoNotDistinguishPictures(_ url: String, _ plain: String, _ unsigned: String) throws {
         #expect(try PictureHosts(["h"]).identity(of: url) == url)
         #expect(try PictureHosts(["h"], ignoring: .all).identity(of: url) == plain)
         #expect(try PictureHosts(["h"], ignoring: .names(["Signature"])).identity(of: url) == unsigned)

@@ -16,7 +16,7 @@ import Testing
         #expect(Picture.Format.allCases.map(\.suffix) == ["png", "jpg"])
     }
 
-    /// Width and height are not mixed up; fill bytes, comments and thumbnails on the way are passed over.
+    /// Width and height are not mixed up; fill bytes, comments and thumbnails before the frame are skipped.
     @Test func aJPEGMayHaveSegmentsBeforeItsFrame() throws {
         let thumbnail = Array(SampleFile.jpeg(seed: 2))
         func segment(_ marker: UInt8, _ data: [UInt8]) -> [UInt8] {
@@ -36,12 +36,12 @@ import Testing
         ("0000ftypheic", "HEIF or AVIF"), ("%PDF-1.4", "it is a PDF"), ("<svg xmlns", "SVG"),
         ("<!DOCTYPE html>", "it is a web page"), ("plain", "is neither PNG nor JPEG"),
     ])
-    func whatIsNoPictureIsSaid(_ text: String, _ message: String) {
+    func unsupportedPictureFormatsAreNamed(_ text: String, _ message: String) {
         let fault = #expect(throws: PictureFault.self) { try Picture.inspect(Array(text.utf8)) }
         #expect(fault?.message.contains(message) == true, "\(fault?.message ?? "")")
     }
 
-    /// Every cut of a good file is refused and none traps.
+    /// Every truncation of a valid file is refused, and none traps.
     @Test func aFileThatWasCutOffIsRefused() throws {
         for file in [SampleFile.png(seed: 1, side: 64), SampleFile.jpeg(seed: 1)] {
             for count in 0..<file.count {
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    /// Every header byte replaced: read or refused, never a trap.
+    /// A file with any header byte replaced is read or refused, and never traps.
     @Test func noByteMakesItTrap() {
         for file in [SampleFile.png(seed: 1, side: 16), SampleFile.jpeg(seed: 1)] {
             for index in 0..<min(file.count, 400) {
@@ -106,7 +106,7 @@ import Testing
             }.contains("has no length"))
     }
 
-    /// A PNG with one byte of its header set and the header's checksum made right again.
+    /// Returns a PNG with one byte of its header set and the header's checksum corrected.
     private func header(of file: [UInt8], at offset: Int, _ value: UInt8) -> [UInt8] {
         var file = file
         file[16 + offset] = value

@@ -14,7 +14,7 @@ extension BrandFolder {
     }
 }
 
-/// The archive as a device gets it.
+/// Returns the archive as a device receives it.
 func archive(_ package: OrderPackage, _ brand: Brand) throws -> [UInt8] {
     let entries = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
     var bytes = package.head

@@ -6,7 +6,7 @@ import Testing
 
 /// Translations of a brand in its packages.
 @Suite struct TranslationTests {
-    /// Python decodes what is in the package by its byte order mark.
+    /// Python decodes the package's translations by their byte order marks.
     @Test func translationsAreInThePackageAsOthersReadThem() throws {
         try BrandFolder.with { folder in
             let german = Array("\"TITLE\" = \"Größe \\\"L\\\"\";".utf16).flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }

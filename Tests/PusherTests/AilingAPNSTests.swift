@@ -11,8 +11,8 @@ import Testing
 @Suite(.server, .timeLimit(.minutes(3))) struct AilingAPNSTests {
     enum Credential: CaseIterable { case certificate, token }
 
-    /// Faults by share for all devices, and for two of a hundred a provider token that is refused occasionally, three
-    /// times at most: without a bound, each tenth run would have a device that has bad luck for longer than it waits.
+    /// Adds faults by share for all devices, and a provider token that is sometimes refused for two in a hundred, three
+    /// times at most: without that bound, one run in ten has a device that is unlucky for longer than the test waits.
     private func ail(_ fixture: PusherFixture, devices: Int) async throws {
         for (status, reason) in [
             (429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable"),
@@ -44,8 +44,8 @@ import Testing
                         try await Task.sleep(for: .milliseconds(100))
                     }
                 }
-                // A device with bad luck is retried after 1, 2, 4, 8 and 16 seconds, and one of a thousand runs has one
-                // that fails once more.
+                // A device with bad luck is retried after 1, 2, 4, 8 and 16 seconds, and one run in a thousand has one
+                // that fails again.
                 try await eventually("all are told", within: .seconds(60)) { table.doneCount == 6 * devices }
             }
             #expect(fixture.pushes("dropped") == 0)
@@ -82,8 +82,8 @@ import Testing
         }
     }
 
-    /// With the times of production a refused certificate gets a new connection, for eight requests, more and more
-    /// seldom: what waited for that held its offsets back for a minute.
+    /// With production timing, a refused certificate gets a new connection, for eight requests, at growing intervals:
+    /// requests that waited for one would hold their offsets back for a minute.
     @Test func nothingWaitsWithTheClientOfAStoppedCredential() async throws {
         let devices = 200
         try await PusherFixture.run { fixture in

@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func whatWasNeverSentIsNobodysFault() {
+    @Test func anUnsentRequestIsBlamedOnNobody() {
         for code in Self.neverSent + Self.ownDoing {
             var fixture = Fixture()
             fixture.receive(.delivered, of: 2)

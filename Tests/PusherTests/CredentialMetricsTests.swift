@@ -13,7 +13,7 @@ import Testing
         PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]
     }
 
-    /// The lines of the text about a metric, without the labels common to all.
+    /// Returns the lines of a metric, without the labels common to all.
     private func lines(_ registry: MetricsRegistry, _ name: String) -> [String] {
         registry.text.split(separator: "\n").filter { $0.hasPrefix("\(name){") }.map {
             String($0).replacing(Self.labels, with: "").replacing("{,", with: "{")
@@ -29,7 +29,7 @@ import Testing
         #expect(CredentialSeries(status: 418, reason: reason.rawValue) == .requests(status: "other", reason: "other"))
     }
 
-    @Test func whatAPeerMakesUpIsOther() {
+    @Test func unknownPeerValuesAreCountedAsOther() {
         #expect(CredentialSeries(status: 200, reason: nil) == .requests(status: "200", reason: "none"))
         #expect(CredentialSeries(status: 500, reason: nil) == .requests(status: "500", reason: "none"))
         for status in [Int.min, -1, 0, 99, 201, 600, 9999, Int.max] {
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test(arguments: APNSError.Code.allCases)
-    func whatHasNoAnswerHasOurCode(_ code: APNSError.Code) {
+    func anUnansweredRequestHasTheErrorCodeAsItsReason(_ code: APNSError.Code) {
         let outcome = PushOutcome.unanswered(APNSError(code, "secret text"))
         #expect(CredentialSeries(outcome) == .requests(status: "none", reason: code.rawValue))
         #expect(CredentialUpdate(.disconnected(APNSError(code, "x"))) == .count(.disconnected(code), by: 1))
@@ -114,7 +114,7 @@ import Testing
         #expect(outcomes.contains("waybill_pushes_total{outcome=\"delivered\"} 0"))
         #expect(outcomes.contains("waybill_pushes_total{outcome=\"coalesced\"} 2"))
         #expect(self.lines(registry, "waybill_push_tokens_retired_total") == ["waybill_push_tokens_retired_total{} 2"])
-        // All from zero: an alert on an increase does not see a series that begins with one.
+        // All begin at zero: an alert on an increase misses a series that begins at one.
         let letters = self.lines(registry, "waybill_push_dead_letters_total")
         #expect(letters.count == PushDeadLetterCode.allCases.count)
         #expect(letters.count { $0.hasSuffix(" 0") } == letters.count - 1)

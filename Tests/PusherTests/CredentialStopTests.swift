@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test mutating func whatAPNsAcceptsHealsAStoppedCredential() {
+    @Test mutating func anAcceptedRequestEndsTheStop() {
         for accepted: PushVerdict in [.delivered, .retire(registeredBeforeMilliseconds: 5)] {
             // Earlier acceptances are forgotten by then.
             self.now += .seconds(3600)
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test mutating func whatDoesNotProveTheCredentialDoesNotHealIt() {
+    @Test mutating func anInconclusiveAnswerDoesNotEndTheStop() {
         _ = self.receive(Self.refused)
         let service = PushRetry(reason: "503", scope: .service, cause: .answer(status: 503))
         for verdict in [Self.dropped, .unknownToken, .retry(service), Self.expired] {
@@ -77,7 +77,7 @@ import Testing
         for _ in 0..<CredentialHealth.refusalsToStop {
             #expect(self.receive(Self.refused) == .init(blame: .time, change: nil))
         }
-        // One host that answers at once causes this many before another has answered.
+        // One host that answers immediately causes this many before another has answered.
         for _ in 0..<100 { #expect(self.receive(Self.refused).change == nil) }
         self.now += CredentialHealth.refusalPatience
         #expect(self.receive(Self.refused).change == .stopped(reason: "403 BadCertificate"))

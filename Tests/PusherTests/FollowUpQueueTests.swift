@@ -21,7 +21,7 @@ import Testing
         let queue = FollowUpQueue(mostLetters: 2)
         queue.add(try (0..<5).map { try Self.letter($0) })
         queue.add([try Self.retirement(100)])
-        // Three queues work, and no letter ends.
+        // Three workers take items, and no dead letter ends.
         let taken = await [queue.next(), queue.next(), queue.next()]
         #expect(taken.map { $0?.number } == [0, 1, 100])
         #expect(queue.count == 6)

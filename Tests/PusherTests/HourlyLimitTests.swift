@@ -5,7 +5,7 @@ import Testing
 @Suite struct HourlyLimitTests {
     private let start = ContinuousClock.now
 
-    /// Random traffic, every grant counted by hand.
+    /// Random traffic; the test counts every grant itself.
     @Test(arguments: [1, 2, 3, 4, 5, 7, 10, 59, 60, 61, 1000])
     func noHourHasMoreThanTheLimitWhereverItBegins(_ most: Int) {
         var generator = SystemRandomNumberGenerator()
@@ -74,7 +74,7 @@ import Testing
         #expect(limit.acquire(1, now: self.start + wait) == nil)
     }
 
-    @Test func whoHasRestedIsForgotten() {
+    @Test func devicesWithTheirFullBurstAgainAreForgotten() {
         var limit = HourlyLimit(perHour: 60, now: self.start)
         var now = self.start
         // 10 a second, each a new device that is back at its pace within two minutes: 1,200 are relevant.
@@ -87,7 +87,7 @@ import Testing
 
     @Test func atItsCapacityItForgetsWhoHasTheMostLeft() {
         var limit = HourlyLimit(perHour: 10, capacity: 1000, now: self.start)
-        // One that has used up its allowance.
+        // A device that has used up its allowance.
         while limit.acquire("greedy", now: self.start) == nil {}
         for device in 0..<100_000 {
             #expect(limit.acquire(device, now: self.start + .microseconds(Int64(device))) == nil)

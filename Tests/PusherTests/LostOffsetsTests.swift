@@ -11,7 +11,7 @@ import Testing
 /// The service in a group that has no offsets any more.
 @Suite(.server) struct LostOffsetsTests {
     @Test(.timeLimit(.minutes(2)))
-    func whoWasToldIsNotToldAgain() async throws {
+    func lostOffsetsDoNotNotifyDevicesAgain() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-offsets")
             for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
@@ -27,7 +27,7 @@ import Testing
                 ) { records += $0 }
             }
             await reader.close()
-            // As a pusher noted it that had told both.
+            // The marks of a pusher that had notified the devices of both orders.
             var marks: [String: NotifiedPositions.Mark] = [:]
             for record in records {
                 let name = "\(NotifiedPositions.name(cluster: record.cluster, topic: record.topic))\(record.partition)"

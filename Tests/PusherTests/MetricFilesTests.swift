@@ -7,7 +7,7 @@ import Testing
 
 /// The selectors of `compose/alerts` and `compose/dashboards`, against the labels of the pusher's series.
 @Suite struct MetricFilesTests {
-    /// The series of a pusher that has seen every event.
+    /// Returns the series of a pusher that has seen every event.
     private func series() -> [String: [[String: String]]] {
         let registry = MetricsRegistry()
         let metrics = PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]

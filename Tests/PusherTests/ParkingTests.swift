@@ -74,7 +74,7 @@ import Testing
         #expect(!parking.isCrowded)
     }
 
-    @Test func whatRestsIsTakenWhenItsTimeHasCome() throws {
+    @Test func aParkedPushIsTakenWhenItIsDue() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: "pending")
         _ = parking.park(try self.push("a", "failing", 0), due: self.start + .seconds(2), now: self.start)
         _ = parking.park(try self.push("a", "well", 1), now: self.start)

@@ -50,7 +50,7 @@ import Testing
         #expect(replaced?.offset == done)
     }
 
-    @Test func whatWaitsTooLongIsWrittenOnceAndThenDone() throws {
+    @Test func anOverduePushIsWrittenOnceAndCompleted() throws {
         var parking = self.parking()
         try self.expect(nil, &parking, self.shared("o", 1), self.start)
         try self.expect(nil, &parking, self.shared("o", 2), self.start + .seconds(1))
@@ -68,7 +68,7 @@ import Testing
         #expect(parking.recordCount == 0)
     }
 
-    @Test func whatCouldNotBeWrittenWaitsAndIsWrittenLater() throws {
+    @Test func aFailedWriteOfAPushIsRetried() throws {
         var parking = self.parking()
         _ = parking.park(try self.shared("o", 1), now: self.start)
         _ = parking.takeOverdue(since: self.start, most: 10)
@@ -92,7 +92,7 @@ import Testing
         #expect(end?.isReplaced == true, "its note would take the newer one for done")
     }
 
-    @Test func whatWasToldBeforeIsNotToldAgain() throws {
+    @Test func anAlreadyNotifiedPushIsNotTaken() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
         parking.beginFold(0, to: 5, now: self.start)
         for (order, offset) in [("a", 0), ("b", 1), ("c", 2)] as [(String, Int64)] {
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func whatCameWhileItsKeyWasWrittenStaysWhenTheRestLeaves() throws {
+    @Test func aPushParkedDuringAWriteStaysWhenOthersAreDropped() throws {
         var parking = self.parking()
         _ = parking.park(try self.shared("a", 1, partition: 1), now: self.start)
         _ = parking.takeOverdue(since: self.start, most: 1)
@@ -166,7 +166,7 @@ import Testing
         #expect(left.map { $0.receipts.map(\.offset) } == [[1]])
     }
 
-    @Test func whatIsTooOldIsTakenOut() throws {
+    @Test func stalePushesAreRemoved() throws {
         var parking = self.parking()
         _ = parking.park(try self.pending("old", 5), now: self.start)
         _ = parking.park(try self.pending("new", 50), now: self.start)

@@ -25,7 +25,7 @@ import Testing
         return tokens.map { token in told.count { $0 == PusherFixture.token(token) } }
     }
 
-    /// The number of requests to APNs for some devices.
+    /// Returns the number of requests to APNs for some devices.
     private func timesAsked(_ fixture: PusherFixture, _ tokens: Range<Int>) async throws -> Int {
         let tokens = Set(tokens.map(PusherFixture.token))
         return try await fixture.told().count { tokens.contains($0) }
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    @Test func whoWasToldIsNotToldAgainByTheNextPusherThoughOthersStillWait() async throws {
+    @Test func theNextPusherSkipsDevicesAlreadyNotified() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let stuck = try self.orders(PusherBrandFixture.orderType, 20)
@@ -133,14 +133,14 @@ import Testing
         }
     }
 
-    @Test func whoWaitsForATurnInTheHourHoldsNoOffset() async throws {
+    @Test func aRateLimitedDeviceHoldsNoOffset() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let orders = try self.orders(PusherBrandFixture.orderType, 20)
             try await fixture.register(orders, devices: 20, tokens: 0)
             let limits: (inout PushLimits) -> Void = { limits in
                 limits.parkedHold = .milliseconds(500)
-                // One at once, the next one after half an hour.
+                // One immediately, the next one after half an hour.
                 limits.hourlyLimit = 2
             }
             try await fixture.publish(changed: [orders[0]])
@@ -156,7 +156,7 @@ import Testing
                 #expect(try await fixture.pendingLag() > 0)
                 #expect(try await self.timesTold(fixture, 0..<1) == [1])
             }
-            // Another pusher does not know how much the device got.
+            // Another pusher does not know how many notifications the device got.
             try await fixture.serve(directory, limits: limits) {
                 try await eventually("nobody waits any more", within: .seconds(60)) {
                     try await fixture.pendingLag() == 0
@@ -167,7 +167,7 @@ import Testing
         }
     }
 
-    @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
+    @Test func pendingPushesSurviveAKillAndAreSentOnce() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
@@ -187,7 +187,7 @@ import Testing
         }
     }
 
-    @Test func whoseLettersThereAreCanBeToldAgain() async throws {
+    @Test func devicesWithDeadLettersCanBeNotifiedAgain() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }

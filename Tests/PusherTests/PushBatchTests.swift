@@ -81,7 +81,7 @@ import Testing
         #expect(ended.unreadable.isEmpty)
     }
 
-    @Test func whatCannotBeReadStandsApart() throws {
+    @Test func unreadableRecordsAreSeparated() throws {
         var records = [
             self.record(self.topics.orders, nil, [1]), self.record(self.topics.orders, "no order", [1]),
             self.record(self.topics.registrations, nil, nil),
@@ -108,7 +108,7 @@ import Testing
         #expect(batch.records.map(\.epochMilliseconds) == [5, -1, -1])
     }
 
-    @Test func whatAPNsWouldNotKeepEitherIsNotLookedUp() throws {
+    @Test func staleRecordsAreNotLookedUp() throws {
         let key = "device/order.com.example.shop/a"
         func moved(_ record: KafkaRecord, to milliseconds: Int64) -> KafkaRecord {
             KafkaRecord(
@@ -127,7 +127,7 @@ import Testing
         #expect(batch.records.count == 4, "all of them are done")
     }
 
-    @Test func whatIsSetAsideIsNotLookedUpAndCanBeLookedUpLater() throws {
+    @Test func recordsSetAsideCanBeLookedUpLater() throws {
         let key = "device/order.com.example.shop/b"
         let registered = self.record(
             self.topics.registrations, key, try self.registration(at: 7).encoded, offset: 3)

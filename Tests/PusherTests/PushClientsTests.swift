@@ -64,8 +64,7 @@ import Testing
         failing: Flag = Flag(), _ body: @Sendable (Fixture) async throws -> Void
     ) async throws {
         let directory = try TemporaryDirectory("push-clients")
-        let certificates = try DevelopmentCertificates.make(
-            in: directory.path("certificates"), orderType: PusherBrandFixture.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: directory.path("certificates"))
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: PusherBrandFixture.orderType, certificates: certificates)
         let apns = try await APNSSimulator.start(

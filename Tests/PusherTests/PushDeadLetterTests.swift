@@ -61,7 +61,7 @@ import Testing
             ])
     }
 
-    @Test func whatAStrangersServerSaysIsNotPassedOn() {
+    @Test func malformedReasonsAndAPNsIDsAreLeftOut() {
         let token = String(repeating: "0123456789abcdef", count: 4)
         let history = Self.history([
             .answered(PushAnswer(status: 400, reason: token, apnsID: token)),

@@ -74,8 +74,8 @@ import Testing
         }
     }
 
-    /// Its tombstone comes after the new record, so that is published once more.
-    @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
+    /// Its tombstone follows the new record, so the new record is published again.
+    @Test func aDeviceThatReregistersDuringRetirementIsKept() async throws {
         try await PusherFixture.run { fixture in
             let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
@@ -140,7 +140,7 @@ import Testing
     }
 
     /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
-    /// the token would come back with the next restoring.
+    /// the next restore would bring the token back.
     @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
         try await PusherFixture.run { fixture in
             let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
@@ -178,7 +178,7 @@ import Testing
         }
     }
 
-    @Test func whoWasSeededWithoutAStampIsPushedAndTakenOff() async throws {
+    @Test func aRegistrationWithoutAStampIsPushedOrRetired() async throws {
         try await PusherFixture.run { fixture in
             let order = try PusherFixture.order("o")
             for (device, token) in [("well", 1), ("gone", 2)] {
@@ -217,7 +217,7 @@ import Testing
         }
     }
 
-    @Test func whatApnsCannotTakeNowIsTriedAgain() async throws {
+    @Test func aNotificationIsRetriedAfterAServerError() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d1", for: "o", token: 1)
             try await fixture.register("d2", for: "o", token: 2)
@@ -305,7 +305,7 @@ import Testing
         }
     }
 
-    @Test func whatChangesWhileANotificationIsInFlightIsToldOnceMore() async throws {
+    @Test func changesWhileInFlightCauseOneMoreNotification() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d", for: "o", token: 1)
             try await fixture.apns.add(
@@ -331,7 +331,7 @@ import Testing
         }
     }
 
-    @Test func whoRegistersSoonAfterAChangeIsTold() async throws {
+    @Test func aDeviceThatRegistersSoonAfterAChangeIsNotified() async throws {
         try await PusherFixture.run { fixture in
             for (name, modified) in [("new", PusherFixture.noon - 899), ("old", PusherFixture.noon - 901)] {
                 _ = try await fixture.redis.send(
@@ -357,7 +357,7 @@ import Testing
         }
     }
 
-    @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
+    @Test func aLookupFailsUntilRedisIsRestored() async throws {
         try await PusherFixture.run { fixture in
             try await PushTable.run(fixture, view: MaterializedView(redis: fixture.redis)) { table in
                 let change = try fixture.changed("o")

@@ -8,7 +8,7 @@ import Testing
 
 /// The invariants that must hold for any events in any order.
 @Suite struct PushStateMachinePropertyTests {
-    /// The observations of an independent onlooker.
+    /// The observations of an independent observer.
     private struct Onlooker {
         /// The time when each device was notified of each record.
         var tellings: [KafkaReceipt: [Int: Int]] = [:]

@@ -50,7 +50,7 @@ import Testing
         #expect(fixture.scheduler.gauges == PushGauges())
     }
 
-    @Test func whoCameBackWithAnotherTokenIsToldByThat() throws {
+    @Test func aDeviceThatReturnsWithANewTokenIsNotifiedWithIt() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let first = try fixture.change("o", for: [1], registered: 5)
         let due = fixture.send()
@@ -65,7 +65,7 @@ import Testing
         #expect(fixture.scheduler.gauges == PushGauges())
     }
 
-    @Test func whoCameBackWithTheSameTokenIsTriedSoManyTimesThenGivenUp() throws {
+    @Test func aDeviceThatReturnsWithTheSameTokenHasBoundedRetries() throws {
         var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
@@ -91,7 +91,7 @@ import Testing
         #expect(fixture.scheduler.gauges == PushGauges())
     }
 
-    @Test func whatCameWhileItWasTakenOffAndIsNotAskedForIsToldInItsTurn() throws {
+    @Test func changesThatARetirementDoesNotCoverAreStillNotified() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let first = try fixture.change("o", for: [1], registered: 5)
         let effect = try self.gone(&fixture)

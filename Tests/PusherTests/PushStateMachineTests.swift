@@ -32,7 +32,7 @@ import Testing
         #expect(fixture.send().count == 2)
     }
 
-    @Test func whatComesWhileOneIsInFlightMakesAnotherWithAWindowOfItsOwn() throws {
+    @Test func aChangeWhileInFlightGetsAWindowOfItsOwn() throws {
         var fixture = try SchedulerFixture()
         let first = try fixture.change(for: [1])
         fixture.time = 1000
@@ -69,7 +69,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
-    @Test func whatIsTriedAgainTellsOfWhatCameMeanwhileAsWell() throws {
+    @Test func aRetryAlsoCoversNewerChanges() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let first = try fixture.change(for: [1])
         let due = fixture.send()

@@ -19,8 +19,7 @@ struct PusherBrandFixture: Sendable {
 
     private init() throws {
         let directory = try TemporaryDirectory("pusher-brand")
-        let certificates = try DevelopmentCertificates.make(
-            in: directory.path("certificates"), orderType: Self.orderType)
+        let certificates = try DevelopmentCertificates.copy(to: directory.path("certificates"))
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: Self.orderType, certificates: certificates)
         self.rootPEM = try directory.read("certificates/root.pem")

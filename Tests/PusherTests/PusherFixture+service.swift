@@ -52,12 +52,12 @@ extension PusherFixture {
         }
     }
 
-    /// The number of order changes that the group has not committed.
+    /// Returns the number of order changes that the group has not committed.
     func lag() async throws -> Int64 {
         try await self.admin.lag(group: Pusher.group, topic: self.topics.orders).values.reduce(0, +)
     }
 
-    /// The number of records of the pending topic that its readers have not committed.
+    /// Returns the number of records of the pending topic that its readers have not committed.
     func pendingLag() async throws -> Int64 {
         try await self.admin.lag(group: Pusher.pendingGroup, topic: self.topics.pushPending).values.reduce(0, +)
     }
@@ -94,12 +94,12 @@ extension PusherFixture {
         for token in tokens { try await self.apns.add(APNSSimulatorFault(effect, token: Self.token(token))) }
     }
 
-    /// The device tokens for which APNs accepted a notification.
+    /// Returns the device tokens for which APNs accepted a notification.
     func delivered() async throws -> [String] {
         try await self.apns.deliveries().deliveries.filter { $0.status == 200 }.map(\.token)
     }
 
-    /// A gauge without labels, as read by Prometheus; 0 until it exists.
+    /// Returns a gauge without labels, as read by Prometheus; 0 until it exists.
     func gauge(_ name: String) -> Double {
         for line in self.metrics.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
             return Double(line.dropFirst(name.utf8.count + 1)) ?? -1

@@ -60,7 +60,7 @@ struct PusherFixture: Sendable {
         try result.get()
     }
 
-    /// Starts a Redis. Many tests start one at the same moment and may get each other's free port.
+    /// Starts a Redis. Many tests start one at the same moment and may take each other's free port.
     static func redis() async throws -> RedisServer {
         for _ in 0..<5 {
             if let server = try? await RedisServer.start() { return server }
@@ -76,7 +76,7 @@ struct PusherFixture: Sendable {
         case production(AilingAPNSTests.Credential)
     }
 
-    /// A client of the fixture's APNs.
+    /// Returns a client of the fixture's APNs.
     func client(
         _ kind: ClientKind = .quick, onEvent: @escaping @Sendable (APNSEvent) -> Void = { _ in },
         onReplies: @escaping @Sendable ([PushReply]) -> Void
@@ -121,7 +121,7 @@ struct PusherFixture: Sendable {
         return (key, record)
     }
 
-    /// A record of `waybill.orders`; the pusher does not parse its value.
+    /// Returns a record of `waybill.orders`; the pusher does not parse its value.
     func changed(_ order: String, offset: Int64 = 0) throws -> KafkaRecord {
         KafkaRecord(
             topic: self.topics.orders, partition: 0, offset: offset, timestampMilliseconds: Self.noon * 1000,
@@ -132,37 +132,24 @@ struct PusherFixture: Sendable {
         try await self.registrations.devices(of: [key.order])[0].contains { $0.device == key.device }
     }
 
-    /// The device tokens of all pushes sent to APNs, in order.
+    /// Returns the device tokens of all pushes sent to APNs, in order.
     func told() async throws -> [String] { try await self.apns.deliveries().deliveries.map(\.token) }
 
     func tombstones() async throws -> Int64 {
         try await self.admin.endOffsets(self.topics.registrations).values.reduce(0, +)
     }
 
-    /// The first records of `waybill.registrations`, at least this many.
+    /// Returns the first records of `waybill.registrations`, at least this many.
     func publishedRegistrations(_ count: Int) async throws -> [KafkaRecord] {
-        try await self.published(count, in: self.topics.registrations)
+        try await self.broker.records(count, of: self.topics.registrations)
     }
 
-    /// The content of the first letters: code and value.
+    /// Returns the codes and values of the first dead letters.
     func letters(_ count: Int) async throws -> [(code: String, value: JSON)] {
-        try await self.published(count, in: self.topics.deadLetters).map { record in
+        try await self.broker.records(count, of: self.topics.deadLetters).map { record in
             let code = record.headers.first { $0.name == "waybill-error" }?.value ?? []
             return (String(decoding: code, as: UTF8.self), try JSON(parsing: record.value ?? []))
         }
-    }
-
-    private func published(_ count: Int, in topic: String) async throws -> [KafkaRecord] {
-        let consumer = try KafkaConsumer(
-            KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
-            group: UUID().uuidString, topics: [topic])
-        var records: [KafkaRecord] = []
-        try await eventually("\(count) of \(topic)") {
-            records += try await consumer.nextBatch(records: 1000, bytes: 1 << 20, wait: .milliseconds(200))
-            return records.count >= count
-        }
-        await consumer.close()
-        return records
     }
 
     /// The label of APNs in metrics.
@@ -172,7 +159,7 @@ struct PusherFixture: Sendable {
 
     var retired: Int64 { self.count("waybill_push_tokens_retired_total", "") }
 
-    /// A counter of the brand's credential.
+    /// Returns a counter of the brand's credential.
     func count(_ name: String, _ labels: String) -> Int64 {
         let credential = "credential=\"\(PusherBrandFixture.orderType)\",host=\"\(self.host)\""
         return self.metrics.counter("\(name){\(credential)\(labels.isEmpty ? "" : ",")\(labels)}")
@@ -180,7 +167,7 @@ struct PusherFixture: Sendable {
 }
 
 extension MetricsRegistry {
-    /// The value of a counter, as read by Prometheus.
+    /// Returns the value of a counter, as read by Prometheus.
     func counter(_ series: String) -> Int64 {
         for line in self.text.split(separator: "\n") where line.hasPrefix("\(series) ") {
             return Int64(line.dropFirst(series.utf8.count + 1)) ?? -1

@@ -49,7 +49,7 @@ import Testing
                 try await self.expectTold(fixture, well, tokens: 0)
                 #expect(fixture.gauge("waybill_records_in_hand") <= 400)
                 try await fixture.apns.clearFaults()
-                // A refused credential is probed once a minute, a renewed one at once.
+                // A refused credential is probed once a minute, a renewed one immediately.
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("all are told", within: .seconds(120)) {
                     let told = Set(try await fixture.delivered())

@@ -174,7 +174,7 @@ import Testing
                 fixture, limits: { $0.hourlyLimit = 4 }, clock: { .now + clock.ahead.withLock { $0 } },
                 now: { PusherFixture.noon * 1000 + Int64(clock.ahead.withLock { $0 } / .milliseconds(1)) }
             ) { table in
-                // Two at once, then one every 20 minutes.
+                // Two immediately, then one every 20 minutes.
                 for offset in Int64(0)..<2 { try await table.process([try fixture.changed("o", offset: offset)]) }
                 for offset in Int64(2)..<8 { try await table.put([try fixture.changed("o", offset: offset)]) }
                 try await eventually("limited") { fixture.pushes("limited") == 1 }

@@ -12,7 +12,7 @@ import Testing
         PusherLog(logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: self.readiness)
     }
 
-    @Test func whatIsSaidOfACredentialEndsWithIt() throws {
+    @Test func aRenewedCredentialClearsItsRemark() throws {
         let log = self.log
         log.changed("order.com.example.a", .health(.ill(reason: "500")))
         log.changed("order.com.example.b", .health(.ill(reason: "silent")))
@@ -24,7 +24,7 @@ import Testing
         #expect(self.readiness.remarks.isEmpty)
     }
 
-    @Test func whoeverTellsLastIsRight() async {
+    @Test func theLastReportOfAnUpstreamWins() async {
         let log = self.log
         let later = ContinuousClock.now + PusherLog.patience
         await withTaskGroup { group in

@@ -106,8 +106,8 @@ import Testing
                 try #require(fields.count > 12)
                 return try #require(Int(fields[11])) + #require(Int(fields[12]))
             }
-            // 2 are a hundredth of a processor; a debug build uses several times as much as a release build. Looked at
-            // until it is calm: a pusher that polls never is, and what a start leaves to do takes a busy machine longer.
+            // 2 are a hundredth of a processor; a debug build uses several times as much as a release build. Repeated
+            // until it is idle: a pusher that polls never is, and a busy machine takes longer to finish starting.
             try await eventually("an idle pusher uses at most a twenty-fifth of a processor") {
                 let before = try used()
                 try await Task.sleep(for: .seconds(2))
@@ -119,7 +119,7 @@ import Testing
 }
 
 extension PusherFixture {
-    /// Starts a pusher on the fixture's servers. Its executable is beside that of the tests.
+    /// Starts a pusher on the fixture's servers. Its executable is next to that of the tests.
     func child(
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
     ) throws -> ChildProcess {

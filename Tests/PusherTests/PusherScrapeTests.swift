@@ -12,7 +12,7 @@ import Testing
 
 /// The metrics that Prometheus reads from a working pusher.
 @Suite(.server) struct PusherScrapeTests {
-    /// Runs the service with its operations endpoint and lends the endpoint's port.
+    /// Runs the service with its operations endpoint and passes the endpoint's port to `body`.
     private func serve(
         _ fixture: PusherFixture, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
     ) async throws {
@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func whatHappensStandsInTheMetrics() async throws {
+    func metricsCountVerdictsAndGoAways() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-scrape")
             for number in 0..<3 { try await fixture.register("d\(number)", for: "o", token: number) }

@@ -36,7 +36,7 @@ import Testing
             #expect(try await self.lag(fixture, fixture.admin) == 1)
             #expect(fixture.pushes("dropped") == 0)
 
-            // The next owner does it.
+            // The next owner of the partition delivers it.
             try await fixture.apns.clearFaults()
             try await self.serve(fixture, directory) { admin in
                 try await eventually("committed") { try await self.lag(fixture, admin) == 0 }
@@ -45,9 +45,9 @@ import Testing
         }
     }
 
-    /// The gateway's records about a device that registered a minute after a change, and about one that came late.
+    /// The gateway's records about a device that registered a minute after a change, and about one much later.
     @Test(.timeLimit(.minutes(2)))
-    func whoRegistersSoonAfterAChangeIsToldByWayOfKafka() async throws {
+    func aRegistrationRecordSoonAfterAChangeNotifiesItsDevice() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-service")
             _ = try await fixture.redis.send(
@@ -88,7 +88,7 @@ import Testing
 
     /// Takes long because the outage must last longer than the group's session.
     @Test(.timeLimit(.minutes(2)))
-    func whatIsPublishedBeforeAndDuringAnOutageIsToldWhenKafkaIsBack() async throws {
+    func changesBeforeAndDuringAKafkaOutageAreNotified() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-service")
             for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }

@@ -6,7 +6,7 @@ import Testing
 @testable import Pusher
 
 @Suite struct PusherSettingsTests {
-    /// The settings with these values, and a brand.
+    /// Returns the settings with these values and a brand.
     private func settings(_ environment: [String: String]) throws -> (PusherSettings, Settings) {
         let directory = try TemporaryDirectory("pusher-settings")
         let brands = try PusherBrandFixture.shared.get().write(into: directory)
@@ -30,7 +30,7 @@ import Testing
         #expect(settings.limits.inFlight == 10_000)
     }
 
-    @Test func whatIsGivenIsTaken() throws {
+    @Test func givenSettingsOverrideTheDefaults() throws {
         let (settings, _) = try self.settings([
             "WAYBILL_APNS_URL": "https://api.push.apple.com:2197", "WAYBILL_APNS_CONNECTIONS": "1-100",
             "WAYBILL_APNS_PROXY": "http://proxy.example:3128", "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0",
@@ -88,7 +88,7 @@ import Testing
     }
 
     /// With 24 an hour a notification may wait 300 s.
-    @Test func whoWaitsForHisTurnIsNotGivenUpMeanwhile() throws {
+    @Test func aWaitLongerThanTheHoldLimitIsRefused() throws {
         #expect(try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "24"]).0.limits.hourlyLimit == 24)
         let error = #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "23"]) }
         #expect(
@@ -122,7 +122,7 @@ import Testing
         #expect(!"\(all.effective) \(settings.proxy.map { "\($0)" } ?? "")".contains("hunter"))
         #expect(
             all.effective.contains { $0.key == .apnsProxy && $0.value == "http://(redacted)@proxy.example:3128" })
-        // Not for any kind of invalid value either.
+        // It is not shown for any kind of invalid value either.
         for url in [
             "http://me:hunter2@proxy", "me:hunter2@proxy:1", "http://me:hunter2@x@proxy:y", "http://hunter2@proxy:3128",
             "https://me:hunter2@proxy:3128", "http://me:hunter2%zz@proxy:1",

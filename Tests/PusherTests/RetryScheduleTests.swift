@@ -10,7 +10,7 @@ import Testing
         PushRetry(reason: "why", scope: scope, afterSeconds: after, cause: .answer(status: 503))
     }
 
-    /// The pauses until it gives up, at most `most` of them.
+    /// Returns the pauses until it gives up, at most `most` of them.
     private static func pauses(
         _ retry: PushRetry, blame: FailureAttribution, most: Int, took: Duration = .zero,
         limits: RetrySchedule.Limits = Self.limits,
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func whatAPNsAsksForIsHonoured() {
+    @Test func retryAfterIsHonoredWithinTheLimit() {
         for random: (ClosedRange<Double>) -> Double in [{ $0.lowerBound }, { $0.upperBound }] {
             let pauses = Self.pauses(
                 Self.retry(.service, after: 30), blame: .notification, most: 3, random: random)
@@ -93,12 +93,12 @@ import Testing
         }
     }
 
-    @Test func whatIsNobodysFaultIsNeverGivenUp() {
+    @Test func aFailureBlamedOnNobodyIsRetriedForever() {
         let pauses = Self.pauses(Self.retry(.service), blame: .nobody, most: 10_000, took: .seconds(10))
         #expect(pauses.count == 10_000)
     }
 
-    @Test func whatTheServiceFailsIsGivenUpByTimeOnlyAndThatIsLong() {
+    @Test func aServiceFailureIsGivenUpOnlyAfterADay() {
         for scope in [PushRetry.Scope.connection, .service] {
             let pauses = Self.pauses(
                 Self.retry(scope), blame: .time, most: 100_000, limits: .init(attempts: 1, hold: .seconds(10)))
@@ -107,7 +107,7 @@ import Testing
         }
     }
 
-    @Test func whatTheServiceFailedDoesNotShortenWhatADeviceMayTake() {
+    @Test func serviceFailuresDoNotUseUpADevicesAttempts() {
         var schedule = RetrySchedule()
         func fail(_ blame: FailureAttribution) -> RetrySchedule.Step {
             schedule.failed(
@@ -134,7 +134,7 @@ import Testing
         #expect(schedule.attempts == 402)
     }
 
-    @Test func whateverHappensNothingIsHeldLongerThanTheLimitAndItsLastAttempt() {
+    @Test func holdTimeIsBoundedByTheLimitAndOneAttempt() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<2000 {
             var schedule = RetrySchedule()

@@ -33,7 +33,7 @@ struct SchedulerFixture {
         return try PushToken(String(repeating: "0", count: 64 - digits.count) + digits)
     }
 
-    /// Adds a record that concerns some devices; all of them are found at once.
+    /// Adds a record that concerns some devices; all of them are found immediately.
     @discardableResult
     mutating func change(
         _ order: String = "o", for devices: [Int], partition: Int32 = 0, registered: Int64 = 0
@@ -61,7 +61,7 @@ struct SchedulerFixture {
         self.scheduler.tell(try Self.token(device), of: link, in: self.queue, now: self.now)
     }
 
-    /// The notifications sent at this time.
+    /// Returns the notifications sent at this time.
     mutating func send() -> [PushStateMachine.Due] {
         self.scheduler.wake(now: self.now)
         return self.scheduler.send(self.queue, now: self.now, epochMilliseconds: self.epochMilliseconds)

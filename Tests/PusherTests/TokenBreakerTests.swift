@@ -10,7 +10,7 @@ import Testing
 
     private mutating func deliver(_ count: Int) { for _ in 0..<count { _ = self.breaker.delivered(now: self.now) } }
 
-    /// The number of bad tokens that are retired, each followed by a delivery on request.
+    /// Refuses bad tokens, each followed by this many deliveries, and returns the number of retired tokens.
     private mutating func retired(of count: Int, deliveriesBetween: Int = 0) -> Int {
         var retired = 0
         for _ in 0..<count {
@@ -51,7 +51,7 @@ import Testing
         #expect(self.retired(of: 100, deliveriesBetween: 1) <= 2)
     }
 
-    @Test mutating func whateverIsDeliveredOnlySoManyAreRetiredInAWindow() {
+    @Test mutating func retirementsPerWindowAreCapped() {
         self.deliver(1_000_000)
         #expect(self.retired(of: 10_000, deliveriesBetween: 1) == TokenBreaker.mostAllowed)
     }
@@ -61,7 +61,7 @@ import Testing
         #expect(self.retired(of: 1_000_000) == TokenBreaker.inARow - 1)
     }
 
-    @Test mutating func whatIsOldIsForgotten() {
+    @Test mutating func badTokensOfEarlierWindowsAreForgotten() {
         self.deliver(1)
         for _ in 0..<100 {
             #expect(self.retired(of: TokenBreaker.alwaysAllowed, deliveriesBetween: 1) == TokenBreaker.alwaysAllowed)

@@ -33,7 +33,7 @@ import Testing
         await #expect(throws: ChildProcess.Failure.self) { try await short.line(containing: "ready") }
     }
 
-    @Test func whatAProgramStartedGoesWithIt() async throws {
+    @Test func stoppingAProgramStopsItsChildren() async throws {
         let child = try ChildProcess("sh", ["-c", "sleep 30 & echo $!; wait"])
         let sleeper = try #require(Int32(try await child.line(where: { Int32($0) != nil })))
         #expect(isRunning(sleeper))
@@ -75,7 +75,7 @@ private func isGone(_ process: Int32) async throws {
 
 private func exists(_ process: Int32) -> Bool { kill(process, 0) == 0 }
 
-/// False also for a zombie that nobody has reaped yet.
+/// Returns false also for a zombie that has not been reaped yet.
 private func isRunning(_ process: Int32) -> Bool {
     guard let stat = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) else { return false }
     return !stat.contains(") Z ")

@@ -62,13 +62,13 @@ import Testing
             return
         }
         #expect(error.message.contains("replica"))
-        // In a cluster the map says whom to write to.
+        // In a cluster the slot map names the node to write to.
         #expect(self.end(server, .status("PONG"), Self.replica, Self.slots) == .ready)
         let member = try RedisConfiguration(url: "redis://h").preparation(for: .member)
         #expect(self.end(member, .status("PONG"), Self.replica) == .ready)
     }
 
-    @Test func whatAUserMayNotAskIsNotNeeded() throws {
+    @Test func preparationToleratesOnlyMissingPermissions() throws {
         let server = try RedisConfiguration(url: "redis://h").preparation(for: .server)
         let no = RedisValue.error("NOPERM this user has no permissions")
         #expect(self.end(server, no, no, no) == .ready)
@@ -151,7 +151,7 @@ import Testing
         #expect(known.generation == 4, "it was away and may have lost something")
     }
 
-    @Test func whoeverARedirectionNamesFirstIsAnotherServer() {
+    @Test func aRedirectionToAnUnknownNodeMeansANewServer() {
         let known = KnownServers()
         known.learned(threeMasters())
         known.redirected(to: node(1))

@@ -11,7 +11,7 @@ private enum Event: CaseIterable {
 }
 
 extension LinkStateMachine {
-    /// Prepared by so many commands.
+    /// Reports the connection as established, with a preparation of this many commands.
     fileprivate mutating func connected(answers: Int, now: NIODeadline) -> Bool {
         let steps = [LinkPreparation.Step](repeating: .authenticate, count: answers - 1) + [.ping]
         return self.connected(LinkPreparation(.server, steps: steps), now: now)
@@ -258,7 +258,7 @@ extension LinkStateMachine {
         #expect(machine.state == .pausing)
     }
 
-    @Test func whatIsPendingIsBounded() {
+    @Test func pendingCommandsAndBytesAreBounded() {
         var machine = Self.machine(commands: 3, bytes: 100)
         _ = machine.submit("a", commands: 2, bytes: 50, now: Self.at(0))
         for (commands, bytes) in [(2, 1), (1, 51), (Int.max, Int.max)] {

@@ -23,7 +23,7 @@ func withClient(
     await client.close()
 }
 
-/// The code of the error with which `body` ends, nil if it does not fail.
+/// Returns the code of the error that `body` throws, nil if it does not fail.
 func code(_ body: () async throws(RedisError) -> Void) async -> RedisError.Code? {
     do { try await body() } catch { return error.code }
     return nil
@@ -229,7 +229,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
             try await client.connect()
-            // The server kills our own connection in the midst of the pipeline; what stands behind is lost.
+            // The server kills our own connection in the middle of the pipeline; the commands after that are lost.
             let lost = await code { () throws(RedisError) in
                 _ = try await client.pipeline([
                     RedisCommand("INCR", "n"), RedisCommand("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"),

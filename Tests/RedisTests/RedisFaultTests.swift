@@ -41,7 +41,7 @@ private struct StubbornServer {
         try await server.channel.close()
     }
 
-    /// As after a fail-over to one: what it is about is in the error of each command.
+    /// As after a failover to such a server: each command's error names the reason.
     @Test(.server) func aServerThatIsTooOldIsNamedByWhatWaitsForIt() async throws {
         let information = "redis_version:6.2.14\r\nrun_id:a\r\nrole:master\r\n"
         let server = try await StubbornServer(
@@ -66,7 +66,7 @@ private struct StubbornServer {
             #expect(ContinuousClock.now - started < .seconds(5))
             server.signal(18)
             try await untilItAnswers(client)
-            // A late answer to the first PING would now be taken for this one's.
+            // A late answer to the first PING would now be taken for this command's answer.
             #expect(try await client.send(RedisCommand("ECHO", "mine")).text == "mine")
         }
         await server.stop()

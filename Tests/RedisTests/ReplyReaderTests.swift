@@ -52,7 +52,7 @@ import Testing
         "*99999999999999999999\r\n", "$99999999999999999999\r\n", ":9223372036854775808\r\n", "\r\n", "\0\0\0\0",
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", "*2147483647\r\n:1\r\n", "*1048577\r\n",
     ])
-    func whatIsNotRESP2IsAProtocolErrorForEver(garbage: String) throws {
+    func invalidRESP2IsAPermanentProtocolError(garbage: String) throws {
         var reader = try ReplyReader()
         reader.feed(ByteBuffer(string: "+OK\r\n" + garbage))
         #expect(try reader.next() == .status("OK"))

@@ -12,7 +12,7 @@ import Testing
             .bind(host: "127.0.0.1", port: port).get()
     }
 
-    @Test(.server) func whoeverConnectsIsRefusedUntilAServerListensAndAfterIt() async throws {
+    @Test(.server) func connectionsAreRefusedUnlessAServerListens() async throws {
         let port = try ReservedPort()
         for _ in 0..<3 {
             await #expect(throws: (any Error).self) { try await RawConnection.open(port: port.number) }

@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    /// As a managed endpoint looks whose name leads to the old master for a while.
+    /// Simulates a managed endpoint whose name leads to the old master for a while.
     @Test(.server) func aServerThatBecomesAReplicaIsLeftAndTakenBackAsAMaster() async throws {
         let master = try await RedisServer.startAlone()
         let server = try await RedisServer.startAlone()

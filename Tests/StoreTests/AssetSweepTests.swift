@@ -9,7 +9,7 @@ import Testing
 @testable import Store
 
 @Suite struct AssetMarksTests {
-    @Test func whatWasInsertedIsKnownAndLittleElse() {
+    @Test func insertedDigestsAreFoundWithFewFalsePositives() {
         var marks = AssetMarks(salt: 7)
         for number in 0..<50_000 { marks.insert("digest-\(number)") }
         #expect((0..<50_000).allSatisfy { marks.contains("digest-\($0)") })
@@ -19,7 +19,7 @@ import Testing
 }
 
 @Suite(.server, .timeLimit(.minutes(2))) struct AssetSweepTests {
-    /// Short, and with nothing that is forbidden by the clock.
+    /// Short times, with nothing that the clock forbids.
     private var timing: AssetTiming {
         var timing = AssetTiming()
         timing.grace = .milliseconds(1)
@@ -37,7 +37,7 @@ import Testing
         try await fixture.raw("EXISTS", StoreKeys.asset(digest)).integer == 1
     }
 
-    /// Scans until the marks of the scan before are old enough.
+    /// Waits until the marks of the previous scan are old enough, then scans.
     private func sweep(_ fixture: StoreFixture, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
         try await Task.sleep(for: .milliseconds(5))
         return try await sweep.run {}
@@ -80,7 +80,7 @@ import Testing
             try await fixture.store.putAssets([("aa", [1]), ("bb", [2])])
             for _ in 0..<3 {
                 _ = try await self.sweep(fixture, sweep)
-                // One by who packages with it, one by who finds the picture.
+                // The first asset is used by a packager, the second by a picture lookup.
                 try await fixture.store.putAssets([("aa", [1])])
                 #expect(try await pictures.records([url])[0]?.content != nil)
             }
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    /// It may have forgotten that somebody took a mark off.
+    /// The server may have forgotten that a mark was removed.
     @Test func marksOfAnEarlierLifeOfTheServerMeanNothing() async throws {
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func whatIsWrittenTooLateIsRefused() async throws {
+    @Test func aWriteThatBeganTooLongAgoIsRefused() async throws {
         try await StoreFixture.with { fixture in
             var store = fixture.store
             store.timing.write = .milliseconds(20)
@@ -171,12 +171,12 @@ import Testing
     }
 }
 
-/// Packagers, sweepers and restarts at the same time: every order that stands can be served.
+/// Packagers, sweepers and restarts at the same time: every order that exists can be served.
 @Suite(.server, .timeLimit(.minutes(2))) struct AssetSweepPropertyTests {
     private static let digests = (0..<48).map { "d\($0)" }
     private static let orders = 6
 
-    /// Of everybody.
+    /// The counts of all tasks together.
     private final class Tally: Sendable {
         private let counts = Mutex((written: 0, late: 0, swept: 0, missing: [String]()))
         var value: (written: Int, late: Int, swept: Int, missing: [String]) { self.counts.withLock { $0 } }
@@ -194,7 +194,7 @@ import Testing
         return timing
     }
 
-    /// A packager that remembers what it has seen, and now and then stands still in the midst of it.
+    /// Works as a packager that remembers what it has seen, and that sometimes pauses in the middle of its work.
     private static func package(_ redis: RedisClient, seed: UInt64, _ tally: Tally) async throws {
         var random = SeededGenerator(seed: seed)
         let watch = ViewEpochCache(MaterializedView(redis: redis))
@@ -219,7 +219,7 @@ import Testing
                 case .refused: tally.refused()
                 case .conflict: break
                 }
-                // Most of the time one waits, so that assets fall out of use.
+                // A packager mostly waits, so that assets fall out of use.
                 try await Task.sleep(for: .milliseconds(Int.random(in: 0...60, using: &random)))
             } catch {
                 try Task.checkCancellation()
@@ -251,7 +251,7 @@ import Testing
                 missing.append(digest)
             }
             guard !missing.isEmpty else { continue }
-            // One that has moved on meanwhile named them before.
+            // An order that has changed meanwhile named them before.
             let after = try await fixture.store.orders([order])[0].get()
             if after?.revision == before.revision { tally.misses("\(order): \(missing)") }
         }

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Store
 
-/// Every script and every reader once, where keys lie on several servers, and where a user may do no more than needed.
+/// Every script and every reader once, with keys on several servers and a user that may do no more than needed.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterStoreTests {
     /// The user of `Shared/Redis/README.md`.
     static let rights = [
@@ -189,7 +189,7 @@ import Testing
         #expect(try await store.orders([key("o1"), key("never")])[1].get() == nil)
         let stranger = try DeviceIdentifier("stranger")
         let lists = fixture.deviceOrders
-        // Twice: only a view that was looked at just now is asked in brief.
+        // Twice: the brief form is used only if the view was looked at just now.
         for _ in 0..<2 {
             let list = try await lists.listing(
                 of: stranger, type: OrderTypeIdentifier(orderType), since: "", isBrief: true, on: fixture.loop
@@ -203,7 +203,7 @@ import Testing
         try await view.confirm(whole, epoch: "f")
         #expect(try await view.markSlots(of: try await view.look()))
         #expect(try await view.adopt(try await view.look(), epoch: "g") == .refused, "there is nothing to adopt")
-        // One master that lost what it had is enough.
+        // One master that lost its data is enough.
         let lost = StoreKeys.epoch(anchors.sorted().first)
         _ = try await fixture.raw("DEL", lost)
         await #expect(throws: StoreError.self) { _ = try await store.orders([key("o1")]) }

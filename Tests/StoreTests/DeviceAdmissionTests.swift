@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// The devices that an order takes. One after the other: each has a server of its own.
+/// The devices that an order accepts. One test at a time: each has its own server.
 @Suite(.server, .serialized, .timeLimit(.minutes(1))) struct DeviceAdmissionTests {
     private func stamp(_ offset: Int64) -> RegistrationStamp {
         RegistrationStamp(offset: offset, epochMilliseconds: 1_741_190_531_000)
@@ -28,7 +28,7 @@ import Testing
                         try await fixture.registrations.admit(registration("d\(number)", "1"), limit: 3) == .admitted)
                 }
             }
-            // A smaller bound refuses nobody who is there.
+            // A smaller bound refuses no device that is already registered.
             #expect(try await fixture.registrations.admit(registration("d0", "1"), limit: 1) == .admitted)
         }
     }

@@ -8,8 +8,8 @@ import Testing
 
 @testable import Store
 
-/// Orders with very many devices, with odd ones, and orders that cannot be read. One after the other: each has servers
-/// of its own.
+/// Orders with very many devices, with odd ones, and orders that cannot be read. One test at a time: each has its own
+/// servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLookupTests {
     private static let odd = ["}", "{", "}x", "{}", "}{", "a/{b}c", " ", "\u{FC}", String(repeating: "}", count: 255)]
 
@@ -27,7 +27,7 @@ import Testing
         try result.get()
     }
 
-    /// Registers made-up devices, the later ones later, without asking anybody.
+    /// Writes made-up registrations directly to Redis, the later ones with later times.
     private func fill(_ fixture: StoreFixture, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    /// More than half a million devices made a reply that the connection did not survive.
+    /// In a single reply, more than half a million devices would break the connection.
     @Test func anOrderWithVeryManyDevicesIsReadInPages() async throws {
         try await StoreFixture.with { fixture in
             try await self.fill(fixture, "many", 600_000)
@@ -114,7 +114,7 @@ import Testing
             #expect(try found.modified[0].get() == 1_741_190_532)
             #expect(throws: StoreError.self) { try found.audiences[1].get() }
             #expect(throws: StoreError.self) { try found.modified[1].get() }
-            // Restoring passes over it as well, and does not miss it.
+            // Restoring skips it as well, and does not miss it.
             let items = try ["2", "3"].map {
                 Registrations.Restored(
                     key: try registration("d", $0), registration: try record("aa"),
@@ -129,11 +129,11 @@ import Testing
         }
     }
 
-    @Test func whatIsNotThereYetIsNotBelieved() async throws {
+    @Test func aLookupInAnIncompleteViewFails() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.registrations.register(registration("d", "1"), record("aa"))
             let view = MaterializedView(redis: fixture.redis)
-            // In a cluster it is the trouble of this order alone.
+            // In a cluster only this order is affected.
             let error = await #expect(throws: StoreError.self) {
                 _ = try await fixture.registrations.look(up: [key("1")], in: view).audiences[0].get()
             }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Store
 
-/// One after the other: each has a server of its own.
+/// One test at a time: each has its own server.
 @Suite(.serialized) struct DeviceOrdersTests {
     @Test(.server) func anEmptyOrForeignTagMeansEverything() async throws {
         try await StoreFixture.with { fixture in

@@ -6,10 +6,10 @@ import Testing
 
 @testable import Store
 
-/// A Redis that a version wrote whose keys named devices in clear. One after the other: each has a server of its own,
-/// which is no cluster, since the keys of the view are written as a single server has them.
+/// A Redis written by a version whose keys named devices in clear text. One test at a time: each has its own server,
+/// not a cluster, since the keys of the view are written as a single server has them.
 @Suite(.server, .serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
-    /// A registration, as that version wrote it.
+    /// Writes a registration as that version did.
     private func register(_ fixture: StoreFixture, _ device: String, _ order: String, offset: Int64) async throws {
         let text = String(decoding: try record("aa").encoded, as: UTF8.self)
         let stamp = "\(offset):1741190531000"
@@ -39,7 +39,7 @@ import Testing
             #expect(place.epoch == nil)
             #expect(place.plan == nil)
             #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c") == ["c/waybill.orders/0": 7])
-            // Of another history it says nothing.
+            // It says nothing about another history.
             try await fixture.raw("SET", "waybill:epoch", "random:other")
             place = try #require(try await view.look().first)
             #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c").isEmpty)
@@ -56,7 +56,7 @@ import Testing
             for (index, device) in devices.enumerated() {
                 try await self.register(fixture, device, "1", offset: Int64(index))
                 try await self.register(fixture, device, "2", offset: Int64(index))
-                // Its end came by way of this version.
+                // This version ended the registration.
                 try await fixture.registrations.unregister(
                     registration(device, "2"), at: .init(offset: 100, epochMilliseconds: 1_741_190_531_000))
             }
@@ -104,7 +104,7 @@ import Testing
                 let members = try await fixture.raw("SMEMBERS", "waybill:device:{device/\(orderType)}").array ?? []
                 return Set(members.compactMap(\.text))
             }
-            // One came by way of the earlier version, and one by way of this one.
+            // One registration was made through the earlier version, and one through this version.
             try await self.register(fixture, "device", "old", offset: 7)
             let stamp = RegistrationStamp(offset: 3, epochMilliseconds: 1_741_190_532_000, cluster: "c", partition: 1)
             try await gateways.register(new, at: stamp)
@@ -125,7 +125,7 @@ import Testing
             try await gateways.adopt(old.device, old.order.orderType)
             #expect(try await listed() == ["new"])
             #expect(try await earlier() == ["new"])
-            // Once nobody serves from the earlier format nothing is written there.
+            // Once no gateway serves from the earlier format, nothing is written there.
             try await EarlierFormat(view).invalidate()
             let later = EarlierGateways(view)
             try await later.register(old, at: end)

@@ -23,7 +23,7 @@ import Testing
         if case .refused(let message) = outcome { message.hasPrefix("OOM") } else { false }
     }
 
-    /// No asset is written here, so it is the script alone that is refused.
+    /// No asset is written here, so only the script is refused.
     @Test func ordersThatGrowAreRefusedAndWhatShrinksOrGoesIsWritten() async throws {
         try await StoreFixture.with { fixture in
             for order in ["grows", "shrinks", "same", "goes", "moves"] {
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func whatIsUnannouncedStaysSoWhicheverWayItIsWritten() async throws {
+    @Test func anUnannouncedOrderStaysUnannouncedWhenWritten() async throws {
         try await StoreFixture.with { fixture in
             for order in ["a", "b"] {
                 _ = try await fixture.write(
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    /// Else a gateway would answer 503 until there is room.
+    /// Otherwise a gateway would answer 503 until there is room.
     @Test func aFullRedisCanBeConfirmedAsComplete() async throws {
         try await StoreFixture.with { fixture in
             try await fixture.redis.completeView()

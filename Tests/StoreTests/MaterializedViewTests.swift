@@ -40,7 +40,7 @@ import Testing
     @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
-            // So many that each master of a cluster has some.
+            // Enough that each master of a cluster has some.
             let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
             func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.isFresh)) }
             try await fixture.raw("SET", "waybill:anything", "else")
@@ -52,11 +52,11 @@ import Testing
             #expect(try await fresh() == [true])
             #expect(try await view.complete("a", epoch: "x", tails: [:]))
             #expect(try await fresh() == [false])
-            // Another restoring finds orders.
+            // Another restore finds orders.
             for place in try await view.look() { try await fixture.raw("DEL", StoreKeys.epoch(place.anchor)) }
             _ = try await view.begin("c", seen: try await view.look())
             #expect(try await fresh() == [false])
-            // One that was interrupted leaves some of them behind.
+            // An interrupted restore leaves some of them behind.
             try await fixture.raw("FLUSHALL")
             _ = try await view.begin("d", seen: try await view.look())
             _ = try await fixture.store.restore(orders)
@@ -95,7 +95,7 @@ import Testing
             let view = MaterializedView(redis: fixture.redis)
             try await self.complete(view)
             let before = try await view.look()
-            // A replica that comes for the first time is a new history as well, without a second server to start.
+            // A replica that is seen for the first time is a new history as well; this needs no second server.
             let place = StoreKeys.epoch(before[0].anchor)
             try await fixture.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
             let doubted = try await view.look()
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func whoReadsAnIncompleteViewIsToldAndSomebodyIsWoken() async throws {
+    @Test func aReadOfAnIncompleteViewFailsAndReportsIt() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             let (doubts, doubt) = AsyncStream.makeStream(of: Void.self)
@@ -147,7 +147,7 @@ import Testing
         }
     }
 
-    @Test func whatWasKnownOfTheServerBeforeIsForgottenWithIt() async throws {
+    @Test func cachedEpochsAreForgottenWhenTheServerRestarts() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             try await self.complete(view)
@@ -198,7 +198,7 @@ import Testing
                     #expect(error.code == .unavailable)
                     #expect(awaited.contains(type))
                 }
-                // Twice: with a look at the history, and with what is remembered of it.
+                // Twice: with a look at the history, and with the remembered history.
                 for _ in 0..<2 {
                     #expect(
                         try await reader.lookup(of: key("1"), on: fixture.loop).get().isComplete
@@ -218,7 +218,7 @@ import Testing
             #expect(try await !view.release(type, in: first, epoch: "late"), "something happened since")
             await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
             try await expect(awaited: [type])
-            // Another history: what is confirmed is what it was.
+            // Under another history, the confirmed view still awaits the same types.
             for place in try await view.look() {
                 let epoch = try #require(place.epoch).split(separator: ":").dropLast().joined(separator: ":")
                 try await fixture.raw(
@@ -240,7 +240,7 @@ import Testing
     @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
-            // Until the masters of a cluster are known no read has a check.
+            // Until the masters of a cluster are known, no read has a check.
             try await view.awaitPlaces()
             func standing() async throws -> PackageReader.LookupResult {
                 try await fixture.reader.lookup(of: try key("1"), on: fixture.loop).get()

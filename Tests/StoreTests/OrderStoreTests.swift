@@ -7,7 +7,7 @@ import Testing
 
 @testable import Store
 
-/// One after the other: each has a server of its own.
+/// One test at a time: each has its own server.
 @Suite(.server, .serialized) struct OrderStoreTests {
     @Test func aWriteTakesPlaceOnlyOnTheVersionThatWasRead() async throws {
         try await StoreFixture.with { fixture in
@@ -63,8 +63,8 @@ import Testing
         }
     }
 
-    /// Redis falls back to before a write, and another worker writes: a worker that was stalled since before the
-    /// fall-back must not take its write for the one that it has seen.
+    /// Redis loses a write, and another worker writes. A worker that was stalled since before the loss must not take
+    /// that write for the one that it has seen.
     @Test func aRevisionIsNotUsedAgainAfterAWriteWasLost() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))

@@ -10,14 +10,14 @@ import Testing
     /// Commands that need no right of that user: AUTH is open to all, SENTINEL goes to sentinels.
     private static let free: Set<String> = ["auth", "sentinel"]
 
-    /// The words of the document's `ACL SETUSER waybill`, without these.
+    /// Returns the words of the document's `ACL SETUSER waybill`, without these.
     private static func documented() throws -> [String] {
         let text = try String(contentsOf: Self.root.appending(path: "Shared/Redis/README.md"), encoding: .utf8)
         let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("ACL SETUSER waybill ") })
         return line.split(separator: " ").dropFirst(3).map(String.init)
     }
 
-    /// The commands that a source sends or calls in a script, as rights name them: `get`, `cluster|slots`.
+    /// Returns the commands that a source sends or calls in a script, as rights name them: `get`, `cluster|slots`.
     private static func commands(in text: String) -> Set<String> {
         let call =
             #/

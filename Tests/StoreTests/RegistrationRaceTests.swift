@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// Requests for one registration that race. One after the other: each has a server of its own.
+/// Requests for one registration that race. One test at a time: each has its own server.
 @Suite(.server, .serialized) struct RegistrationRaceTests {
     static let noon: Int64 = 1_767_268_800_000
 
@@ -14,7 +14,7 @@ import Testing
         RegistrationStamp(offset: offset, epochMilliseconds: moment)
     }
 
-    /// The push token that stands on the order's side, and whether the device's side stands.
+    /// Returns the push token on the order's side, and whether the device's side exists.
     func standing(_ fixture: StoreFixture, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
         let devices = try await fixture.registrations.devices(of: [key.order])[0]
         let orders = try await fixture.registrations.orders(of: key.device, type: key.order.orderType)
@@ -23,7 +23,7 @@ import Testing
         )
     }
 
-    @Test func whatKafkaHasLaterStandsWhoeverComesFirst() async throws {
+    @Test func theLaterKafkaOffsetWinsInAnyOrder() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             #expect(try await !fixture.registrations.register(key, record("bb"), at: self.stamp(7)))
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func whatIsMoreThanAMinuteApartIsOrderedByItsMoment() async throws {
+    @Test func stampsOverAMinuteApartAreOrderedByTime() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(1000))
@@ -118,7 +118,7 @@ import Testing
     @Test func aRegistrationThatComesWhileAnOlderOneIsRetiredCanBeListed() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            // The older one without a stamp; of the newer one only the device's side is there yet.
+            // The older registration has no stamp; of the newer one, only the device's side exists yet.
             _ = try await fixture.registrations.register(key, record("bb", at: Self.noon), at: self.stamp(1))
             _ = try await fixture.raw("DEL", StoreKeys.stamps(key.order))
             _ = try await fixture.raw(
@@ -154,8 +154,8 @@ import Testing
         }
     }
 
-    /// Several gateways each carry out some of the requests, every step when it likes. At the end both sides are what
-    /// the record with the highest offset says.
+    /// Several gateways each carry out some of the requests, with their steps interleaved at random. At the end both
+    /// sides match the record with the highest offset.
     @Test(arguments: [UInt64(1), 2, 3, 4, 5])
     func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
         try await StoreFixture.with { fixture in

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// One after the other: each has a server of its own.
+/// One test at a time: each has its own server.
 @Suite(.server, .serialized) struct RegistrationsTests {
     @Test func aSecondRegistrationReplacesThePushTokenAndSaysSo() async throws {
         try await StoreFixture.with { fixture in
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    /// Of `device`. Source: printf device | sha256sum
+    /// The digest of `device`. Source: printf device | sha256sum
     private static let digest = "263a4dbe41488fb87214b0032339dbb9"
 
     @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
@@ -63,14 +63,14 @@ import Testing
         ] {
             #expect(Set(names).count == names.count)
             #expect(names.allSatisfy { !$0.contains("\(device)/") })
-            // Source: Redis cluster specification, "Hash tags": between the first { and the first } behind it.
+            // Source: Redis cluster specification, "Hash tags": between the first { and the first } after it.
             let tags = names.map { $0.drop { $0 != "{" }.dropFirst().prefix { $0 != "}" } }
             #expect(Set(tags).count == 1)
             #expect(tags.first?.isEmpty == false)
         }
     }
 
-    /// As an older version or somebody else would leave them.
+    /// As an older version or another program would leave them.
     @Test func aRegistrationWithoutStampsStandsUntilAnythingComes() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func whatIsNoRecordIsNotRetired() async throws {
+    @Test func aMalformedRecordIsNotRetired() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let nested = String(repeating: "[", count: 5000)

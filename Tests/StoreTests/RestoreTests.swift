@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// Jobs and their leases, and writing what was lost.
+/// Jobs and their leases, and the restoring of lost data.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RestoreTests {
     typealias Job = RestoreJobQueue.Job
 
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func whatStandsIsNeverMadeOlder() async throws {
+    @Test func restoreNeverReplacesANewerVersion() async throws {
         try await StoreFixture.with { fixture in
             let store = fixture.store
             #expect(try await store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
@@ -133,7 +133,7 @@ import Testing
         }
     }
 
-    @Test func whoReadAnOrderBeforeItWasLostCannotOverwriteIt() async throws {
+    @Test func aWriteWithARevisionFromBeforeTheLossConflicts() async throws {
         try await StoreFixture.with { fixture in
             for number in 1...3 { _ = try await fixture.write(try version("1", Int64(number))) }
             let read = try #require(try await fixture.store.orders([try key("1")])[0].get())
@@ -156,7 +156,7 @@ import Testing
             try await fixture.registrations.restore([
                 .init(key: key, registration: try record("aa"), stamp: .init(offset: 1, epochMilliseconds: 1))
             ])
-            // A server whose clock is an hour behind that of the one that was lost.
+            // A server whose clock is an hour behind the lost server's.
             var ahead = try state("1", version: 2)
             ahead.modifiedEpochSeconds = 3600 + (try #require(try await fixture.raw("TIME").array?[0].integer))
             _ = try await fixture.store.restore([.version(ahead, somePackage)])
@@ -174,7 +174,7 @@ import Testing
             #expect(try await fixture.store.restore([.version(try state("1", version: 3), somePackage)]) == 0)
             let expiry = try await fixture.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
             #expect(expiry > 0)
-            // Without its trace only the moment decides.
+            // Without its trace, only the time decides.
             let modified = try state("2", version: 3).modifiedEpochSeconds
             _ = try await fixture.store.restore([.version(try state("2", version: 3), somePackage)])
             #expect(
@@ -183,7 +183,7 @@ import Testing
             #expect(
                 try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
             #expect(try await fixture.store.orders([try key("2")])[0].get() == nil)
-            // A partition is read backwards: what was published before it was forgotten comes later.
+            // A partition is read backwards: records from before the order was forgotten arrive later.
             #expect(try await fixture.store.restore([.version(try state("2", version: 3), somePackage)]) == 0)
             var again = try state("2", version: 4)
             again.modifiedEpochSeconds += 1

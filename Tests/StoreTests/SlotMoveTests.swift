@@ -12,7 +12,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(2))) struct SlotMoveTests {
     private static let tails: [String: Int64] = ["t/0": 9, "t/1": 5]
 
-    /// A cluster of three masters with a complete view whose slots are marked, and a few orders.
+    /// Runs `body` with a cluster of three masters, a complete view whose slots are marked, and a few orders.
     private func with(
         replicas: Bool = false, _ body: (RedisCluster, StoreFixture, MaterializedView) async throws -> Void
     ) async throws {
@@ -125,7 +125,7 @@ import Testing
             let source = self.owner(of: slot, cluster)
             let target = try #require(cluster.masters.first { $0.port != source.port })
             try await cluster.move(slot: slot, from: source, to: target)
-            // The client follows a redirection at once, and reads the slots of all masters a little later.
+            // The client follows a redirection immediately, and reads the slots of all masters a little later.
             try await eventually("complete") {
                 _ = try await fixture.raw("GET", StoreKeys.epoch(anchor))
                 let places = try await view.look()
@@ -147,7 +147,7 @@ import Testing
             let slot = try self.slot(of: "1")
             let source = self.owner(of: slot, cluster)
             let target = try #require(cluster.masters.first { $0.port != source.port })
-            // The owner of a slot deletes its keys when it hears that another master has it.
+            // The owner of a slot deletes its keys when it learns that another master has it.
             let name = try await source.command("cluster", "myid")
             try await target.command("cluster", "setslot", "\(slot)", "importing", name)
             try await target.command("cluster", "setslot", "\(slot)", "node", target.command("cluster", "myid"))
@@ -167,7 +167,7 @@ import Testing
     @Test(.server) func mastersThatAreFullStayComplete() async throws {
         try await self.with { cluster, _, view in
             for master in cluster.masters { try await master.command("config", "set", "maxmemory", "1") }
-            // Refreshed after a second.
+            // The marks are refreshed after a second.
             try await Task.sleep(for: .milliseconds(1100))
             let places = try await view.look()
             #expect(try await view.markSlots(of: places))

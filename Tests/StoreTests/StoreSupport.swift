@@ -8,7 +8,7 @@ import TestKit
 
 let orderType = "order.com.example.shop"
 
-/// One store on a server of its own.
+/// A store on its own server.
 struct StoreFixture {
     let server: RedisServer
     let redis: RedisClient
@@ -36,7 +36,7 @@ struct StoreFixture {
         await server.stop()
     }
 
-    /// Runs a command that the store has no business with.
+    /// Runs a command directly on Redis, past the store.
     @discardableResult
     func raw(_ words: String...) async throws -> RedisValue {
         try await self.redis.send(RedisCommand(words.map { .string($0) }))

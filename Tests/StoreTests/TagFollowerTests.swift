@@ -9,7 +9,7 @@ import Testing
 
 @testable import Store
 
-/// A device that follows nothing but tags. One after the other: each has a server of its own.
+/// A device that follows only tags. One test at a time: each has its own server.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TagFollowerTests {
     /// The knowledge of a device: it asks which orders changed, and fetches those.
     struct Device {
@@ -42,8 +42,8 @@ import Testing
         let value = Atomic(0)
     }
 
-    /// Many orders of one device, so that reading them takes several turns of the server, and writers with connections
-    /// of their own, so that their writes come in between. Half of the orders the device comes to know on the way.
+    /// One device has so many orders that reading them takes several turns of the server. Writers have their own
+    /// connections, so that their writes fall in between. The device learns of half of the orders on the way.
     @Test(arguments: [UInt64(11), 12])
     func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
         try await StoreFixture.with { fixture in

@@ -27,12 +27,12 @@ public struct BrandFolder {
     ) throws -> Result {
         let path = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: path) }
-        var certificates = try DevelopmentCertificates.copy(to: path)
+        if !hasOwnAuthority { _ = try DevelopmentCertificates.copy(to: path) }
         if var options {
             options.authority = hasOwnAuthority ? nil : path
-            certificates = try .make(in: path, options)
+            _ = try DevelopmentCertificates.make(in: path, options)
         }
-        let folder = BrandFolder(path: path, certificates: certificates)
+        let folder = BrandFolder(path: path, certificates: DevelopmentCertificates(directory: path))
         try folder.write("brand.json", text: Self.configuration(options?.orderType ?? Self.orderType).text)
         return try body(folder)
     }

@@ -90,19 +90,24 @@ public struct DevelopmentCertificates: Sendable {
         return certificates
     }
 
-    /// Copies the files that this process makes once, for `order.com.example.shop`, into a new directory: for tests
-    /// that need certificates, but none that differ from those of other tests.
-    public static func copy(to directory: String) throws -> Self {
+    /// Copies the files that this process makes once into a new directory: for tests that need certificates, but none
+    /// that differ from those of other tests. RSA keys keep a processor busy.
+    ///
+    /// - Parameter orderType: another one gets a certificate of its own from the same authority.
+    public static func copy(to directory: String, orderType: String = commonOrderType) throws -> Self {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         for (name, content) in try Self.common.get() {
             try content.write(to: URL(fileURLWithPath: "\(directory)/\(name)"))
         }
-        return Self(directory: directory)
+        guard orderType != Self.commonOrderType else { return Self(directory: directory) }
+        return try Self.make(in: directory, Options(orderType: orderType, authority: directory))
     }
+
+    public static let commonOrderType = "order.com.example.shop"
 
     private static let common = Result {
         let directory = try TemporaryDirectory("certificates")
-        _ = try Self.make(in: directory.path, orderType: "order.com.example.shop")
+        _ = try Self.make(in: directory.path, orderType: Self.commonOrderType)
         return try FileManager.default.contentsOfDirectory(atPath: directory.path).map { name in
             (name, try Data(contentsOf: URL(fileURLWithPath: directory.path(name))))
         }

@@ -50,31 +50,12 @@ public final class KafkaAuthenticationServer: Sendable {
     /// Ends it.
     public func stop() async { await self.child.stop() }
 
-    private static let program = #"""
-        import base64, hashlib, hmac, os, socket, ssl, struct, sys, threading
+    private static let program = KafkaServerProgram.with(
+        #"""
+        import base64, hashlib, hmac, os, ssl
 
         certificate, key, user, password = sys.argv[1:]
         VERSIONS = [(3, 0, 4), (17, 0, 1), (18, 0, 3), (36, 0, 0)]
-
-        def read(connection, count):
-            data = b""
-            while len(data) < count:
-                more = connection.recv(count - len(data))
-                if not more:
-                    raise EOFError
-                data += more
-            return data
-
-        def text(value):
-            return struct.pack(">h", len(value)) + value.encode()
-
-        def versions(version):
-            rows = [struct.pack(">hhh", *row) for row in VERSIONS]
-            if version < 3:
-                rest = struct.pack(">i", len(rows)) + b"".join(rows)
-                return struct.pack(">h", 0) + rest + (struct.pack(">i", 0) if version > 0 else b"")
-            rest = b"".join(row + b"\0" for row in rows)
-            return struct.pack(">hB", 0, len(rows) + 1) + rest + struct.pack(">ib", 0, 0)
 
         class Scram:
             def __init__(self, digest):
@@ -110,10 +91,7 @@ public final class KafkaAuthenticationServer: Sendable {
 
         def serve(connection):
             mechanism = check = None
-            while True:
-                body = read(connection, struct.unpack(">i", read(connection, 4))[0])
-                api, version, number, length = struct.unpack(">hhih", body[:10])
-                rest = body[10 + max(length, 0):]
+            for api, version, number, rest in requests(connection):
                 if api == 18:
                     answer = versions(version)
                 elif api == 17:
@@ -133,20 +111,10 @@ public final class KafkaAuthenticationServer: Sendable {
                     # No answer: the client waits, and does not come again.
                     print("asked", api)
                     continue
-                connection.sendall(struct.pack(">ii", len(answer) + 4, number) + answer)
-
-        def welcome(raw):
-            try:
-                with context.wrap_socket(raw, server_side=True) as connection:
-                    serve(connection)
-            except (OSError, EOFError):
-                pass
+                reply(connection, number, answer)
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            print("listening", server.getsockname()[1])
-            while True:
-                threading.Thread(target=welcome, args=(server.accept()[0],), daemon=True).start()
-        """#
+        listen(serve, lambda raw: context.wrap_socket(raw, server_side=True))
+        """#)
 }

@@ -21,7 +21,7 @@ public final class KafkaBroker: Sendable {
     /// meanwhile.
     /// Source: rdkafka_mock_handlers.c at v2.0.2, rd_kafka_mock_handle_Fetch
     public static let quick = [
-        "session.timeout.ms": "4000", "heartbeat.interval.ms": "200", "fetch.wait.max.ms": "5",
+        "session.timeout.ms": "4000", "heartbeat.interval.ms": "200", "fetch.wait.max.ms": "20",
         "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
     ]
 

@@ -55,32 +55,11 @@ public final class ScriptedKafka: Sendable {
         return String(decoding: try JSONSerialization.data(withJSONObject: object), as: UTF8.self)
     }
 
-    private static let program = #"""
-        import json, socket, struct, sys, threading
+    private static let program = KafkaServerProgram.with(
+        #"""
+        import json
 
         VERSIONS = [(3, 0, 1), (18, 0, 3), (22, 0, 0), (32, 0, 1)]
-
-        def read(connection, count):
-            data = b""
-            while len(data) < count:
-                more = connection.recv(count - len(data))
-                if not more:
-                    raise EOFError
-                data += more
-            return data
-
-        def text(value):
-            return struct.pack(">h", len(value)) + value.encode()
-
-        def array(items):
-            return struct.pack(">i", len(items)) + b"".join(items)
-
-        def versions(version):
-            rows = [struct.pack(">hhh", *row) for row in VERSIONS]
-            if version < 3:
-                return struct.pack(">h", 0) + array(rows) + (struct.pack(">i", 0) if version > 0 else b"")
-            rest = b"".join(row + b"\0" for row in rows)
-            return struct.pack(">hB", 0, len(rows) + 1) + rest + struct.pack(">ib", 0, 0)
 
         def names(rest):
             count, = struct.unpack(">i", rest[:4])
@@ -92,7 +71,7 @@ public final class ScriptedKafka: Sendable {
             return found
 
         def metadata(rest):
-            brokers = array([struct.pack(">i", 1) + text("127.0.0.1") + struct.pack(">ih", port, -1)])
+            brokers = array([struct.pack(">i", 1) + text("127.0.0.1") + struct.pack(">ih", server.getsockname()[1], -1)])
             topics = []
             for name in names(rest):
                 topic = script().get(name, {"error": 3, "partitions": []})
@@ -124,10 +103,7 @@ public final class ScriptedKafka: Sendable {
             return struct.pack(">i", 0) + array(results)
 
         def serve(connection):
-            while True:
-                body = read(connection, struct.unpack(">i", read(connection, 4))[0])
-                api, version, number, length = struct.unpack(">hhih", body[:10])
-                rest = body[10 + max(length, 0):]
+            for api, version, number, rest in requests(connection):
                 if api == 18:
                     answer = versions(version)
                 elif api == 3:
@@ -138,23 +114,12 @@ public final class ScriptedKafka: Sendable {
                     answer = settings(rest)
                 else:
                     continue
-                connection.sendall(struct.pack(">ii", len(answer) + 4, number) + answer)
-
-        def welcome(connection):
-            try:
-                with connection:
-                    serve(connection)
-            except (OSError, EOFError):
-                pass
+                reply(connection, number, answer)
 
         def script():
             with open(sys.argv[1]) as file:
                 return json.load(file)
 
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-            print("listening", port)
-            while True:
-                threading.Thread(target=welcome, args=(server.accept()[0],), daemon=True).start()
-        """#
+        listen(serve)
+        """#)
 }

@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// The numbers of an article's headings.
+    /// Returns the numbers of an article's headings.
     static func sections(of text: String) -> [String] {
         let heading = /^#{2,4}\x20(\d+(?:\.\d+)*[a-z]?)\.?\x20/
         return text.split(separator: "\n").compactMap { $0.firstMatch(of: heading).map { String($0.output.1) } }
@@ -44,14 +44,14 @@ import Testing
         try String(contentsOf: TidyTests.root.appending(path: path), encoding: .utf8)
     }
 
-    /// Everything that may cite an article.
+    /// Returns all texts that may cite an article.
     private static func texts() throws -> [(path: String, text: String)] {
         let suffixes: Set<String> = ["", "css", "js", "json", "md", "mjs", "py", "swift", "yaml", "yml"]
         let paths = try ["Services", "Shared", "Tests", "compose", ".github"].flatMap { folder in
             try FileManager.default.subpathsOfDirectory(atPath: TidyTests.root.appending(path: folder).path())
                 .filter { suffixes.contains(($0 as NSString).pathExtension) }.sorted().map { "\(folder)/\($0)" }
         }
-        // Folders, and files that are no text, cannot be read.
+        // Folders and files that are not text cannot be read.
         return (paths + ["README.md"]).compactMap { path in (try? Self.text(path)).map { (path, $0) } }
     }
 

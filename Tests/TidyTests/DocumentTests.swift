@@ -3,7 +3,7 @@ import Testing
 
 /// The documents for operators and contributors: their links, and the table of configuration keys.
 @Suite struct DocumentTests {
-    /// `README.md`, and those of services, rooms, tests and scripts.
+    /// Returns the paths of `README.md` and of those of services, rooms, tests and scripts.
     static func documents() throws -> [String] {
         let folders = try ["Services", "Shared"].flatMap { top in
             try FileManager.default.contentsOfDirectory(atPath: TidyTests.root.appending(path: top).path())
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    /// Keys of the format before this one are in `Upgrade`.
+    /// Keys of the previous format are in `Upgrade`.
     @Test func everyKeyOfRedisIsInOneFile() throws {
         for source in try TidyTests.sources(["Services", "Shared"])
         where !source.path.hasPrefix("Shared/Store/Upgrade/") && !source.path.hasSuffix("/StoreKeys.swift") {
@@ -84,7 +84,7 @@ import Testing
         try String(contentsOf: TidyTests.root.appending(path: path), encoding: .utf8)
     }
 
-    /// The anchors that GitHub makes of a document's headings.
+    /// Returns the anchors that GitHub derives from a document's headings.
     static func anchors(of text: String) -> Set<String> {
         Set(
             text.split(separator: "\n").filter { $0.contains(/^#{1,6}\x20/) }.map { line in
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    /// Documents name files and folders; a rename takes them along.
+    /// Documents name files and folders; a rename must update those names.
     @Test func everyPathThatIsNamedExists() throws {
         let folder = "Shared/Model/Documentation.docc"
         let articles = try FileManager.default.subpathsOfDirectory(

@@ -3,7 +3,7 @@ import Testing
 
 /// The arrows between the folders of a service or room: the types of another folder that a folder may name.
 ///
-/// Files beside the folders put the service or room together: they may name everything, and no folder names theirs.
+/// Files next to the folders assemble the service or room: they may name everything, and no folder names theirs.
 @Suite struct FolderArrowsTests {
     static let arrows: [String: [String: Set<String>]] = [
         "Services/Gateway": [
@@ -119,7 +119,7 @@ import Testing
     /// - Returns: for each folder of a service the folders whose types it names; `""` is the service's root.
     static func arrows(in files: [TidyTests.Source], of service: String) -> [String: Set<String>] {
         var owners: [Substring: Set<String>] = [:]
-        // Each is parsed once: that takes longer than a search.
+        // Each expression is parsed only once, because parsing takes longer than a search.
         let (declaration, silent, name) = (Self.declaration, Self.silent, /\b[A-Z]\w+/)
         for file in files {
             // Indented lines declare nothing that other files see without the type around it.

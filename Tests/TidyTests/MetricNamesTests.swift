@@ -3,7 +3,7 @@ import Testing
 
 /// The metrics that alerts, dashboards and documents name, against those that the services have.
 @Suite struct MetricNamesTests {
-    /// Every name in quotes in a service or a room.
+    /// Returns every quoted metric name in the services and rooms.
     private static func known() throws -> Set<String> {
         Set(
             try TidyTests.sources(["Services", "Shared"]).flatMap { file in
@@ -13,7 +13,7 @@ import Testing
             })
     }
 
-    /// The files that name metrics.
+    /// Returns the files that name metrics.
     private static func readers() throws -> [String] {
         let files = ["alerts", "dashboards"].flatMap { folder in
             let path = TidyTests.root.appending(path: "compose/\(folder)").path()
@@ -28,7 +28,7 @@ import Testing
         Set(text.matches(of: /waybill_[a-z0-9_]+/).map { String($0.output) })
     }
 
-    /// The metrics that a text names and no service has.
+    /// Returns the metrics that a text names and no service has.
     private static func unknownNames(in text: String, known: Set<String>) -> Set<String> {
         Self.names(in: text).filter { name in
             // A histogram has three series. Source: Prometheus text exposition format 0.0.4

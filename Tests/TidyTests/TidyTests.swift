@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// The house rules that a reader can check by eye, checked by the machine instead.
+/// The coding rules that a reader could check by eye, checked by the machine instead.
 @Suite struct TidyTests {
-    /// The arrows of the house: what each room may import of ours. A module that is not named here is a package's.
+    /// The import arrows: our modules that each room may import. A module that is not named here is a package's.
     static let arrows: [String: Set<String>] = [
         "Services/Gateway": [
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store", "Operations",
@@ -31,12 +31,12 @@ import Testing
 
     static let ours = Set(arrows.keys.map { String($0.split(separator: "/")[1]) }).union(arrows.values.joined())
 
-    /// Modules that must not come in anywhere: a second way to do what a room does already.
+    /// Modules that must not be imported anywhere, because they duplicate what a room already does.
     static let foreignModules: Set<String> = [
         "Crypto", "AsyncHTTPClient", "Hummingbird", "Vapor", "FoundationNetworking",
     ]
 
-    /// Text that needs a reason, a word of it (most files have none, and expressions are slow), and what to use instead.
+    /// Text that needs a reason, a word of it (most files have none, and expressions are slow), and its replacement.
     static var banned: [(text: Regex<Substring>, words: [String], instead: String)] {
         [
             (/@unchecked Sendable/, ["@unchecked"], "a ~Copyable owner inside Mutex"),
@@ -63,6 +63,16 @@ import Testing
                 Issue.record("\(place): \(found) is banned, use \(rule.instead)")
             }
         }
+    }
+
+    @Test(arguments: try sources(["Services", "Shared", "Tests"]))
+    func noSentenceOfACommentHasAClauseAsItsSubject(_ file: Source) {
+        for sentence in Self.clauses(file) { Issue.record("\(file.path): begin with a noun: \(sentence)") }
+    }
+
+    @Test func aPlantedClauseIsNoticed() {
+        let text = "/// A row. Who\n/// reads it waits.\nlet row = 1  // Whatever\n    // Why: what it says."
+        #expect(Self.clauses(Source(path: "Planted.swift", text: text)) == ["Who reads it waits."])
     }
 
     @Test(arguments: try sources(["Services", "Shared", "Tests/TestKit"]))
@@ -107,6 +117,24 @@ import Testing
         }
     }
 
+    /// Returns the sentences in a file's comments whose subject is a clause.
+    static func clauses(_ file: Source) -> [String] {
+        let openers = ["Who", "What", "Whose", "Whoever", "Whatever"]
+        guard openers.contains(where: file.text.contains) else { return [] }
+        var comments: [String] = []
+        var isInside = false
+        for line in file.lines {
+            let trimmed = line.drop { $0 == " " }
+            if trimmed.hasPrefix("//") {
+                let text = trimmed.drop { $0 == "/" || $0 == " " }
+                if isInside { comments[comments.count - 1] += " " + text } else { comments.append(String(text)) }
+            }
+            isInside = trimmed.hasPrefix("//")
+        }
+        return comments.flatMap { $0.replacingOccurrences(of: ": ", with: ". ").components(separatedBy: ". ") }
+            .filter { sentence in openers.contains { sentence.hasPrefix($0 + " ") } && !sentence.contains("?") }
+    }
+
     static func violations(_ file: Source) -> [String] {
         file.lines.enumerated().compactMap { index, line in
             guard let module = Self.imported(line) else { return nil }
@@ -119,7 +147,7 @@ import Testing
         }
     }
 
-    /// The module that a line imports.
+    /// Returns the module that a line imports.
     static func imported(_ line: Substring) -> String? {
         guard line.contains("import ") else { return nil }
         return line.firstMatch(of: /^(?:[a-z@(): ]+ )?import (?:(?:struct|class|enum|func) )?(\w+)/).map {

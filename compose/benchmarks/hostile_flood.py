@@ -153,7 +153,7 @@ class Flood:
                     self.write(kind)
             self.tick += 1
             due = began + self.tick * TICK
-            # Whoever is late skips what was missed: it would come in one lump.
+            # A late sender skips what it missed: it would come in one lump.
             began += max(0, time.monotonic() - due)
             self.read(began + self.tick * TICK)
 

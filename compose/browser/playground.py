@@ -5,7 +5,7 @@ import time
 import chromium
 
 BLOCKS = {"receipt": 0, "order": 1, "update": 2}
-# What a payment must not leave anywhere: `waybill-dev search` looks for these texts.
+# The texts of a payment that must not stay anywhere: `waybill-dev search` looks for them.
 TOKEN = {
     "paymentData": {"version": "EC_v1", "data": "MARKED-PAYMENT-TOKEN", "signature": "signed", "header": {}},
     "paymentMethod": {"displayName": "Visa 1234", "network": "Visa", "type": "debit"},

@@ -240,7 +240,7 @@ class ModuleTests(unittest.TestCase):
         links = page.evaluate("[...document.querySelectorAll('link')].map((link) => link.rel)")
         self.assertEqual(sorted(links), ["apple-touch-icon", "stylesheet"])
         self.assertEqual(page.evaluate("Object.keys(window.waybill)"), ["polyfill"])
-        # Where no system button exists the CSS, which may still be on its way, draws nothing.
+        # Without a system button the CSS, which may still be on its way, draws nothing.
         page.evaluate("""(() => {
             const button = document.body.appendChild(document.createElement("button"));
             button.className = "waybill-apple-pay"; })()""")

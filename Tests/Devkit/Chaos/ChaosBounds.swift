@@ -8,7 +8,7 @@ struct ChaosBounds: Hashable, Sendable {
     /// The assumed size of the largest partition relative to the mean: keys are not distributed evenly, and the
     /// protocol's record headers count as well.
     private static let unevenness = 1.6
-    /// Bytes beside the document in a record of `waybill.orders`: positions, ids of changes, digests.
+    /// Bytes other than the document in a record of `waybill.orders`: positions, ids of changes, digests.
     private static let recordBytes = 1500
 
     let partitions: Int
@@ -16,14 +16,14 @@ struct ChaosBounds: Hashable, Sendable {
     let changeBytes: Int
     let documentBytes: Int
 
-    /// The number of changes that fit, if each made a version of its own.
+    /// The number of changes that fit if each one results in a version.
     var limit: Int {
         let largest = max(self.changeBytes, self.documentBytes + Self.recordBytes)
         return Int(
             Double(Self.retention) * Double(max(1, self.partitions)) / (Double(max(1, largest)) * Self.unevenness))
     }
 
-    /// The reason why a run with this many changes is impossible; nil if it is possible.
+    /// Returns the reason why a run with this number of changes is impossible; nil if it is possible.
     func refusal(changes: Int, seconds: Int) -> String? {
         guard changes > self.limit else { return nil }
         return "\(changes) changes do not fit into the broker that comes with librdkafka, which keeps 5 MiB of each of "

@@ -5,14 +5,14 @@ import Redis
 import Store
 import TestKit
 
-/// Waits until all is idle after the last fault, and compares everything with the plan.
+/// Waits until the system is idle after the last fault, and compares everything with the plan.
 struct ChaosCheck: Sendable {
     let run: ChaosRun
     /// The offsets at which the dead letters of this run begin.
     let letters: [Int32: Int64]
     /// The number of packages that the `openssl` program verifies.
     let samples: Int
-    /// `waybill.orders` of all clusters so far.
+    /// The records of `waybill.orders` of all clusters so far.
     var ledger = VersionLedger()
 
     private var tally: ChaosTally { self.run.tally }
@@ -32,7 +32,7 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Takes in `waybill.orders` of the cluster that is in use, to which nobody writes any more.
+    /// Reads `waybill.orders` of the cluster in use into the ledger. No service may write to that cluster any more.
     mutating func takeVersions() async {
         do {
             try await self.followVersions()
@@ -64,7 +64,7 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Waits until no push has come for a while and no device is at work.
+    /// Waits until no push has arrived for a while and no device is busy.
     private func awaitQuiet() async {
         let end = ContinuousClock.now + .seconds(60)
         while .now < end {
@@ -75,7 +75,7 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Compares each package with the fold, and verifies each, some by `openssl`; also the dead letters.
+    /// Compares each package with the expected document and verifies it, some by `openssl`; also checks dead letters.
     /// - Returns: the served orders, by order identifier.
     private func packages() async -> [String: JSON] {
         let orders = self.run.plan.orders
@@ -99,7 +99,7 @@ struct ChaosCheck: Sendable {
             served.map { (orders[$0.key].identifier, $0.value) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Devices that only listen have the served version: each version that mattered was pushed.
+    /// Checks that devices that do not poll have the served version, so that no push was lost.
     private func pushes(_ served: [String: JSON]) async {
         for device in self.run.devices where !device.isPolling {
             for order in await device.registered {
@@ -118,7 +118,7 @@ struct ChaosCheck: Sendable {
         return "\(members["updatedAt"]?.string ?? "?") with \(members["statusDescription"]?.string ?? "no note")"
     }
 
-    /// The presence of the order in a list without a tag, which distinguishes a lost registration from a lost push.
+    /// Reports whether the order is in a list without a tag, which distinguishes a lost registration from a lost push.
     private static func isListed(_ order: String, _ device: ChaosDevice) async -> String {
         do {
             return try await device.wallet.listedOrders().contains(order)
@@ -128,8 +128,8 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// A device that lists with its tag, and fetches the listed orders, has every served version; and a list without a
-    /// tag has all orders that it registered for.
+    /// Checks that a device that lists with its tag and fetches the listed orders has every served version, and that a
+    /// list without a tag has all orders that it registered for.
     private func lists(_ served: [String: JSON]) async {
         for device in self.run.devices {
             await device.patiently("list", "any") { _ = try await device.wallet.react() }
@@ -156,7 +156,7 @@ struct ChaosCheck: Sendable {
         self.tally.count("checked.devices", by: self.run.devices.count)
     }
 
-    /// The last record of each order on `waybill.orders` equals the state in Redis.
+    /// Checks that the last record of each order on `waybill.orders` equals the state in Redis.
     private func versions() async throws {
         for fault in self.ledger.faults { self.tally.differ(fault) }
         self.tally.count("versions.told", by: self.ledger.records)
@@ -181,10 +181,11 @@ struct ChaosCheck: Sendable {
         await redis.close()
     }
 
-    /// Each device, polling or not, got a notification after the last version of each of its orders was published.
+    /// Checks that each device, polling or not, got a notification after the last version of each of its orders was
+    /// published.
     ///
-    /// Notifications that the simulator accepted just before it was killed may not have been read: they are excused and
-    /// counted.
+    /// Notifications that the simulator accepted just before it was killed may not have been read; they are excused
+    /// and counted.
     private func deliveries() async {
         let missingUntil = self.run.journal.missingUntilEpochMilliseconds
         for device in self.run.devices {
@@ -206,11 +207,11 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// `waybill.orders` from its beginning to its end.
+    /// Reads `waybill.orders` from its beginning to its end.
     private mutating func followVersions() async throws {
         let topic = Topics().orders
         let beginnings = try await self.run.admin.beginningOffsets(topic)
-        // The log cleaner of a real broker leaves gaps, but the last record of each partition.
+        // The log cleaner of a real broker leaves gaps, but keeps the last record of each partition.
         var left = try await self.run.admin.endOffsets(topic).filter { $0.value > beginnings[$0.key] ?? 0 }
         let consumer = try KafkaConsumer(
             self.run.stack.kafkaConfiguration(), group: "waybill-chaos-\(randomHex(bytes: 6))",
@@ -228,7 +229,7 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Without compaction the broker still has all published records, else there is nothing to compare with.
+    /// Checks that librdkafka's own broker still has all published records; otherwise there is nothing to compare with.
     private func nothingFellOut() async throws {
         guard self.run.isEmbedded else { return }
         for topic in [Topics().orderChanges, Topics().orders, Topics().registrations] {

@@ -2,7 +2,7 @@ import ArgumentParser
 import Kafka
 import Model
 
-/// `waybill-dev chaos`: the part of a chaos run that knows the orders.
+/// `waybill-dev chaos`: the part of a chaos run that publishes, follows and compares the orders.
 struct ChaosCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "chaos",

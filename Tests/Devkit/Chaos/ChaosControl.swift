@@ -2,13 +2,13 @@ import Foundation
 
 /// A command of the fault driver on standard input, one per line.
 enum ChaosControl: Hashable, Sendable {
-    /// `mark NAME`: a fault of that name is over; measure the time until all has recovered.
+    /// `mark NAME`: the fault of that name is over; measure the time until the system has recovered.
     case mark(String)
-    /// `pause`: publish nothing more, and say when all that was published is acknowledged.
+    /// `pause`: stop publishing, and report when everything published is acknowledged.
     case pause
-    /// `move HOST:PORT`: Kafka is there from now on; nobody writes to the one before. Publishing goes on.
+    /// `move HOST:PORT`: from now on, Kafka is at this address; no service writes to the old one. Publishing resumes.
     case move(String)
-    /// `end`, or the end of the input: no more faults will come, and everything runs.
+    /// `end`, or the end of the input: no more faults will follow, and everything is running.
     case end
 
     init?(_ line: String) {
@@ -22,8 +22,8 @@ enum ChaosControl: Hashable, Sendable {
         }
     }
 
-    /// The commands as they come; ends after `end`. Reads on a thread of its own, which waits as long as the program
-    /// runs.
+    /// Returns the commands as they arrive; the stream ends after `end`. A dedicated thread reads them and blocks while
+    /// the program runs.
     static func commands() -> AsyncStream<ChaosControl> {
         AsyncStream { continuation in
             Thread.detachNewThread {

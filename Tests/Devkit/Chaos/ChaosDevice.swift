@@ -1,18 +1,18 @@
 import Model
 
-/// A device that lives through a run: retries requests that are refused temporarily, and records what a device must
-/// never see.
+/// A device that exists throughout a run. It retries requests that are refused temporarily, and records results that a
+/// device must never see.
 ///
-/// Never: a 401 for a valid token, an answer that breaks the protocol, a package that is older than an earlier one, a
-/// package that Wallet would refuse.
+/// These are a 401 for a valid token, an answer that breaks the protocol, a package that is older than an earlier one,
+/// and a package that Wallet would refuse.
 actor ChaosDevice {
-    /// The time for which requests may be refused before the device gives up, which is a difference.
+    /// The time for which requests may be refused before the device gives up, which counts as a difference.
     private static let patience = Duration.seconds(180)
     /// Every n-th round requests a package that the device already has, so that an older one cannot hide behind 304.
     private static let unconditional = 4
 
     nonisolated let wallet: WalletDevice
-    /// True if the device also polls from time to time, as Wallet does, and not only when it is pushed.
+    /// True if the device also polls from time to time, as Wallet does, rather than only after a push.
     nonisolated let isPolling: Bool
     private nonisolated let journal: APNSJournal
     private nonisolated let tally: ChaosTally
@@ -31,7 +31,7 @@ actor ChaosDevice {
         (self.wakes, self.waker) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// The customer has paid: Wallet requests the order.
+    /// Adds an order for which the customer has paid, and makes the device request it.
     func add(_ order: String, token: String) {
         self.fresh.append((order, token))
         self.wake()
@@ -40,7 +40,7 @@ actor ChaosDevice {
     /// Makes the device check for updates.
     nonisolated func wake() { self.waker.yield() }
 
-    /// Ends `run` when requests in progress are done.
+    /// Ends `run` after the requests in progress.
     nonisolated func finish() {
         self.journal.unsubscribe(self.wallet.pushToken)
         self.waker.finish()
@@ -89,7 +89,7 @@ actor ChaosDevice {
         await self.patiently("fetch", order) { try await self.fetch(order) }
     }
 
-    /// - Throws: `.unavailable` after a 503, once the time that it named has passed; `.unauthorized`.
+    /// - Throws: `.unavailable` after a 503, once its Retry-After (at most 5 s) has passed; `.unauthorized` for a 401.
     func fetch(_ order: String, isConditional: Bool = true) async throws(ToolError) {
         switch try await self.wallet.fetch(order, isConditional: isConditional) {
         case .version, .notModified: return
@@ -100,7 +100,7 @@ actor ChaosDevice {
         }
     }
 
-    /// Repeats an action until it succeeds.
+    /// Retries an action until it succeeds.
     /// - Returns: false if the device gave up, which is recorded.
     @discardableResult
     func patiently(
@@ -127,7 +127,7 @@ actor ChaosDevice {
                         self.tally.differ("device of order \(order): \(error)")
                         return false
                     }
-                    // Only a packager can detect that Redis fell back; Wallet refuses the package in the meantime.
+                    // Only a packager can detect that Redis fell back. Until then, Wallet refuses the package.
                     if self.tally.hasFallen {
                         self.tally.count("older_package.fell_back")
                     } else {

@@ -1,7 +1,7 @@
 import Kafka
 import Synchronization
 
-/// A stack with a client of its Kafka, which moves when the driver says so.
+/// A stack with a client of its Kafka, which moves to another cluster at the driver's command.
 final class ChaosKafka: Sendable {
     private let state: Mutex<(stack: StackEnvironment, admin: KafkaAdmin)>
 
@@ -9,12 +9,12 @@ final class ChaosKafka: Sendable {
         self.state = Mutex((stack, try KafkaAdmin(stack.kafkaConfiguration())))
     }
 
-    /// The addresses as they are now.
+    /// The current addresses.
     var stack: StackEnvironment { self.state.withLock(\.stack) }
-    /// A client of the cluster that is in use now: another object after each move.
+    /// A client of the cluster currently in use; another object after each move.
     var admin: KafkaAdmin { self.state.withLock(\.admin) }
 
-    /// From here on all use the cluster at this address.
+    /// Makes the cluster at this address the current one.
     /// - Returns: the configuration of its clients.
     func move(to bootstrap: String) throws -> KafkaConfiguration {
         var stack = self.stack

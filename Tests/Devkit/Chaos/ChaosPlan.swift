@@ -4,9 +4,9 @@ import TestKit
 
 /// A stream of changes of a given length, and the expected final document of each order.
 ///
-/// Each order follows its story; between its changes come notes, which patch `statusDescription`, and repetitions, as
-/// made by a publisher that missed an acknowledgement. Orders begin throughout the stream, so that in every part of it
-/// some are new and some are old.
+/// Each order follows its story. Between its changes are notes, which patch `statusDescription`, and repetitions, as
+/// from a publisher that missed an acknowledgement. Orders begin throughout the stream, so that every part of it has
+/// new and old ones.
 struct ChaosPlan: Sendable {
     struct Step: Sendable {
         let message: KafkaMessage
@@ -17,10 +17,11 @@ struct ChaosPlan: Sendable {
         let broken: BrokenChange?
     }
 
-    /// One of this many changes is repeated, and one of this many is broken.
+    /// One in `repetition` changes is repeated, and one in `breakage` is broken.
     private static let repetition = 20
     private static let breakage = 100
-    /// A repetition is one of this many last changes of the order. Fewer than the packager remembers by their ids.
+    /// A repetition is of the current change of the order or of one of this many before it, fewer than the packager
+    /// remembers by id.
     private static let memory = 16
 
     let orders: [ExpectedOrder]
@@ -28,7 +29,7 @@ struct ChaosPlan: Sendable {
     let orderType: OrderTypeIdentifier
 
     /// - Parameters:
-    ///   - source: orders to choose from; their number is chosen so that there are as many notes as changes.
+    ///   - source: the orders to choose from; enough are taken that there are about as many notes as changes.
     ///   - count: the number of steps, at least one for each change of an order.
     init(_ source: [OlistOrder], orderType: OrderTypeIdentifier, count: Int, seed: UInt64) {
         var random = SeededGenerator(seed: seed)
@@ -83,13 +84,13 @@ struct ChaosPlan: Sendable {
         }
     }
 
-    /// Bytes of a document and of the data beside it, for `ChaosBounds`.
+    /// Mean bytes of a document, for `ChaosBounds`.
     var documentBytes: Int {
         guard !self.orders.isEmpty else { return 0 }
         return self.orders.reduce(0) { $0 + $1.document.size } / self.orders.count
     }
 
-    /// Bytes of a change with its headers.
+    /// Mean bytes of a change with its headers.
     var changeBytes: Int {
         guard !self.steps.isEmpty else { return 0 }
         let all = self.steps.reduce(0) { sum, step in
@@ -99,7 +100,7 @@ struct ChaosPlan: Sendable {
         return all / self.steps.count
     }
 
-    /// The changes of one order with its notes among them.
+    /// The changes of one order, interspersed with its notes.
     private struct Life {
         let story: OrderStory
         let orderType: OrderTypeIdentifier
@@ -138,6 +139,6 @@ struct ChaosPlan: Sendable {
 }
 
 extension JSONObject {
-    /// Bytes of its text.
+    /// The number of bytes of the serialized object.
     fileprivate var size: Int { JSON.object(self).serialized.count }
 }

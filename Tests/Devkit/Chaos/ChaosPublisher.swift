@@ -9,9 +9,9 @@ final class ChaosPublisher: Sendable {
         var broken: [String: BrokenRecord] = [:]
         var placed: [Int] = []
         var kafka: KafkaConfiguration
-        /// True as long as nothing may be published.
+        /// True while nothing may be published.
         var isPaused = false
-        /// True as long as nothing is on its way to Kafka, nor will be.
+        /// True while no record is in flight to Kafka and none will be sent.
         var isAtRest = false
     }
 
@@ -29,7 +29,7 @@ final class ChaosPublisher: Sendable {
 
     /// The number of acknowledged steps.
     var sent: Int { self.state.withLock(\.sent) }
-    /// The broken changes by their positions, as a dead letter names them.
+    /// The broken changes by position, in the form that dead letters use.
     var broken: [String: BrokenRecord] { self.state.withLock(\.broken) }
     /// An order that was published some time ago; nil before the first.
     var someOrder: Int? { self.state.withLock { $0.placed.first } }
@@ -93,13 +93,14 @@ final class ChaosPublisher: Sendable {
         self.state.withLock { $0.isAtRest = false }
     }
 
-    /// Returns when all that was sent is acknowledged, and nothing more is sent until `resume`.
+    /// Stops publishing until `resume`; returns once everything sent is acknowledged.
     func pause() async throws {
         self.state.withLock { $0.isPaused = true }
         while !self.state.withLock(\.isAtRest) { try await Task.sleep(for: .milliseconds(20)) }
     }
 
-    /// - Parameter kafka: where to publish from here on; nil: as before.
+    /// Continues publishing.
+    /// - Parameter kafka: the cluster to publish to from now on; nil keeps the current one.
     func resume(at kafka: KafkaConfiguration? = nil) {
         self.state.withLock { state in
             state.kafka = kafka ?? state.kafka
@@ -107,7 +108,8 @@ final class ChaosPublisher: Sendable {
         }
     }
 
-    /// The steps up to the second one of an order: if the first was lost and sent again, it would come after that.
+    /// Returns the steps before the first repeated order: if an order's first step was lost and sent again, it would
+    /// arrive after its second one.
     static func distinct(_ steps: ArraySlice<ChaosPlan.Step>) -> ArraySlice<ChaosPlan.Step> {
         var keys: Set<[UInt8]> = []
         return steps.prefix { keys.insert($0.message.key ?? []).inserted }

@@ -3,8 +3,8 @@ import Model
 import Store
 import TestKit
 
-/// A stream of changes with devices that follow it, while an external driver injects faults; then the comparison of
-/// everything.
+/// A stream of changes and the devices that follow it, while an external driver injects faults. At the end, the run
+/// compares everything.
 struct ChaosRun: Sendable {
     /// The interval at which a device polls.
     private static let pollInterval = Duration.seconds(15)
@@ -71,7 +71,7 @@ struct ChaosRun: Sendable {
         self.owners = owners
     }
 
-    /// Runs the stream until the driver ends it, waits until all is idle, and compares.
+    /// Runs the stream until the driver ends it, waits until the system is idle, and compares.
     ///
     /// - Parameter say: receives the events that the driver waits for, one line each.
     func run(samples: Int, say: @escaping @Sendable (String) -> Void) async throws {
@@ -90,7 +90,7 @@ struct ChaosRun: Sendable {
                 for await command in ChaosControl.commands() {
                     switch command {
                     case .mark(let name):
-                        // Here and not in the task: the driver starts Redis as soon as it has read this line.
+                        // Here rather than in the task: the driver starts Redis immediately after writing this line.
                         if name.hasSuffix(Self.older) { self.tally.fall() }
                         work.addTask { await self.watchRecovery(name, say: say) }
                     case .pause:
@@ -100,7 +100,7 @@ struct ChaosRun: Sendable {
                         await check.takeVersions()
                         self.publisher.resume(at: try self.kafka.move(to: bootstrap))
                         say("moved")
-                    // Also of a driver that died and left the publisher paused.
+                    // Also ends the pause of a driver that died.
                     case .end: self.publisher.resume()
                     }
                 }
@@ -121,7 +121,7 @@ struct ChaosRun: Sendable {
         await self.http.close()
     }
 
-    /// The token that the checkout derives for an order.
+    /// Returns the token that checkout derives for an order.
     func token(_ order: Int) throws -> String {
         self.tokens.token(
             for: OrderKey(
@@ -135,8 +135,8 @@ struct ChaosRun: Sendable {
         }
     }
 
-    /// Makes devices poll: some from time to time, all when the APNs simulator was down, which corresponds to a network
-    /// that gives a device its last notification when it is back.
+    /// Makes devices poll: some from time to time, and all after the APNs simulator was down. The latter corresponds to
+    /// a network that delivers the last notification to a device once it is back.
     private func wakeDevices() async throws {
         var gaps = self.journal.gaps
         var turn = 0

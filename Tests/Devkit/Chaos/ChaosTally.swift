@@ -15,7 +15,7 @@ final class ChaosTally: Sendable {
 
     private let state = Mutex(State())
 
-    /// Counts an event, by a name of a closed set such as `wrong_401.fetch`.
+    /// Counts an event under a name from a closed set, such as `wrong_401.fetch`.
     func count(_ name: String, by amount: Int = 1) { self.state.withLock { $0.counts[name, default: 0] += amount } }
 
     /// Records a difference, with enough detail to find its cause.
@@ -26,11 +26,11 @@ final class ChaosTally: Sendable {
             state.differences.append(explanation)
             return true
         }
-        // Printed at once, so that it appears among the faults that preceded it.
+        // Printed immediately, so that it appears next to the faults that preceded it.
         if isShown { Console.progress("difference: \(explanation)") }
     }
 
-    /// Redis may be an older copy of its data from this call on, until `rise` is called as often.
+    /// Records that Redis may have an older copy of its data from now on, until `rise` has been called as often.
     func fall() { self.state.withLock { $0.fallen += 1 } }
     func rise() {
         self.state.withLock { state in
@@ -39,8 +39,8 @@ final class ChaosTally: Sendable {
         }
     }
 
-    /// True if a served version may be older than an earlier one: Redis came back with an older copy of its data, and
-    /// that is not repaired yet, or an answer from before may still be in flight.
+    /// True if a served version may be older than an earlier one: Redis came back with an older copy of its data that
+    /// is not repaired yet, or an answer from before the repair may still be in flight.
     var hasFallen: Bool {
         self.state.withLock { state in
             state.fallen > 0 || state.roseAt.map { ContinuousClock.now - $0 < .seconds(2) } ?? false

@@ -4,25 +4,25 @@ import Model
 /// `waybill.orders` as a compacting broker would keep it, and the checks on the history of its versions.
 ///
 /// A version may be published twice, by a process that died before the commit and by its successor, but then with the
-/// same content, and a higher version is always later by `updatedAt`. Source: Design §4
+/// same content. A higher version always has a later `updatedAt`. Source: Design §4
 struct VersionLedger {
     /// The current state of an order.
     ///
-    /// More partitions move an order; then the one that it left must have a tombstone.
+    /// An order may move when the topic gets more partitions; the partition that it left must then have a tombstone.
     struct Entry {
-        /// By partition: the last record there that is no tombstone, and its offset.
+        /// The last record of each partition and its offset; none after a tombstone.
         fileprivate var live: [Int32: (record: OrderRecord, offset: Int64)] = [:]
         /// The record with the highest version; nil if all partitions end with a tombstone.
         var record: OrderRecord? { self.newest?.value.record }
-        /// `partition/offset` of that record, else of the last one read.
+        /// `partition/offset` of that record; if there is none, of the last record read.
         var place: String { self.newest.map { "\($0.key)/\($0.value.offset)" } ?? self.last }
         private var newest: (key: Int32, value: (record: OrderRecord, offset: Int64))? {
             self.live.max { $0.value.record.version < $1.value.record.version }
         }
         fileprivate var last: String
-        /// Each version.
+        /// The versions, by number.
         fileprivate var versions: [Int64: Version] = [:]
-        /// The time when devices were to be told last, milliseconds since 1970; nil after a tombstone.
+        /// The time of the last version that devices are notified of, milliseconds since 1970; nil after a tombstone.
         var publishedEpochMilliseconds: Int64? {
             guard let last = self.record?.version else { return nil }
             return self.versions.filter { $0.key <= last && $0.value.published != nil }.max { $0.key < $1.key }?
@@ -34,7 +34,7 @@ struct VersionLedger {
         let document: Int
         let modified: Int64
         let place: String
-        /// The time of the first record, milliseconds since 1970; nil if it is silent.
+        /// The time of the first record that is not silent, milliseconds since 1970; nil if there is none.
         var published: Int64?
     }
 
@@ -42,9 +42,9 @@ struct VersionLedger {
     private(set) var records = 0
     /// Bytes of keys and values.
     private(set) var bytes = 0
-    /// Records that published a version again, without a mirror's copies of the first one.
+    /// The number of records that published a version again, not counting a mirror's copies of the first one.
     private(set) var repeated = 0
-    /// Records with an older version than one before them.
+    /// The number of records with an older version than an earlier record of the order.
     private(set) var late = 0
     private var violations: [String] = []
     /// Violations, as text.
@@ -75,7 +75,7 @@ struct VersionLedger {
             return
         }
         entry.live[record.partition] = (told, record.offset)
-        // One that moves to another partition gets a higher version with the same content, silently.
+        // An order that moves to another partition gets a higher version with the same content, silently.
         let isSilent = record.headers.contains { $0.name == OrderRecordHeader.silent }
         let version = Version(
             document: JSON.object(told.document.members).text.hashValue, modified: told.modifiedEpochSeconds,
@@ -108,10 +108,10 @@ struct VersionLedger {
         }
     }
 
-    /// The difference between the state in Redis and the last record of the order; nil if there is none.
+    /// Returns the difference between the state in Redis and the last record of the order; nil if there is none.
     ///
-    /// Positions are left out: a change without new content moves them in Redis alone. So is the entity tag: a package
-    /// that was signed again has another one under the same version.
+    /// Positions are not compared, since a change without new content advances them only in Redis. The entity tag is
+    /// not compared either, since a package that was signed again has another one under the same version.
     static func difference(_ entry: Entry?, stored: OrderState?) -> String? {
         switch (entry?.record, stored.flatMap { $0.isRemoved ? nil : $0 }) {
         case (nil, nil): return nil

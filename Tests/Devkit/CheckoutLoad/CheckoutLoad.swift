@@ -3,9 +3,9 @@ import Model
 import NIOHTTP1
 import Synchronization
 
-/// Customers of a shop: each one comes at its time, however long the others take.
+/// Customers of a shop. Each arrives at a scheduled time, regardless of how long the others take.
 struct CheckoutLoad: Sendable {
-    /// The outcome for one customer: the time that counts, and a word for how it ended.
+    /// The outcome for one customer: the measured time, and a word for the result.
     struct Outcome: Sendable {
         let duration: Duration
         let end: String
@@ -18,7 +18,7 @@ struct CheckoutLoad: Sendable {
     let http: HTTPClient
 
     /// Runs `count` customers at a rate.
-    /// - Returns: percentiles in microseconds, the counts of how they ended, the most memory of the checkout role.
+    /// - Returns: percentiles in microseconds, the counts of each result, and the checkout role's peak memory.
     func run(
         _ count: Int, rate: Int, _ customer: @escaping @Sendable (Int) async throws -> Outcome
     ) async throws -> JSON {
@@ -58,7 +58,7 @@ struct CheckoutLoad: Sendable {
 
     // MARK: The customers
 
-    /// A merchant session, as a page asks for it when the sheet opens.
+    /// Requests a merchant session, as a page does when the payment sheet opens.
     func session(_ number: Int) async throws -> Outcome {
         let start = ContinuousClock.now
         let response = try await self.ask(
@@ -67,10 +67,10 @@ struct CheckoutLoad: Sendable {
         return Outcome(duration: .now - start, end: "\(response.status)")
     }
 
-    /// An authorised payment, and the device's first fetch, which counts if there is one.
-    /// - Parameter name: distinguishes runs: with the number it is the transaction's identifier.
+    /// Sends an authorised payment, then the device's first fetch if `isFetched`; the last of them is measured.
+    /// - Parameter name: distinguishes runs; together with the number it forms the transaction's identifier.
     func payment(_ name: String, _ number: Int, isFetched: Bool) async throws -> Outcome {
-        // The shop names the order by the first twelve letters.
+        // The shop names the order after the first twelve characters of the transaction's identifier.
         let digits = String(number)
         let transaction = name.prefix(5) + "-" + String(repeating: "0", count: 6 - digits.count) + digits
         let paid = ContinuousClock.now
@@ -102,7 +102,7 @@ struct CheckoutLoad: Sendable {
             duration: .now - completed, end: package.status == 200 && !isPackage ? "no package" : "\(package.status)")
     }
 
-    /// Each customer has an address of its own.
+    /// Sends a request to the checkout role, with an origin and a client address chosen by the customer's number.
     private func ask(_ path: String, _ number: Int, _ body: JSON) async throws -> HTTPResponse {
         var request = HTTPRequest(method: .POST, url: self.checkout.url + path)
         request.headers = [

@@ -3,7 +3,7 @@ import Foundation
 import Model
 import TestKit
 
-/// `waybill-dev checkout-load`: many customers at once in front of the checkout role of a running stack.
+/// `waybill-dev checkout-load`: many concurrent customers of a checkout role next to a running stack.
 struct CheckoutLoadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "checkout-load",
@@ -62,7 +62,7 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
         let load = CheckoutLoad(
             checkout: checkout, gateway: stack.gateway, origins: hosts.map { "https://\($0)" }, http: http)
         var figures = JSONObject()
-        // Code runs for the first time, and connections are opened, before anything counts.
+        // Warms up code paths and connections before anything is measured.
         _ = try await load.run(100, rate: 50) { try await load.session($0) }
         _ = try await load.run(100, rate: 50) { try await load.payment("warm-up", $0, isFetched: true) }
         figures["idleMegabytes"] = .integer(load.residentMegabytes)

@@ -3,7 +3,7 @@ import Foundation
 import Kafka
 import Model
 
-/// `waybill-dev demo`: the transcript of `compose/demo`.
+/// `waybill-dev demo`: sends the example orders through a stack and prints the transcript of `compose/demo`.
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
@@ -12,7 +12,7 @@ struct DemoCommand: AsyncParsableCommand {
     @Option(help: "The stack.env of a running stack.") var stack: String
     @Option(help: "The directory with the example orders.") var examples: String
 
-    /// The longest time for each step.
+    /// The deadline of each step.
     private static let patience = Duration.seconds(15)
 
     func run() async throws {
@@ -42,7 +42,7 @@ struct DemoCommand: AsyncParsableCommand {
     }
 }
 
-/// The pushes of the one phone, returned one at a time with a deadline.
+/// The pushes to the phone, returned one at a time with a deadline.
 actor DemoPushes {
     private let stream: AsyncStream<APNSJournal.Delivery>
 

@@ -9,7 +9,7 @@ enum DemoStory {
         let data: JSON
     }
 
-    /// The updates of an order, by the number at the beginning of its example's file name.
+    /// Returns the updates of an order, by the number at the beginning of its example's file name.
     static func updates(of example: String) -> [Update] {
         switch example.prefix(2) {
         case "01":

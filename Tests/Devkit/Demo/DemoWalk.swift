@@ -11,7 +11,7 @@ final class DemoWalk: Sendable {
     private let pushes: DemoPushes
     private let tokens: DerivedTokens
     private let patience: Duration
-    /// The delay after Wallet's first fetch with which the shop's systems publish an order.
+    /// The time between Wallet's first fetch and the publication of the order by the shop's systems.
     private static let publicationDelay = Duration.milliseconds(300)
     private let begin = ContinuousClock.now
 
@@ -33,7 +33,7 @@ final class DemoWalk: Sendable {
         Console.line("  \(mark.padding(toLength: 10, withPad: " ", startingAt: 0)) \(text)\(took)")
     }
 
-    /// One order: placed, fetched, registered, then each of its updates.
+    /// Places, fetches and registers one order, then publishes and follows each of its updates.
     func follow(file: String, content: [UInt8]) async throws {
         let (document, name) = try OrderFile.document(from: JSON(parsing: content), keepsToken: false)
         let key = OrderKey(orderType: self.stack.orderType, order: try OrderIdentifier(name ?? ""))
@@ -59,7 +59,7 @@ final class DemoWalk: Sendable {
         start = .now
         _ = try await self.phone.register(order)
         self.say("registered", "the phone wants to be told; Kafka has acknowledged it", since: start)
-        // The order changed a moment ago, so a push follows in case the change crossed the registration.
+        // The order changed a moment ago, so a push follows in case the change and the registration overlapped.
         _ = try await self.pushes.next(within: self.patience)
         self.say("pushed", "once more, since the order is so new", since: start)
         _ = try await self.phone.react()
@@ -82,8 +82,8 @@ final class DemoWalk: Sendable {
         }
     }
 
-    /// Waits until a push leads to a new version. An earlier push may have been about the version before: it only says
-    /// that something changed.
+    /// Waits until a push leads to a new version. A push only says that something changed, so an earlier one may have
+    /// been about the previous version.
     private func nextVersion(of order: String, since start: ContinuousClock.Instant) async throws -> PackageReport {
         while .now < start + self.patience {
             let push = try await self.pushes.next(within: self.patience)
@@ -95,7 +95,7 @@ final class DemoWalk: Sendable {
         throw ToolError(.timeout, "listing changed orders: \(order) is not among them")
     }
 
-    /// Ends with third-party programs and with the removal of an order.
+    /// Checks the last versions with third-party programs, then removes an order.
     func finish() async throws {
         Console.line("\nThe last version of each order, judged by programs that are not ours")
         let roots = try readFile(self.stack.roots)

@@ -4,12 +4,12 @@ import NIOPosix
 import NIOSSL
 import Synchronization
 
-/// HTTP/1.1 for the tools: keep-alive connections, pooled for each host, a deadline for each request.
+/// An HTTP/1.1 client for the tools, with a pool of keep-alive connections per host and a deadline for each request.
 ///
-/// Bounded: `connectionsPerHost` open connections; further requests wait in a queue, which moves since every holder has
-/// a deadline. A `GET` that met a kept connection just as the server closed it is sent once more.
+/// Bounded: `connectionsPerHost` open connections; further requests wait in a queue, which advances since every holder
+/// has a deadline. A `GET` on a reused connection that the server is just closing is retried once.
 final class HTTPClient: Sendable {
-    /// The right to use one of a host's connections: one that is open, or room for a new one.
+    /// The right to use one of a host's connections: an open one, or room for a new one.
     private enum Lease: Sendable {
         case open(any Channel)
         case room
@@ -29,14 +29,14 @@ final class HTTPClient: Sendable {
     private let observer: Observer?
     private let pools = Mutex<[HTTPOrigin: Pool]>([:])
 
-    /// Hears of every answer, and of how long it took.
+    /// Receives every request with its answer and the time that it took.
     typealias Observer = @Sendable (HTTPRequest, HTTPResponse, Duration) -> Void
 
     /// - Parameters:
-    ///   - roots: PEM file with the roots for `https` servers; nil means those of the system.
+    ///   - roots: PEM file with the roots for `https` servers; nil means the system's roots.
     ///   - identity: PEM files of a client certificate and its key.
-    ///   - reroutes: ports of 127.0.0.1 that are connected to in place of a host; TLS and `Host` keep its name.
-    ///   - deadline: for each request that has none of its own.
+    ///   - reroutes: ports of 127.0.0.1 to connect to instead of a host; TLS and `Host` keep the host's name.
+    ///   - deadline: the default deadline of a request.
     init(
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton, connectionsPerHost: Int = 16,
         roots: String? = nil, identity: (certificate: String, key: String)? = nil, reroutes: [String: Int] = [:],
@@ -65,7 +65,7 @@ final class HTTPClient: Sendable {
     }
 
     /// Sends one request and waits for the whole answer; any status is an answer.
-    /// - Parameter deadline: for everything, the wait for a connection included; nil is that of the client.
+    /// - Parameter deadline: includes the wait for a connection; nil means the client's default.
     func send(_ request: HTTPRequest, within deadline: Duration? = nil) async throws(ToolError) -> HTTPResponse {
         let deadline = deadline ?? self.deadline
         let (origin, target) = try HTTPOrigin.split(request.url)
@@ -140,7 +140,7 @@ final class HTTPClient: Sendable {
             switch await self.lease(origin) {
             case .open(let channel):
                 if channel.isActive { return (channel, false) }
-                // The server closed it while it was idle: its place is free for another one.
+                // The server closed it while it was idle, which leaves room for another one.
                 self.giveBack(nil, to: origin)
             case .room:
                 do {

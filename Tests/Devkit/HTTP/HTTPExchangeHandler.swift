@@ -16,7 +16,7 @@ final class HTTPExchangeHandler: ChannelDuplexHandler {
     typealias OutboundIn = HTTPExchange
     typealias OutboundOut = HTTPClientRequestPart
 
-    /// In bytes; above every package (below 5 MB, Wallet Orders §2.1) and every page of the simulator's journal.
+    /// Bytes; larger than every package (below 5 MB, Wallet Orders §2.1) and every page of the simulator's journal.
     static let bodyLimit = 16 << 20
 
     private var exchange: HTTPExchange?

@@ -18,7 +18,7 @@ struct HTTPResponse: Sendable {
     /// True if the connection may carry another request.
     var isKeepAlive: Bool
 
-    /// The first header of that name.
+    /// Returns the first header with that name.
     func header(_ name: String) -> String? { self.headers.first(name: name) }
 }
 

@@ -4,7 +4,7 @@ import Model
 ///
 /// Made on demand, of texts that parse.
 struct JSONPlaces {
-    /// A place for people, both from 1; columns count characters as editors do.
+    /// A line and a column for people, both counted from 1; columns count characters as editors do.
     struct Place: Hashable, Sendable {
         let line: Int
         let column: Int
@@ -20,7 +20,7 @@ struct JSONPlaces {
         self.value("$")
     }
 
-    /// The place of a value; of the nearest one around it if it is missing.
+    /// Returns the place of a value; if it is missing, that of the nearest enclosing value.
     func place(of path: String) -> Place {
         var path = path[...]
         while !path.isEmpty {
@@ -31,7 +31,7 @@ struct JSONPlaces {
         return Self.place(of: self.offsets["$"] ?? 0, in: self.bytes)
     }
 
-    /// The place of a byte.
+    /// Returns the place of a byte.
     static func place(of offset: Int, in bytes: [UInt8]) -> Place {
         let before = bytes.prefix(max(0, offset))
         let line = before.count { $0 == UInt8(ascii: "\n") } + 1
@@ -78,14 +78,14 @@ struct JSONPlaces {
             }
             let before = self.position
             element(&self, index)
-            // In a text that does not parse, an end of the other kind is no value.
+            // In a text that does not parse, a closing bracket of the wrong kind is not a value.
             guard self.position > before else { break }
             index += 1
         }
         self.position += 1
     }
 
-    /// A string, as it is written; escapes in names are rare and never in names that the validator knows.
+    /// Reads a string as it is written. Escapes in names are rare, and no name that the validator knows has one.
     private mutating func string() -> String {
         self.skipSpace()
         self.position += 1

@@ -3,7 +3,7 @@ import Foundation
 import Model
 import TestKit
 
-/// The checkout role of a playground: a merchant of the sandbox, a secret key, a process of its own.
+/// The checkout role of a playground: a separate process with a sandbox merchant and a secret key.
 struct PlaygroundCheckout: Sendable {
     /// Such as `http://127.0.0.1:4711`.
     let url: String
@@ -22,13 +22,13 @@ struct PlaygroundCheckout: Sendable {
         let roots: String
     }
 
-    /// Starts `waybill-gateway checkout`, which is beside this program.
+    /// Starts `waybill-gateway checkout`, which is in the same directory as this program.
     /// - Parameters:
-    ///   - origins: of pages that may call.
-    ///   - gateway: stands in for Apple's.
-    ///   - upstream: takes payments; nil for a shop without a service.
+    ///   - origins: the origins of pages that may call the role.
+    ///   - gateway: the stand-in for Apple's gateway.
+    ///   - upstream: the service that takes payments; nil for a shop without a service.
     ///   - environment: further settings.
-    ///   - directory: gets the merchant.
+    ///   - directory: receives the merchant's files.
     static func start(
         _ stack: StackEnvironment, origins: [String], gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant,
         upstream: Upstream? = nil, environment others: [String: String] = [:], in directory: TemporaryDirectory
@@ -91,7 +91,7 @@ struct PlaygroundCheckout: Sendable {
         await http.close()
     }
 
-    /// The content of `merchant.json`.
+    /// Returns the content of `merchant.json`.
     private static func merchant(_ orderType: OrderTypeIdentifier, origins: [String], key: String) -> JSONObject {
         let type = JSON.string(orderType.rawValue)
         let empty = JSON.object(JSONObject())

@@ -2,9 +2,9 @@ import Foundation
 import Model
 import Synchronization
 
-/// The simulated device of a session: takes order details as Wallet does, fetches, registers, follows pushes.
+/// The simulated device of a session. As Wallet does, it takes order details, fetches, registers and follows pushes.
 ///
-/// One order at a time is fetched first; at most 100 of either kind of work wait.
+/// Bounded: handles one order or push at a time; at most 100 wait, and further ones are dropped.
 final class PlaygroundDevice: Sendable {
     private enum Work: Sendable {
         case details(order: String, token: String)
@@ -34,10 +34,10 @@ final class PlaygroundDevice: Sendable {
         self.journal.unsubscribe(self.wallet.pushToken)
     }
 
-    /// Orders whose pushes the device wants.
+    /// The orders that the device has registered for.
     var registrations: Set<String> { self.registered.withLock { $0 } }
 
-    /// Works until `end`.
+    /// Handles order details and pushes until `end`.
     func run() async {
         let pushes = self.journal.subscribe(self.wallet.pushToken)
         await withTaskGroup(of: Void.self) { group in
@@ -69,7 +69,7 @@ final class PlaygroundDevice: Sendable {
         }
         _ = try await self.wallet.register(order)
         self.registered.withLock { _ = $0.insert(order) }
-        // A change between the fetch and the registration comes without a push.
+        // A change between the fetch and the registration may come without a push.
         if case .version(let newer) = try await self.wallet.fetch(order) {
             self.note(self.verified(newer, order, "New version in Wallet"))
         }
@@ -98,7 +98,7 @@ final class PlaygroundDevice: Sendable {
         return entry
     }
 
-    /// The orders that the device shows, newest first.
+    /// Returns the orders that the device shows, newest first.
     func shown() async -> JSON {
         var orders: [(updated: String, json: JSON)] = []
         for identifier in await self.wallet.orderIdentifiers {

@@ -2,7 +2,7 @@ import Foundation
 import Model
 import NIOHTTP1
 
-/// Something that really happened, as the transcript of the playground shows it.
+/// An event that really happened, as the playground's transcript shows it.
 struct PlaygroundEntry: Sendable {
     var number = 0
     let epochMilliseconds = Int64(Date().timeIntervalSince1970 * 1000)
@@ -20,7 +20,7 @@ struct PlaygroundEntry: Sendable {
         let response: HTTPResponse
         let duration: Duration
 
-        /// Texts of at most 4 KiB; packages are said by their length.
+        /// Returns a text of at most 4 KiB as it is; anything else, such as a package, is described by length and type.
         private static func text(_ bytes: [UInt8], _ type: String?) -> JSON {
             guard !bytes.isEmpty else { return "" }
             guard bytes.count <= 4096, type == nil || type?.contains("json") == true || type?.hasPrefix("text/") == true

@@ -6,7 +6,7 @@ enum PlaygroundMerchant {
     static let identifier = "merchant.com.example.waybill"
     static let displayName = "Waybill Playground"
 
-    /// An error in the shape of the checkout role.
+    /// Returns an error in the format of the checkout role.
     static func failure(_ status: Int, _ code: String, _ message: String) -> FakeServer.Response {
         let body: JSON = ["error": ["code": .string(code), "message": .string(message)]]
         return .json(status, body.text)

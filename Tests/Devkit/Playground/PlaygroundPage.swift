@@ -3,9 +3,9 @@ import CPlaygroundFiles
 import Foundation
 import TestKit
 
-/// The files of the playground, by path: from the program, or from a folder while one works on them.
+/// The files of the playground, by path: from the program, or from a folder during development.
 struct PlaygroundPage: Sendable {
-    /// A folder whose files go before those in the program.
+    /// A folder whose files take precedence over those in the program.
     let folder: String?
     /// The checkout role's URL, which the page calls.
     let checkout: String
@@ -32,7 +32,8 @@ struct PlaygroundPage: Sendable {
         "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", unsafe playground_source().array),
     ]
 
-    /// No inline script or style, nothing of others: Chromium needs apple.com for Payment Request.
+    /// Allows no inline script or style, and nothing from other origins except the checkout role and apple.com, which
+    /// Chromium needs for Payment Request.
     private var policy: String {
         "default-src 'none'; script-src 'self'; style-src 'self' \(self.checkout); img-src 'self' data:; "
             + "connect-src 'self' \(self.checkout) https://apple.com; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"

@@ -25,7 +25,7 @@ struct PlaygroundReview: Sendable {
         ["valid": .bool(self.problems.isEmpty), "problems": .array(self.problems.map(\.json))]
     }
 
-    /// Any JSON object.
+    /// Reviews any JSON object.
     init(object text: [UInt8]) {
         do {
             let value = try JSON(parsing: text)
@@ -50,16 +50,16 @@ struct PlaygroundReview: Sendable {
         }
     }
 
-    /// An order document, by the packager's own rules.
+    /// Reviews an order document by the packager's own rules.
     init(order text: [UInt8], of key: OrderKey, rules: BrandRules, nowEpochSeconds: Int64) {
         self.init(text) { members in
-            // Any token does: the review is of the document.
+            // Any token will do, since only the document is reviewed.
             OrderFold(rules: rules) { _ in AuthenticationToken(derived: String(repeating: "0", count: 32)) }
                 .violations(in: OrderDocument(members: members), of: key, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
-    /// A payment request, by the rules of the checkout role.
+    /// Reviews a payment request by the rules of the checkout role.
     init(paymentRequest text: [UInt8]) {
         self.init(text) { PaymentRequestValidator.violations(in: .object($0)) }
     }

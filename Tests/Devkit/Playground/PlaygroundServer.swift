@@ -2,7 +2,7 @@ import Foundation
 import Model
 import TestKit
 
-/// The routes of the playground. All writes need the session's cookie and the page's own origin.
+/// The routes of the playground. All writes require the session's cookie and the page's own origin.
 struct PlaygroundServer: Sendable {
     let sessions: PlaygroundSessions
     let shop: PlaygroundShop
@@ -45,7 +45,7 @@ struct PlaygroundServer: Sendable {
         }
     }
 
-    // MARK: Who asks
+    // MARK: Checks of the request
 
     static func isOwnOrigin(_ request: FakeServer.Request) -> Bool {
         guard let origin = request.header("origin"), let host = request.header("host") else { return false }
@@ -103,7 +103,7 @@ struct PlaygroundServer: Sendable {
             nowEpochSeconds: Int64(Date().timeIntervalSince1970))
     }
 
-    /// The text of an order in a body, if it may be published.
+    /// Returns the order document in a body, or the refusal if it may not be published.
     private func document(_ object: JSONObject?) -> (document: JSON?, refusal: FakeServer.Response?) {
         guard let text = object?["text"]?.string, text.utf8.count <= Self.documentLimit else {
             return (nil, PlaygroundMerchant.failure(400, "malformed_body", "text is missing or too long"))
@@ -210,7 +210,7 @@ struct PlaygroundServer: Sendable {
         return .json(202, "{}")
     }
 
-    // MARK: What happened
+    // MARK: Events
 
     private func handOver(_ request: FakeServer.Request, _ session: String) -> FakeServer.Response {
         let details = (try? JSON(parsing: request.body))?.object?["orderDetails"]?.object

@@ -4,7 +4,7 @@ import Synchronization
 
 /// The sessions of the playground, their orders and transcripts, in memory.
 ///
-/// Bounded: 100 sessions, of which the one that was idle longest ends for a new one; 20 orders and 500 entries each.
+/// Bounded: 100 sessions, with 20 orders and 500 entries each. A new session beyond that ends the longest idle one.
 final class PlaygroundSessions: Sendable {
     static let sessionLimit = 100
     static let orderLimit = 20
@@ -17,17 +17,17 @@ final class PlaygroundSessions: Sendable {
         /// A receipt gets no updates.
         let isReceipt: Bool
         var document: JSON
-        /// Version as the packager counts; 0 until its first record came.
+        /// The packager's version; 0 until its first record arrives.
         var version: Int64 = 0
         var updatedAtEpochSeconds: Int64 = 0
         var isRemoved = false
-        /// The reason of the last change that became a dead letter.
+        /// The reason given by the order's last dead letter.
         var fault: String?
     }
 
     private struct Session {
         var orders: [String: Order] = [:]
-        /// Identifiers that were told to the page and belong to no order yet, by the block that they are for.
+        /// Identifiers that were sent to the page but belong to no order yet, by the block of the page.
         var prepared: [Int: String] = [:]
         var entries: [PlaygroundEntry] = []
         var count = 0
@@ -43,8 +43,8 @@ final class PlaygroundSessions: Sendable {
 
     private let sessions = Mutex<[String: Session]>([:])
 
-    /// Makes a session.
-    /// - Returns: the orders of sessions that ended for it.
+    /// Opens a session.
+    /// - Returns: the orders of the sessions that were ended to make room.
     func open(_ name: String, device: PlaygroundDevice) -> [String] {
         let ended = self.sessions.withLock { sessions in
             var ended = sessions.filter { Date().timeIntervalSince($0.value.lastUse) > Self.idleSeconds }.map(\.key)
@@ -60,7 +60,7 @@ final class PlaygroundSessions: Sendable {
     }
 
     /// Ends a session.
-    /// - Returns: its orders, which nobody sees any more.
+    /// - Returns: the identifiers of its remaining orders.
     func close(_ name: String) -> [String] {
         guard let session = self.sessions.withLock({ $0.removeValue(forKey: name) }) else { return [] }
         for waiter in session.waiters.values { waiter.finish() }
@@ -68,10 +68,10 @@ final class PlaygroundSessions: Sendable {
         return session.orders.values.filter { !$0.isRemoved }.map(\.identifier)
     }
 
-    /// Ends all sessions.
+    /// Ends all sessions, and returns the identifiers of their remaining orders.
     func closeAll() -> [String] { self.sessions.withLock { Array($0.keys) }.flatMap { self.close($0) } }
 
-    /// Returns true if there is such a session, and notes that it is in use.
+    /// Returns true if the session exists, and records that it is in use.
     func touch(_ name: String) -> Bool {
         self.sessions.withLock { sessions in
             sessions[name]?.lastUse = Date()
@@ -79,10 +79,10 @@ final class PlaygroundSessions: Sendable {
         }
     }
 
-    /// The simulated device of a session.
+    /// Returns the simulated device of a session.
     func device(of name: String) -> PlaygroundDevice? { self.sessions.withLock { $0[name]?.device } }
 
-    /// At most two changes a second.
+    /// Returns true if a session may publish a change now, and counts it: at most two per second.
     func mayUpdate(_ name: String) -> Bool {
         self.sessions.withLock { sessions in
             let now = Date()
@@ -92,7 +92,7 @@ final class PlaygroundSessions: Sendable {
         }
     }
 
-    /// The identifier of the next order, the same until it is used.
+    /// Returns the identifier of the next order of a block, the same until it is used.
     func nextIdentifier(of name: String, at index: Int) -> String? {
         self.sessions.withLock { sessions in
             guard let session = sessions[name] else { return nil }
@@ -102,14 +102,14 @@ final class PlaygroundSessions: Sendable {
         }
     }
 
-    /// `playground-` and 12 characters of base32.
+    /// Returns `playground-` and 12 random characters of base32.
     private static func identifier() -> String {
         let letters = Array("abcdefghijklmnopqrstuvwxyz234567")
         return "playground-" + String((0..<12).map { _ in letters[Int.random(in: 0..<32)] })
     }
 
-    /// Takes a new order under an identifier that the session was told.
-    /// - Returns: false if it was not, or the session has too many.
+    /// Adds a new order under an identifier that was prepared for the session.
+    /// - Returns: false if the identifier was not prepared, or the session has too many orders.
     func add(_ order: Order, to name: String) -> Bool {
         self.sessions.withLock { sessions in
             guard let session = sessions[name],
@@ -122,7 +122,7 @@ final class PlaygroundSessions: Sendable {
         }
     }
 
-    /// Forgets an order that did not come about.
+    /// Removes an order that could not be published.
     func drop(_ identifier: String, of name: String) {
         self.sessions.withLock { _ = $0[name]?.orders.removeValue(forKey: identifier) }
     }
@@ -138,8 +138,8 @@ final class PlaygroundSessions: Sendable {
         }
     }
 
-    /// Changes an order, whoever's it is.
-    /// - Returns: the session that it belongs to.
+    /// Changes an order of any session.
+    /// - Returns: the session that it belongs to; nil if there is none.
     @discardableResult
     func change(_ identifier: String, _ body: (inout Order) -> Void) -> String? {
         self.sessions.withLock { sessions in
@@ -171,13 +171,13 @@ final class PlaygroundSessions: Sendable {
         self.sessions.withLock { ($0[name]?.entries ?? []).filter { $0.number > after } }
     }
 
-    /// Waits until something happens in a session, or `isDone` holds already.
+    /// Waits for the next event in a session, at most `limit`; returns immediately if `isDone` already holds.
     func wait(for name: String, within limit: Duration, until isDone: @Sendable () -> Bool) async {
         let number = UUID()
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         self.sessions.withLock { $0[name]?.waiters[number] = continuation }
         defer { _ = self.sessions.withLock { $0[name]?.waiters.removeValue(forKey: number) } }
-        // After the subscription, so that nothing is missed between the two.
+        // Checked after the subscription, so that no event is missed between the two.
         if isDone() { return }
         await withTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in stream { return } }

@@ -4,7 +4,7 @@ import Model
 import NIOHTTP1
 import TestKit
 
-/// The shop's side of the playground: mints order details, publishes changes, waits for what becomes of them.
+/// The shop's side of the playground: mints order details, publishes changes, and receives the packager's results.
 struct PlaygroundShop: Sendable {
     let sessions: PlaygroundSessions
     let producer: KafkaProducer
@@ -20,7 +20,7 @@ struct PlaygroundShop: Sendable {
         OrderKey(orderType: self.orderType, order: try OrderIdentifier(identifier))
     }
 
-    /// The four members that `completePayment` takes.
+    /// Returns the four members that `completePayment` takes.
     func orderDetails(_ key: OrderKey) -> JSON {
         [
             "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
@@ -30,7 +30,7 @@ struct PlaygroundShop: Sendable {
 
     /// Publishes a new order and gets its details, in one call of the checkout role.
     ///
-    /// A receipt is a static order: its order.json names no web service. Source: Wallet Orders §3.6
+    /// A receipt is a static order: its order.json names no web service. Source: Checkout §3.6
     func create(_ order: PlaygroundSessions.Order, of key: OrderKey, in session: String) async throws -> JSON {
         var document = OrderFile.document(order.document)
         if order.isReceipt { document["webServiceURL"] = .null }
@@ -46,7 +46,7 @@ struct PlaygroundShop: Sendable {
         return details
     }
 
-    /// Has the devices of an order pushed again, without a new version.
+    /// Requests another push to the devices of an order, without a new version.
     func announce(_ key: OrderKey, in session: String) async throws {
         _ = try await self.ask(
             "/v1/apple_pay/order_tracking/notify", "Has the devices pushed again",
@@ -78,10 +78,10 @@ struct PlaygroundShop: Sendable {
         return answer
     }
 
-    /// Publishes the state of an order, and waits for Kafka's acknowledgement.
+    /// Publishes the full document of an order, and waits for Kafka's acknowledgement.
     func replace(_ document: JSON, of key: OrderKey, in session: String) async throws {
         var members = OrderFile.document(document)
-        // The document carries the token that was handed out, whatever the secrets are when it is packaged.
+        // The document carries the token that was handed out, even if the secrets change before it is packaged.
         members["authenticationToken"] = .string(self.tokens.token(for: key))
         try await self.publish(.replaced, .object(members), key, session)
     }
@@ -108,7 +108,7 @@ struct PlaygroundShop: Sendable {
         self.sessions.note(entry, in: session)
     }
 
-    /// Takes what the packager said about orders of sessions.
+    /// Takes in a record of the packager about an order of a session.
     func take(_ record: KafkaRecord) {
         let subject = String(decoding: record.key ?? [], as: UTF8.self)
         guard let key = try? OrderKey(subject), key.orderType == self.orderType else { return }

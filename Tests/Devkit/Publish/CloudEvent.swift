@@ -1,11 +1,11 @@
 import Kafka
 import Model
 
-/// A change in the form published on `waybill.order-changes`.
+/// A change as it is published to `waybill.order-changes`.
 ///
 /// Source: Design §3; CloudEvents 1.0 with its Kafka protocol binding
 struct CloudEvent: Sendable {
-    /// The types of the README.
+    /// The types of changes that the packager's README lists.
     enum ChangeType: String, Sendable, CaseIterable {
         case replaced = "waybill.order.replaced"
         case merged = "waybill.order.merged"
@@ -26,13 +26,13 @@ struct CloudEvent: Sendable {
     var subject: String
     var time: String?
     var sequence: String?
-    /// No device is told of the change.
+    /// True if no device is notified of the change.
     var isSilent = false
     /// The paths that only the source of a merged document writes, separated by commas.
     var owns: String?
     var data: JSON?
 
-    /// The event as a Kafka message keyed by its subject.
+    /// Returns the event as a Kafka message keyed by its subject.
     func message(topic: String, mode: Mode) -> KafkaMessage {
         switch mode {
         case .structured:

@@ -2,12 +2,12 @@ import Model
 
 /// An order.json converted to an order document: the members that Waybill owns are removed.
 enum OrderFile {
-    /// Set by Waybill. Source: Design §3
+    /// The members that Waybill sets. Source: Design §3
     private static let owned = [
         "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     ]
 
-    /// An order.json without the members that Waybill sets; empty if it is not an object.
+    /// Returns an order.json without the members that Waybill sets; empty if it is not an object.
     static func document(_ order: JSON) -> JSONObject {
         (try? Self.document(from: order, keepsToken: false))?.document.object ?? JSONObject()
     }

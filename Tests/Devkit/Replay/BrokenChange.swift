@@ -1,7 +1,7 @@
 import Kafka
 import Model
 
-/// Changes that cannot be applied, ten kinds, each to be a dead letter with a reason that names what to fix.
+/// Ten kinds of changes that cannot be applied. Each must become a dead letter whose reason names what to fix.
 enum BrokenChange: Int, CaseIterable, Sendable {
     case badJSON, unknownType, subjectMismatch, wrongAmount, unknownMember, missingMerchant, nullValue, hugeValue,
         invalidUTF8, wrongIdentifierType
@@ -36,11 +36,11 @@ enum BrokenChange: Int, CaseIterable, Sendable {
         }
     }
 
-    /// The broken record.
+    /// Returns the broken record.
     ///
     /// - Parameters:
-    ///   - story: an order that the record is about, which the broken change must leave unchanged.
-    ///   - number: that of the broken record, for its id.
+    ///   - story: the order that the record is about, which must remain unchanged.
+    ///   - number: the number of the broken record, for its id.
     func message(_ story: OrderStory, number: Int, orderType: OrderTypeIdentifier, topic: String) -> KafkaMessage {
         let subject = "\(orderType)/\(story.order.identifier)"
         var event = CloudEvent(

@@ -9,7 +9,8 @@ struct BrokenRecord: Sendable {
     /// The packager accepts changes of up to 1 MiB; larger ones may omit their value. Source: Design §3
     private static let valueLimit = 1 << 20
 
-    /// The differences from the expected letter: the code, a reason that says where to look, and the original record.
+    /// Returns the differences from the expected dead letter: its code, a reason that says where to look, and the
+    /// original record.
     func differences(_ letter: KafkaRecord) -> [String] {
         var found: [String] = []
         let names = [DeadLetterHeader.error, DeadLetterHeader.reason, DeadLetterHeader.origin]
@@ -34,7 +35,7 @@ struct BrokenRecord: Sendable {
 }
 
 extension KafkaRecord {
-    /// The text of the last header of a name, empty if there is none.
+    /// Returns the text of the last header with a name; empty if there is none.
     func text(of header: String) -> String {
         String(decoding: self.headers.last { $0.name == header }?.value ?? [], as: UTF8.self)
     }

@@ -35,7 +35,7 @@ enum OlistTable {
         var places: [String: Int] = [:]
         for (index, line) in lines.enumerated() where !line.isEmpty {
             let order = try Self.order(Self.fields(line), line: index + 2)
-            // Two lives under one identifier would be mixed, and no final state could be expected.
+            // Two orders with one identifier would be mixed, and their final state could not be predicted.
             if let first = places.updateValue(index + 2, forKey: order.identifier) {
                 throw ToolError(
                     .input,
@@ -66,7 +66,7 @@ enum OlistTable {
             handedOver: times[2], delivered: times[3], estimated: times[4])
     }
 
-    /// The fields of a line; a field in quotes may have commas and doubled quotes.
+    /// Returns the fields of a line; a field in quotes may have commas and doubled quotes.
     static func fields(_ line: Substring) -> [String] {
         var fields: [String] = []
         var field = ""
@@ -102,7 +102,7 @@ enum OlistTable {
         return RFC3339.parse("\(date[2])-\(two(date[0]))-\(two(date[1]))T\(two(clock[0])):\(clock[1]):00Z")
     }
 
-    /// A table of the same form for machines without the real one.
+    /// Generates orders of the same form, for machines without the real table.
     static func generate(_ count: Int, seed: UInt64) -> [OlistOrder] {
         var random = SeededGenerator(seed: seed)
         return (0..<count).map { _ in

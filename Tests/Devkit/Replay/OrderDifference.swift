@@ -16,9 +16,9 @@ enum OrderDifference {
     /// Compares the members that Waybill sets itself with the order's expected identity.
     ///
     /// - Parameters:
-    ///   - tokens: those that the order may have.
-    ///   - webServiceURL: nil if it is not known; it then only has to be present.
-    /// - Returns: nil if all agree. A token is never printed: anyone who has it may fetch the order.
+    ///   - tokens: the tokens that the order may have.
+    ///   - webServiceURL: nil if unknown; the member then only has to be present.
+    /// - Returns: nil if all agree. Never contains a token: anyone with the token may fetch the order.
     static func ofIdentity(_ order: JSON, key: OrderKey, tokens: [String], webServiceURL: String?) -> String? {
         let members = order.object
         let expected = [
@@ -32,7 +32,7 @@ enum OrderDifference {
         return tokens.contains(found) ? nil : "authenticationToken is not one that checkout derives"
     }
 
-    /// Compares a device's order with the gateway's at the end: the same version, to the last member.
+    /// Compares a device's final order with the gateway's: both must be the same version, equal in every member.
     static func ofDevice(_ order: JSON?, served: JSON?) -> String? {
         guard let order else { return "it has no version" }
         guard let served else { return "the gateway served none to compare with" }

@@ -3,7 +3,7 @@ import TestKit
 
 /// The life of one order of the table as changes, and the expected final document.
 ///
-/// A retailer's description of the table's statuses in Wallet's terms; the last change of an order brings them:
+/// The statuses of the table in Wallet's terms, as a retailer would map them. The last change of an order sets them:
 ///
 /// | table | order | fulfillment | payment |
 /// |---|---|---|---|
@@ -13,15 +13,15 @@ import TestKit
 /// | `unavailable` | `open` | `issue` | as before |
 /// | `canceled` | `cancelled` | `cancelled` | `refunded` once approved, else `voided` |
 ///
-/// On the way there: purchase → fulfillment `open`, approval → `processing`, hand-over to the carrier → `onTheWay`,
-/// delivery → `delivered`. Data that the table does not have (line items, amounts, merchant) is derived from the
-/// order's identifier, always the same.
+/// Before that: purchase → fulfillment `open`, approval → `processing`, hand-over to the carrier → `onTheWay`,
+/// delivery → `delivered`. Data that the table does not have (line items, amounts, merchant) is derived
+/// deterministically from the order's identifier.
 struct OrderStory: Sendable {
-    /// The events of the table. Their order in time is not always this one.
+    /// The events of the table, not always in chronological order.
     enum Moment: Int, Sendable, CaseIterable { case purchased, approved, handedOver, delivered }
 
     let order: OlistOrder
-    /// The events that the table has, in the order of their times; the purchase first, since nothing can precede it.
+    /// The events that the table has, in chronological order; the purchase is first, since nothing can precede it.
     let moments: [(moment: Moment, time: Int64)]
 
     init(_ order: OlistOrder) {
@@ -40,7 +40,7 @@ struct OrderStory: Sendable {
         let event: CloudEvent
     }
 
-    /// One change for each event.
+    /// Returns one change for each event.
     func changes(orderType: OrderTypeIdentifier) -> [Change] {
         self.moments.indices.map { index in
             let (moment, time) = self.moments[index]
@@ -54,8 +54,8 @@ struct OrderStory: Sendable {
         }
     }
 
-    /// The change at an event: the whole document at the purchase, afterwards the members that differ; an update of the
-    /// fulfillment if nothing else does.
+    /// Returns the change at an event: the whole document at the purchase, later only the members that differ. If only
+    /// the fulfillment differs, it is an update of that.
     private func change(_ index: Int) -> (CloudEvent.ChangeType, JSON) {
         let now = self.document(upTo: index)
         guard index > 0 else { return (.replaced, .object(now)) }

@@ -12,9 +12,9 @@ struct ReplayCheck: Sendable {
     let samples: Set<Int>
     /// The orders that a device follows.
     let followed: Set<Int>
-    /// Judges every package as Wallet would; nil: only the samples are verified.
+    /// The verifier that judges every package as Wallet would; if nil, only the samples are verified.
     var verifier: PackageVerifier?
-    /// True if a change may be a dead letter twice, as after a crash between its letter and its commit.
+    /// True if a change may become a dead letter twice, as after a crash between its dead letter and its commit.
     var mayRepeatLetters = false
 
     private struct Outcome: Sendable {
@@ -23,7 +23,8 @@ struct ReplayCheck: Sendable {
         var served: [Int: JSON] = [:]
     }
 
-    /// Compares each order's package at the gateway with the document built from the table, and samples by `openssl`.
+    /// Compares each order's package at the gateway with the document built from the table, and verifies samples by
+    /// `openssl`.
     /// - Returns: the served versions of the orders that a device follows.
     func packages(_ report: inout ReplayReport) async -> [Int: JSON] {
         let concurrency = 16
@@ -85,7 +86,7 @@ struct ReplayCheck: Sendable {
         return response.body
     }
 
-    /// Each device ended with the last version: that of the table, and exactly the one that the gateway serves.
+    /// Checks that each device has the final version of the table, and exactly the one that the gateway serves.
     func devices(_ devices: [Int: WalletDevice], served: [Int: JSON], _ report: inout ReplayReport) async {
         for (story, device) in devices {
             let expected = self.orders[story]
@@ -100,8 +101,8 @@ struct ReplayCheck: Sendable {
         }
     }
 
-    /// Exactly the broken changes are dead letters, each as received, with its code and a reason that says where to
-    /// look.
+    /// Checks that exactly the broken changes became dead letters, each with the record as received, its code, and a
+    /// reason that says where to look.
     func deadLetters(
         _ broken: [String: BrokenRecord], since offsets: [Int32: Int64], _ report: inout ReplayReport
     ) async throws {

@@ -19,7 +19,7 @@ struct ReplayPlan: Sendable {
     var brokenCount: Int { self.steps.count { $0.broken != nil } }
     var changeCount: Int { self.steps.count - self.brokenCount }
 
-    /// - Parameter broken: the number of broken changes, the kinds in turn, at places chosen by the seed.
+    /// - Parameter broken: the number of broken changes, of all kinds in turn, at positions chosen by the seed.
     init(_ orders: [OlistOrder], orderType: OrderTypeIdentifier, broken: Int, seed: UInt64) {
         let topic = Topics().orderChanges
         self.orderType = orderType
@@ -46,7 +46,7 @@ struct ReplayPlan: Sendable {
         self.steps = steps
     }
 
-    /// The orders that are checked in more detail: a given number of them, chosen by the seed.
+    /// Returns a number of orders, chosen by the seed, that are checked in more detail.
     func samples(_ count: Int, seed: UInt64) -> Set<Int> {
         var random = SeededGenerator(seed: seed ^ 0x5A4D_91E5)
         return Set(self.stories.indices.shuffled(using: &random).prefix(count))

@@ -7,7 +7,7 @@ struct ReplayReport: Sendable {
     var packages = 0
     var pushes: Int64 = 0
     var deadLetters = 0
-    /// From the first change until all were published, packaged, and pushed.
+    /// The times from the first change until all changes were published, packaged and pushed.
     var publishing = Duration.zero
     var packaging = Duration.zero
     var pushing = Duration.zero

@@ -4,9 +4,9 @@ import Model
 import Synchronization
 import TestKit
 
-/// Publishes a plan, lets devices follow, and waits until all is done.
+/// Publishes a plan, lets devices follow, and waits until everything has been processed.
 final class ReplayRun: Sendable {
-    /// The longest time for the system to finish after everything is published.
+    /// The deadline for the system to finish after everything is published.
     private static let patience = Duration.seconds(600)
 
     private let stack: StackEnvironment
@@ -20,7 +20,7 @@ final class ReplayRun: Sendable {
     private let journal: APNSJournal
     private let devices: [Int: WalletDevice]
     private let published = Atomic<Int>(0)
-    /// The broken changes by their positions, as a dead letter names them.
+    /// The broken changes by position, in the form that dead letters use.
     private let broken = Mutex<[String: BrokenRecord]>([:])
 
     init(stack: StackEnvironment, plan: ReplayPlan, rate: Int, devices: Int, seed: UInt64) throws {
@@ -119,7 +119,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// One device: fetches its order as soon as it exists, registers, and follows the pushes until the journal ends.
+    /// Acts as one device: fetches its order as soon as it exists, registers, follows pushes until the journal ends.
     ///
     /// - Returns: the error, if there was one.
     private func follow(_ story: Int, _ device: WalletDevice) async -> String? {
@@ -137,7 +137,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// Repeats an action as long as the gateway may only be unavailable for a moment, as Wallet does.
+    /// Retries an action with backoff while the gateway may be unavailable only temporarily, as Wallet does.
     private func patiently(_ action: () async throws -> Void) async throws {
         let end = ContinuousClock.now + Self.patience
         var pause = Duration.milliseconds(200)
@@ -189,7 +189,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// The number of versions on `waybill.orders`, each of which cost one signature.
+    /// Returns the number of versions on `waybill.orders`, each of which cost one signature.
     private func versions() async throws -> Int {
         Int(try await self.admin.endOffsets(Topics().orders).values.reduce(0, +))
     }

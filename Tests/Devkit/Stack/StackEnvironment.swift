@@ -7,15 +7,15 @@ struct StackEnvironment: Sendable {
     let gateway: String
     /// Kafka's address, host:port.
     var kafka: String
-    /// Path of the properties with which the services connect to Kafka; nil if the file does not have it.
+    /// Path of the properties file with which the services connect to Kafka; nil if stack.env does not have it.
     let kafkaProperties: String?
     let apnsAdmin: String
-    /// nil if the file does not have it.
+    /// Redis's URL; nil if the file does not have it.
     let redis: String?
     let orderType: OrderTypeIdentifier
     /// The `webServiceURL` of every order; nil if the file does not have it.
     let webServiceURL: String?
-    /// Path of the directory with the brands; nil where the file does not say.
+    /// Path of the directory with the brands; nil if the file does not have it.
     let brands: String?
     /// Path of the file with the token secrets.
     let tokenSecrets: String
@@ -23,7 +23,7 @@ struct StackEnvironment: Sendable {
     let roots: String
     /// The URLs of the services' metrics and health, sorted.
     let operations: [String]
-    /// Path of the folder with the services' logs; nil if there is none beside the file.
+    /// Path of the folder with the services' logs; nil if there is none next to the file.
     let logs: String?
 
     /// - Parameter file: one `NAME=value` per line.
@@ -58,7 +58,7 @@ struct StackEnvironment: Sendable {
         self.operations = values.filter { $0.key.hasPrefix("OPERATIONS_") && !$0.value.isEmpty }.map(\.value).sorted()
     }
 
-    /// The configuration with which the tools connect to the stack's Kafka: the same as the services'.
+    /// Returns the configuration with which the tools connect to the stack's Kafka; the services use the same.
     func kafkaConfiguration() throws -> KafkaConfiguration {
         try KafkaConfiguration.ofTool(bootstrap: self.kafka, file: self.kafkaProperties)
     }

@@ -68,7 +68,7 @@ struct CertificateAnatomy: Sendable {
         return list.compactMap(\.objectIdentifier)
     }
 
-    /// The text of an extension that holds one string, nil if there is none.
+    /// Returns the text of an extension that holds one string; nil if there is none.
     func text(_ name: String) -> String? {
         guard let value = self.extensions[name], let string = try? DER(value[...]),
             [0x0C, 0x13, 0x16].contains(string.tag)

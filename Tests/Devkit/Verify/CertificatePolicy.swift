@@ -5,7 +5,7 @@ import Model
 /// Source: Wallet Orders §2.4 (form) and §2.5 (policy)
 struct CertificatePolicy: Sendable {
     let roots: [CertificateAnatomy]
-    /// The time that validity and signing time are compared with.
+    /// The time against which validity and signing time are checked.
     let nowEpochSeconds: Int64
 
     /// Markers of Apple's certificates. Source: Wallet Orders §2.5
@@ -18,13 +18,13 @@ struct CertificatePolicy: Sendable {
     private static let sha256WithRSA = "1.2.840.113549.1.1.11"
     private static let data = "1.2.840.113549.1.7.1"
 
-    /// The order type of the signer's certificate.
+    /// Returns the order type of the signer's certificate.
     func orderType(of signature: SignatureAnatomy) -> String? {
         guard signature.signerCount == 1 else { return nil }
         return signature.signer.flatMap { $0.text(Self.orderTypeMarker) ?? $0.userIdentifier }
     }
 
-    /// The violations in the form of the signature.
+    /// Returns the violations in the form of the signature.
     func formViolations(_ signature: SignatureAnatomy, manifestDigest: [UInt8]) -> [PackageViolation] {
         var found: [PackageViolation] = []
         func note(_ code: ViolationCode, _ message: String) { found.note(code, "signature", message) }
@@ -64,7 +64,7 @@ struct CertificatePolicy: Sendable {
             note(.signatureAttributes, "Its signed attribute contentType is missing or another one than the content's.")
         }
         if let digest = signature.messageDigest {
-            // A digest with another algorithm has its violation already.
+            // A digest with another algorithm has already been reported.
             if digest != manifestDigest, signature.digestAlgorithm == Self.sha256 {
                 note(
                     .signatureOtherContent,
@@ -85,9 +85,9 @@ struct CertificatePolicy: Sendable {
         return found
     }
 
-    /// The violations of the certificates themselves, and of their chain.
+    /// Returns the violations of the certificates themselves, and of their chain.
     func chainViolations(_ signature: SignatureAnatomy) -> [PackageViolation] {
-        // With several signers it is undefined which chain counts.
+        // With several signers, the chain to check is undefined.
         guard signature.signerCount == 1 else { return [] }
         let chain = self.chain(of: signature)
         guard let leaf = chain.first else {
@@ -119,10 +119,10 @@ struct CertificatePolicy: Sendable {
         return found
     }
 
-    /// The signer's certificate, the intermediate that issued it, the root that issued that: as far as present.
+    /// Returns the signer's certificate, the intermediate that issued it and the root above that, as far as present.
     func chain(of signature: SignatureAnatomy) -> [CertificateAnatomy] {
         guard let leaf = signature.signer else { return [] }
-        // A root is not an intermediate, whatever its position.
+        // A root is not an intermediate, regardless of its position.
         let issuer = signature.certificates.first { $0.subject == leaf.issuer && $0.subject != $0.issuer }
         guard let issuer, issuer.subject != leaf.subject else { return [leaf] }
         return [leaf, issuer] + (self.root(of: issuer).map { [$0] } ?? [])

@@ -32,14 +32,14 @@ struct DER: Sendable {
         bytes = bytes[(contentStart + length)...]
     }
 
-    /// Parses bytes that are one value and nothing else.
+    /// Parses bytes that consist of exactly one value.
     init(_ bytes: ArraySlice<UInt8>) throws(ToolError) {
         var rest = bytes
         try self.init(takingFrom: &rest)
         guard rest.isEmpty else { throw Self.fault("bytes after the value") }
     }
 
-    /// The values inside a constructed one.
+    /// Returns the values inside a constructed value.
     func children() throws(ToolError) -> [DER] {
         guard self.tag & 0x20 != 0 else { throw Self.fault("a primitive value where a sequence or set is expected") }
         var rest = self.content
@@ -74,7 +74,7 @@ struct DER: Sendable {
         func part(_ start: Int, _ count: Int) -> String {
             String(decoding: digits[digits.count - start..<digits.count - start + count], as: UTF8.self)
         }
-        // Two digits of the year: 50 and above belong to the last century.
+        // Two-digit years from 50 on are in the 1900s.
         let century = self.tag == 0x18 ? part(14, 2) : part(12, 2) < "50" ? "20" : "19"
         return RFC3339.parse(
             "\(century)\(part(12, 2))-\(part(10, 2))-\(part(8, 2))T\(part(6, 2)):\(part(4, 2)):\(part(2, 2))Z")

@@ -1,6 +1,6 @@
-/// Decompresses DEFLATE data. Independent of Shared/Packaging, which uses zlib, so that it checks it.
+/// Decompresses DEFLATE data. Independent of Shared/Packaging, which uses zlib, in order to check it.
 ///
-/// Slow and small: one bit at a time, canonical codes by counting. Source: RFC 1951
+/// Slow and small: decodes one bit at a time, canonical codes by counting. Source: RFC 1951
 struct Inflate {
     private let input: ArraySlice<UInt8>
     private let limit: Int
@@ -43,7 +43,7 @@ struct Inflate {
 
     private static func fault(_ reason: String) -> ToolError { ToolError(.protocol, "inflating: \(reason)") }
 
-    /// - Parameter count: at most 13, the most that the format needs at once.
+    /// - Parameter count: at most 13, the most that the format reads in one step.
     private mutating func bits(_ count: UInt32) throws(ToolError) -> Int {
         while self.bitCount < count {
             guard self.position < self.input.endIndex else { throw Self.fault("the data ends in the middle") }
@@ -119,8 +119,7 @@ struct Inflate {
         var symbols: [Int] = []
 
         /// - Parameter mayBeOne: true if a single code of one bit is accepted, though it leaves room for another.
-        /// - Returns: nil if there are more codes than there is room for, or fewer; like zlib, which reads the packages
-        ///   on devices.
+        /// - Returns: nil if the code is oversubscribed or incomplete, as in zlib, which reads the packages on devices.
         init?(lengths: ArraySlice<Int>, mayBeOne: Bool = true) {
             for length in lengths { self.counts[length] += 1 }
             var room = 1
@@ -158,7 +157,7 @@ struct Inflate {
         lengths: (0..<288).map { $0 < 144 ? 8 : $0 < 256 ? 9 : $0 < 280 ? 7 : 8 }[...])!
     private static let fixedDistances = Code(lengths: [Int](repeating: 5, count: 32)[...])!
 
-    /// The order in which the lengths of the code length code come. Source: RFC 1951 §3.2.7
+    /// The order of the lengths of the code length code in the stream. Source: RFC 1951 §3.2.7
     private static let order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]
 
     /// Source: RFC 1951 §3.2.7

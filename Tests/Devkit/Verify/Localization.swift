@@ -4,7 +4,7 @@
 enum Localization {
     static let strings = "order.strings"
 
-    /// The folder of a language and the file in it, nil for a file outside such a folder.
+    /// Returns the folder of a language and the file in it; nil for a file outside such a folder.
     static func parts(of name: String) -> (folder: String, file: String)? {
         let parts = name.split(separator: "/", omittingEmptySubsequences: false)
         guard let end = parts.dropLast().firstIndex(where: { $0.hasSuffix(".lproj") }) else { return nil }
@@ -29,7 +29,8 @@ enum Localization {
         return found + Self.scaleViolations(files)
     }
 
-    /// `de.lproj`, `zh-Hans.lproj`, `it-IT.lproj`. Source: BCP 47 (RFC 5646 §2.1) as far as folders use it
+    /// Returns true for `de.lproj`, `zh-Hans.lproj`, `it-IT.lproj`.
+    /// Source: BCP 47 (RFC 5646 §2.1) as far as folders use it
     private static func isLanguage(_ folder: String) -> Bool {
         let tags = folder.dropLast(6).split(separator: "-", omittingEmptySubsequences: false)
         guard let language = tags.first, (2...3).contains(language.count) else { return false }
@@ -73,7 +74,7 @@ enum Localization {
         return found + Self.missing(keys.map { ($0.folder, $0.keys) }, .localizationKeysDiffer, "the key")
     }
 
-    /// One violation for each folder that lacks a file or key of another one.
+    /// Returns one violation for each folder that lacks a file or key that another one has.
     private static func missing(
         _ sets: [(folder: String, members: Set<String>)], _ code: ViolationCode, _ what: String
     ) -> [PackageViolation] {

@@ -32,7 +32,7 @@ enum ManifestRules {
             }
         }
         for name in files.names where members[name] == nil {
-            // A stray file has its violation already.
+            // A stray file has already been reported.
             guard name != "manifest.json", name != "signature", !PackageFiles.isStray(name) else { continue }
             found.note(
                 .manifestFileUnlisted, quoted(name), "The file is not in manifest.json; list every file.")

@@ -13,7 +13,7 @@ enum OrderGrammar {
         case link
         /// A decimal number in a string.
         case amount
-        /// A text of this many capital letters.
+        /// A text of exactly this number of capital letters.
         case letters(Int)
         case flag
         case number(ClosedRange<Double>)

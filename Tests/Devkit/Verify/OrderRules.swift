@@ -30,7 +30,7 @@ enum OrderRules {
             note(.orderTypeMismatch, "orderTypeIdentifier", "\(quoted(own)) is not the certificate's, \(quoted(type)).")
         }
         if let service = members["webServiceURL"]?.string {
-            // A text that is not a link at all has its violation already.
+            // A text that is not a link has already been reported.
             if OrderText.isLink(service), !service.hasPrefix("https://") {
                 note(.orderServiceURL, "webServiceURL", "It must start with https://.")
             }
@@ -38,7 +38,7 @@ enum OrderRules {
                 note(.orderToken, "authenticationToken", "It is missing; webServiceURL needs one.")
             }
         }
-        // Never printed: anyone who has it may fetch the order.
+        // Never printed: anyone with the token may fetch the order.
         if let token = members["authenticationToken"]?.string, token.count < 16 {
             note(.orderToken, "authenticationToken", "It has \(token.count) characters; at least 16 are needed.")
         }
@@ -111,8 +111,8 @@ enum NamedFileRules {
         return ScaledName(name) == nil ? nil : "is a variant; name the plain file, Wallet finds @2x and @3x itself."
     }
 
-    /// The file at the root and in each language, with its variants. A name without suffix means a picture with one.
-    /// Empty if there is no plain file.
+    /// Returns the file at the root and in each language, with its variants; empty if there is no plain file. A name
+    /// without a suffix stands for a picture with one.
     private static func family(of name: String, in files: PackageFiles) -> [String] {
         let hasSuffix = FileKind(name: name) != nil
         let plain = hasSuffix ? [name] : [name] + ["png", "jpg", "jpeg"].map { "\(name).\($0)" }
@@ -130,7 +130,7 @@ enum NamedFileRules {
 
 /// A name with `@2x` or `@3x` before its suffix. Source: Wallet Orders §2.6
 struct ScaledName {
-    /// The name without it.
+    /// The name without `@2x` or `@3x`.
     let plain: String
 
     init?(_ name: String) {

@@ -1,7 +1,7 @@
 /// The forms of texts in order.json, parsed independently of Model.
 enum OrderText {
-    /// A date-time with zone in comparable form: seconds since 1970 in the proleptic Gregorian calendar, and the
-    /// fraction's digits. Source: RFC 3339 §5.6
+    /// Parses a date-time with zone into a comparable form: seconds since 1970 in the proleptic Gregorian calendar, and
+    /// the fraction's digits. Source: RFC 3339 §5.6
     static func moment(_ text: String) -> (seconds: Int, fraction: String)? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, Self.fits(bytes[..<19], "dddd-dd-ddTdd:dd:dd") else { return nil }
@@ -26,7 +26,7 @@ enum OrderText {
             guard hours < 24, minutes < 60 else { return nil }
             offset = (hours * 60 + minutes) * (rest.first == UInt8(ascii: "-") ? -60 : 60)
         }
-        // Whole years before this one, their leap days, the days of this year before the month.
+        // Adds the whole years before this one, their leap days, and the days of this year before the month.
         let before = max(0, year - 1)
         let leapDays = before / 4 - before / 100 + before / 400 + (year > 0 ? 1 : 0)
         let days = year * 365 + leapDays + (1..<month).reduce(0) { $0 + Self.days($1, year) } + day - 1
@@ -38,14 +38,14 @@ enum OrderText {
         return [4, 6, 9, 11].contains(month) ? 30 : 31
     }
 
-    /// True if bytes match a pattern in which `d` is any digit.
+    /// Returns true if the bytes match a pattern in which `d` is any digit.
     private static func fits(_ bytes: ArraySlice<UInt8>, _ pattern: StaticString) -> Bool {
         let pattern = Array(pattern.description.utf8)
         return bytes.count == pattern.count
             && zip(bytes, pattern).allSatisfy { $1 == UInt8(ascii: "d") ? $0 &- UInt8(ascii: "0") < 10 : $0 == $1 }
     }
 
-    /// `PT2H`, `P1DT12H`, `P0Y0M0DT0H30M0S`, `P2W`. Source: ISO 8601-1 §5.5.2
+    /// Returns true for `PT2H`, `P1DT12H`, `P0Y0M0DT0H30M0S`, `P2W`. Source: ISO 8601-1 §5.5.2
     static func isDuration(_ text: String) -> Bool {
         guard text.hasPrefix("P") else { return false }
         let halves = text.dropFirst().split(separator: "T", maxSplits: 1, omittingEmptySubsequences: false)
@@ -55,7 +55,7 @@ enum OrderText {
         return !halves[1].isEmpty && Self.isRun(halves[1], of: "HMS")
     }
 
-    /// Whole numbers, each with a unit, the units in their order; the seconds may have a fraction.
+    /// Returns true for whole numbers, each with a unit, in the order of the units; the seconds may have a fraction.
     private static func isRun(_ text: Substring, of units: String) -> Bool {
         var left = units[...]
         var digits = ""
@@ -73,7 +73,7 @@ enum OrderText {
         return digits.isEmpty
     }
 
-    /// An absolute URI: a scheme, and only the characters that one may have. Source: RFC 3986 §2, §3.1, §4.3
+    /// Returns true for an absolute URI: a scheme, then only valid characters. Source: RFC 3986 §2, §3.1, §4.3
     static func isLink(_ text: String) -> Bool {
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else { return false }
         let scheme = text.utf8[..<colon]
@@ -90,7 +90,8 @@ enum OrderText {
         return !rest.isEmpty && rest.allSatisfy { (0x21...0x7E).contains($0) && !"\"<>\\^`{|}".utf8.contains($0) }
     }
 
-    /// `19.99`, `-5`: a point, no grouping, no exponent. Source: Wallet Orders §3.5
+    /// Returns true for amounts such as `19.99` and `-5`: a decimal point, no grouping, no exponent.
+    /// Source: Wallet Orders §3.5
     static func isAmount(_ text: String) -> Bool {
         let parts = (text.hasPrefix("-") ? text.dropFirst() : text[...])
             .split(separator: ".", omittingEmptySubsequences: false)

@@ -6,7 +6,7 @@ struct OrderWalk {
     struct NamedFile: Sendable {
         let path: String
         let name: String
-        /// Receipts and labels may be PDF, pictures not.
+        /// True for receipts and labels; pictures must not be PDF.
         let mayBePDF: Bool
     }
 

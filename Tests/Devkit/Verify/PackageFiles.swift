@@ -18,7 +18,7 @@ struct PackageFiles: Sendable {
     /// The content of a file, nil if it does not exist or could not be read.
     subscript(name: String) -> [UInt8]? { self.contents[name] }
 
-    /// True if a file of this name exists, readable or not.
+    /// Returns true if a file of this name exists, readable or not.
     func has(_ name: String) -> Bool { self.contents[name] != nil || self.unreadable.contains(name) }
 
     /// Missing files, and files that should not exist.
@@ -39,19 +39,19 @@ struct PackageFiles: Sendable {
         return found
     }
 
-    /// The one folder that contains everything, packed with its files.
+    /// The folder that encloses all files, if it was packed with them; nil otherwise.
     private var enclosingFolder: String? {
         guard let first = self.names.first(where: { $0.hasSuffix("/order.json") })?.dropLast(11) else { return nil }
         return self.names.allSatisfy { $0.hasPrefix("\(first)/") || Self.isStray($0) } ? String(first) : nil
     }
 
-    /// Hidden files and files left by Finder. Source: Wallet Orders §2.1
+    /// Returns true for hidden files and files left by Finder. Source: Wallet Orders §2.1
     static func isStray(_ name: String) -> Bool {
         name.split(separator: "/").contains { $0.hasPrefix(".") && $0 != "." && $0 != ".." || $0 == "__MACOSX" }
     }
 }
 
-/// The kind of a file by its first bytes, whatever its name.
+/// The kind of a file by its first bytes, regardless of its name.
 ///
 /// Source: PNG (ISO/IEC 15948) §5.2; ITU-T T.81 B.1.1.3; ISO 32000-1 §7.5.2
 enum FileKind: String, Sendable {

@@ -2,7 +2,7 @@ import Model
 
 /// The findings about a package.
 struct PackageReport: Sendable {
-    /// Violations that Wallet would refuse. Empty: the package is valid.
+    /// Violations for which Wallet would refuse the package; empty if it is valid.
     var violations: [PackageViolation] = []
     /// Names and sizes of the files in the order of the archive.
     var files: [(name: String, size: Int)] = []
@@ -25,7 +25,7 @@ struct PackageReport: Sendable {
         return "order \(identifier), updated \(updated), signed \(signed), \(self.files.count) files, \(size) bytes"
     }
 
-    /// The same for programs, as one object. `file` is the name given to the package.
+    /// Returns the report for programs, as one object. `file` is the name given to the package.
     func json(file: String) -> JSON {
         var object: JSONObject = [
             "file": .string(file), "valid": .bool(self.violations.isEmpty),

@@ -4,9 +4,9 @@ import Model
 
 /// Judges an order package as Wallet would, independently of the code that builds packages.
 ///
-/// Archive, certificates, languages and the rules of order.json are parsed by the tools' own readers; of Model only the
-/// JSON syntax is used, of Cryptography the digest. The signature is checked by Shared/Cryptography or by the `openssl`
-/// program. Source: Wallet Orders §2, §3
+/// The tools' own readers parse archive, certificates, languages and the rules of order.json. They use only the JSON
+/// syntax of Model and the digest of Cryptography. Shared/Cryptography or the `openssl` program checks the signature.
+/// Source: Wallet Orders §2, §3
 struct PackageVerifier: Sendable {
     /// Packages must be below 5 MB. Source: Wallet Orders §2.1
     static let sizeLimit = 5_000_000
@@ -61,7 +61,7 @@ struct PackageVerifier: Sendable {
         return report
     }
 
-    /// - Returns: the order type of the signer's certificate, as far as it is known.
+    /// - Returns: the order type of the signer's certificate; nil if unknown.
     private func checkSignature(_ files: PackageFiles, _ now: Int64, _ report: inout PackageReport) async -> String? {
         guard let signature = files["signature"] else { return nil }
         guard !signature.starts(with: Array("-----BEGIN".utf8)) else {
@@ -84,7 +84,7 @@ struct PackageVerifier: Sendable {
         }
         let form = policy.formViolations(anatomy, manifestDigest: SHA256.digest(manifest))
         report.violations += form + chain
-        // The cryptographic check is skipped if it could only fail for a reason that is already reported.
+        // Skips the cryptographic check if it could only fail for a reason that is already reported.
         let decided: Set<ViolationCode> = [
             .signatureAttached, .signatureSigners, .signatureOtherContent, .signerMissing,
         ]
@@ -100,7 +100,7 @@ struct PackageVerifier: Sendable {
         return policy.orderType(of: anatomy)
     }
 
-    /// Judges a package at the present time, with the `openssl` program for the signature.
+    /// Judges a package at the present time, and checks its signature with the `openssl` program.
     static func byOpenSSL(_ package: [UInt8], roots: [UInt8]) async -> PackageReport {
         do {
             return try await PackageVerifier(rootsPEM: roots, signatureCheck: .openssl).verify(

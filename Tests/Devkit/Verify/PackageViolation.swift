@@ -16,13 +16,13 @@ struct PackageViolation: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 extension [PackageViolation] {
-    /// Adds one.
+    /// Adds a violation.
     mutating func note(_ code: ViolationCode, _ place: String, _ message: String) {
         self.append(PackageViolation(code, place, message))
     }
 }
 
-/// An external value in a message: in quotes, short, without control characters.
+/// Returns an external value for a message: in quotes, shortened, without control characters.
 func quoted(_ text: String) -> String {
     let clean = String(
         String.UnicodeScalarView(

@@ -1,18 +1,18 @@
 import Foundation
 import TestKit
 
-/// Runs a program to its end for the tools: any status is a result.
+/// Runs programs to their end for the tools; any exit status is a valid result.
 enum RunProgram {
     /// The result of a program.
     struct Outcome: Sendable {
-        /// 128 plus the signal for a program killed by one, as in shells.
+        /// The exit status; 128 plus the signal for a program killed by one, as in shells.
         let status: Int32
         /// Standard output and standard error in order, the last 4 MiB.
         let output: String
     }
 
-    /// Waits for the end without holding a thread; a program that runs longer than `deadline` is killed.
-    /// - Throws: `ToolError` with code `.program` if it cannot be started or is late.
+    /// Runs a program and waits for its end without blocking a thread; kills it after `deadline`.
+    /// - Throws: `ToolError` with code `.program` if the program cannot be started or exceeds the deadline.
     static func run(
         _ arguments: [String], within deadline: Duration = .seconds(30)
     ) async throws(ToolError) -> Outcome {
@@ -27,7 +27,7 @@ enum RunProgram {
         }
     }
 
-    /// Runs `body` with a directory of its own, which is removed afterwards.
+    /// Runs `body` with a temporary directory, which is removed afterwards.
     static func withScratchDirectory<Value>(_ body: (URL) async throws -> Value) async throws -> Value {
         let directory = try TemporaryDirectory("dev")
         defer { directory.remove() }
@@ -35,13 +35,13 @@ enum RunProgram {
     }
 }
 
-/// Hexadecimal digits of random bytes, for unique names.
+/// Returns random bytes as hexadecimal digits, for unique names.
 func randomHex(bytes: Int) -> String {
     var generator = SystemRandomNumberGenerator()
     return hex((0..<bytes).map { _ in UInt8.random(in: 0...255, using: &generator) })
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns bytes as lower-case hexadecimal digits.
 func hex(_ bytes: some Sequence<UInt8>) -> String {
     var text = ""
     for byte in bytes { text += (byte < 16 ? "0" : "") + String(byte, radix: 16) }

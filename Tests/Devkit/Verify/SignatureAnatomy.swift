@@ -8,15 +8,15 @@ struct SignatureAnatomy: Sendable {
     let signerCount: Int
     let digestAlgorithm: String
     let signatureAlgorithm: String
-    /// True if both algorithms have no parameters or NULL. They are not signed. Source: RFC 5754 §2, §3.2
+    /// True if both algorithms have no parameters or NULL. The parameters are not signed. Source: RFC 5754 §2, §3.2
     let hasPlainAlgorithms: Bool
     /// True if there are signed attributes at all.
     let hasAttributes: Bool
     /// Types of the signed attributes with their first value.
     private let attributes: [String: DER]
     private let signerIdentifier: DER
-    /// True if both versions fit the identification of the signer: by issuer and serial number 1, by key identifier 3.
-    /// They are not signed. Source: RFC 5652 §5.1, §5.3
+    /// True if both versions match the signer's identification: 1 for issuer and serial number, 3 for a key identifier.
+    /// The versions are not signed. Source: RFC 5652 §5.1, §5.3
     let hasFittingVersions: Bool
 
     init(_ bytes: [UInt8]) throws(ToolError) {

@@ -2,7 +2,7 @@ import Cryptography
 import Foundation
 
 /// The implementation that verifies a signature: Shared/Cryptography in this process, or the `openssl` program as a
-/// second opinion. Neither checks the time, which is left to the policy.
+/// second opinion. Neither checks the time; the policy does.
 enum SignatureCheck: Sendable {
     case cryptography
     case openssl
@@ -27,7 +27,7 @@ enum SignatureCheck: Sendable {
     }
 
     private static func byCryptography(_ question: Question) -> PackageViolation? {
-        // It cannot verify a signature without its chain; a broken or expired one has its violation already.
+        // CMS cannot verify a signature without its chain; a broken or expired chain has already been reported.
         guard question.checksChain, let moment = question.chainEpochSeconds else { return nil }
         do {
             _ = try CMS.verify(
@@ -57,7 +57,7 @@ enum SignatureCheck: Sendable {
                 let withoutChain = command + ["-noverify"]
                 let outcome = try await RunProgram.run(question.checksChain ? command : withoutChain)
                 if outcome.status == 0 { return nil }
-                // A shell reports in this way that the program does not exist, or that a signal ended it.
+                // As in shells, 126 and above mean that the program could not be run or that a signal ended it.
                 guard outcome.status < 126 else {
                     throw ToolError(.program, "running openssl: \(quoted(outcome.output))")
                 }

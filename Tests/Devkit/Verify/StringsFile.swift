@@ -2,16 +2,16 @@
 ///
 /// Source: Wallet Orders §2.6
 struct StringsFile: Sendable {
-    /// In file order, each as often as it occurs.
+    /// The keys in file order, including repetitions.
     let keys: [String]
-    /// True if it has characters outside ASCII without being UTF-16 with a byte order mark.
+    /// True if the file has characters outside ASCII but is not UTF-16 with a byte order mark.
     let isWronglyEncoded: Bool
 
-    /// The reason why it cannot be parsed, with the line.
+    /// The reason why the file cannot be parsed, with the line.
     struct Fault: Error, Hashable {
         let line: Int
         let message: String
-        /// True if the bytes are not text, as opposed to text of another form.
+        /// True if the bytes cannot be decoded, as opposed to text with a syntax error.
         var isEncoding = false
     }
 
@@ -78,7 +78,7 @@ struct StringsFile: Sendable {
         }
 
         private mutating func sign(_ sign: Unicode.Scalar) throws(Fault) {
-            // Reported at the end of the text before it.
+            // A missing sign is reported at the end of the text before it.
             let line = self.line
             try self.skipSpace()
             guard self.current == sign else { throw Fault(line: line, message: "'\(sign)' is expected.") }

@@ -56,7 +56,7 @@ struct ZipDirectory: Sendable {
             throw Self.fault(
                 .archiveTooManyEntries, "It has \(count) entries; at most \(Self.countLimit) are looked at.")
         }
-        // Text before the archive moves everything: a PHP warning, HTML, a byte order mark.
+        // Text before the archive, such as a PHP warning, HTML or a byte order mark, shifts all offsets.
         let before = end - size - start
         guard before == 0 || before > 0 && size >= 46 && bytes.number32(end - size) == 0x0201_4B50 else {
             throw Self.fault(.archiveDirectory, "The directory does not end where the end record starts.")
@@ -84,9 +84,9 @@ struct ZipDirectory: Sendable {
         PackageViolation(code, "archive", message)
     }
 
-    /// The end record at the end of the bytes; if there is none, the last one with bytes after it.
+    /// Finds the end record at the end of the bytes; if there is none, the last one with bytes after it.
     ///
-    /// It has 22 bytes and a comment of up to 65,535. Source: APPNOTE.TXT §4.3.16
+    /// An end record has 22 bytes and a comment of up to 65,535 bytes. Source: APPNOTE.TXT §4.3.16
     private static func endRecord(_ bytes: [UInt8]) throws(PackageViolation) -> Int {
         guard bytes.count >= 22 else { throw Self.fault(.archiveUnreadable, "It is too short to be a ZIP.") }
         var last: Int?
@@ -144,8 +144,8 @@ struct ZipDirectory: Sendable {
 }
 
 extension [UInt8] {
-    /// Two bytes, the low one first. The caller has checked that they exist.
+    /// Reads two bytes, little-endian. The caller has checked that they exist.
     func number16(_ offset: Int) -> Int { Int(self[offset]) | Int(self[offset + 1]) << 8 }
-    /// Four bytes, the low one first. The caller has checked that they exist.
+    /// Reads four bytes, little-endian. The caller has checked that they exist.
     func number32(_ offset: Int) -> Int { self.number16(offset) | self.number16(offset + 2) << 16 }
 }

@@ -2,8 +2,8 @@ import TestKit
 
 /// The content of an archive, read from its central directory and compared with each local header.
 ///
-/// Independent of Shared/Packaging so that it checks it. A reader that trusts only one of the two directories can see
-/// another archive than Wallet does: every disagreement is a violation.
+/// Independent of Shared/Packaging, in order to check it. A reader that trusts only the directory or only the local
+/// headers may see a different archive than Wallet does, so every disagreement is a violation.
 /// Source: APPNOTE.TXT §4.3; the features allowed in an order package: Wallet Orders §2.1
 struct ZipReader {
     /// One file with its content decompressed.
@@ -22,7 +22,7 @@ struct ZipReader {
     private(set) var entries: [Entry] = []
     /// Names of the files that exist and could not be read.
     private(set) var unreadable: Set<String> = []
-    /// True if there was a directory at all.
+    /// True if the archive's directory could be read.
     let isReadable: Bool
     /// The violations found.
     private(set) var violations: [PackageViolation] = []
@@ -124,7 +124,8 @@ struct ZipReader {
         return (local, end)
     }
 
-    /// A descriptor has 12 bytes, with its optional signature 16. Source: APPNOTE.TXT §4.3.9
+    /// Returns the end of a data descriptor, which has 12 bytes, or 16 with its optional signature.
+    /// Source: APPNOTE.TXT §4.3.9
     private func descriptorEnd(_ end: Int, _ directoryStart: Int) -> Int {
         let isMarked = end + 16 <= directoryStart && self.bytes.number32(end) == 0x0807_4B50
         return min(end + (isMarked ? 16 : 12), directoryStart)
@@ -172,7 +173,7 @@ struct ZipReader {
         self.entries.append(Entry(name: record.name, content: content, isCompressed: record.method == 8))
     }
 
-    /// The entries must be adjacent from the first byte on: nothing is hidden between them.
+    /// Checks that the entries are adjacent from the first byte on, so that nothing is hidden between them.
     private mutating func check(_ spans: [(start: Int, end: Int, name: String)], count: Int, upTo directory: Int) {
         guard spans.count == count else { return }
         var position = 0

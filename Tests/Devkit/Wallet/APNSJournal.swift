@@ -4,8 +4,8 @@ import Synchronization
 
 /// The simulator's journal of deliveries, read by one long poll and distributed to the subscribers of push tokens.
 ///
-/// Bounded: a subscriber has at most one push outstanding; more of them say the same ("something changed"). One time is
-/// kept for each token that ever subscribed.
+/// Bounded: a subscriber has at most one push outstanding, since all pushes mean the same ("something changed"). One
+/// time is kept for each token that ever subscribed.
 final class APNSJournal: Sendable {
     /// A push as received.
     struct Delivery: Sendable {
@@ -36,22 +36,22 @@ final class APNSJournal: Sendable {
         self.http = http
     }
 
-    /// Pushes delivered with 200 since `run` began.
+    /// The number of pushes delivered with 200 since `run` began.
     var delivered: Int64 { self.state.withLock(\.delivered) }
-    /// Pushes that the simulator refused since `run` began.
+    /// The number of pushes that the simulator refused since `run` began.
     var refused: Int64 { self.state.withLock(\.refused) }
-    /// The number of times the simulator was down: its last deliveries before that may not have been read.
+    /// The number of times that the simulator was down. Its last deliveries before that may not have been read.
     var gaps: Int { self.state.withLock(\.gaps) }
     /// The time until which deliveries may be missing, milliseconds since 1970: the simulator was down, and its last
     /// accepted notifications before that may not have been read. 0: it never was.
     var missingUntilEpochMilliseconds: Int64 { self.state.withLock(\.missingUntilEpochMilliseconds) }
-    /// The time when the simulator received the last accepted notification for a token, milliseconds since 1970; nil if
-    /// there was none, or the token never subscribed.
+    /// Returns the time when the simulator received the last accepted notification for a token, milliseconds since
+    /// 1970; 0 if there was none, nil if the token never subscribed.
     func lastDelivery(to pushToken: String) -> Int64? { self.state.withLock { $0.lastDeliveries[pushToken] } }
     /// Time since the last push.
     var quietFor: Duration { .now - self.state.withLock(\.lastArrival) }
 
-    /// Pushes to a token from this call on. The stream ends with `unsubscribe` or `finish`.
+    /// Returns the pushes to a token from this call on. The stream ends with `unsubscribe` or `finish`.
     func subscribe(_ pushToken: String) -> AsyncStream<Delivery> {
         let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self, bufferingPolicy: .bufferingNewest(1))
         self.state.withLock { state in
@@ -77,7 +77,7 @@ final class APNSJournal: Sendable {
 
     /// Skips the existing entries of the journal. Call it before the first change is published.
     func start() async throws(ToolError) {
-        // An index beyond everything is answered at once, with the journal's last number.
+        // An index beyond the end is answered immediately with the journal's last number.
         let page = try await self.page(after: Int64.max, waitSeconds: 0)
         self.state.withLock { $0.last = page.last }
     }
@@ -96,7 +96,7 @@ final class APNSJournal: Sendable {
                     }
                 }
                 failures = 0
-                // A journal that starts over belongs to a simulator that was restarted.
+                // The numbers start over after the simulator was restarted.
                 if page.last < after { self.state.withLock { $0.last = 0 } }
                 self.hand(out: page)
             } catch {

@@ -2,7 +2,7 @@ import Cryptography
 import Foundation
 import Model
 
-/// Authentication tokens as any upstream system computes them at checkout, from secrets of which the first one mints.
+/// Authentication tokens as any upstream system derives them at checkout; the first of the secrets mints new tokens.
 ///
 /// Source: Design §5: the first 32 hexadecimal digits of HMAC-SHA256(secret, "<type>/<id>")
 struct DerivedTokens: Sendable {
@@ -18,13 +18,13 @@ struct DerivedTokens: Sendable {
         }
     }
 
-    /// - Parameter secret: as in the file.
+    /// - Parameter secret: a secret as in the file.
     init(secret: String) { self.secrets = [Array(secret.utf8)] }
 
-    /// The token of an order.
+    /// Returns the token of an order.
     func token(for key: OrderKey) -> String { Self.token(for: key, secret: self.secrets[0]) }
 
-    /// The tokens of an order under all secrets.
+    /// Returns the tokens of an order under all secrets.
     func tokens(for key: OrderKey) -> [String] { self.secrets.map { Self.token(for: key, secret: $0) } }
 
     private static func token(for key: OrderKey, secret: [UInt8]) -> String {

@@ -2,10 +2,10 @@ import Foundation
 import Model
 import NIOHTTP1
 
-/// A device with Wallet, as seen by the gateway: fetches, registers, lists and fetches again, and checks everything.
+/// A device with Wallet, as seen by the gateway. It fetches, registers, lists and fetches again, and checks everything.
 ///
-/// Keeps the same data as Wallet: per order the token, `Last-Modified` as an opaque string and the newest version; one
-/// tag for the list. Source: Wallet Orders §1.2, §1.3
+/// Keeps the same data as Wallet: for each order the token, `Last-Modified` as an opaque string and the newest version;
+/// one tag for the list. Source: Wallet Orders §1.2, §1.3
 actor WalletDevice {
     /// The result of a fetch.
     enum Fetch: Sendable {
@@ -53,20 +53,20 @@ actor WalletDevice {
         self.pushToken = pushToken
     }
 
-    /// Adds an order to the device: the data that the merchant hands over at payment.
+    /// Adds an order to the device, with the data that the merchant hands over at payment.
     func add(order: String, token: String) {
         if self.orders[order] == nil { self.orders[order] = TrackedOrder(token: token) }
     }
 
     /// The orders on the device, sorted.
     var orderIdentifiers: [String] { self.orders.keys.sorted() }
-    /// The newest version of an order's order.json, nil before the first.
+    /// Returns the newest version of an order's order.json; nil before the first.
     func order(_ identifier: String) -> JSON? { self.orders[identifier]?.report?.order }
-    /// The newest package of an order as received; empty before the first.
+    /// Returns the newest package of an order as received; empty before the first.
     func package(_ identifier: String) -> [UInt8] { self.orders[identifier]?.package ?? [] }
-    /// The number of versions of an order that the device has seen.
+    /// Returns the number of versions of an order that the device has seen.
     func versions(_ identifier: String) -> Int { self.orders[identifier]?.versions ?? 0 }
-    /// `Last-Modified` of the newest version.
+    /// Returns `Last-Modified` of the newest version.
     func lastModified(_ identifier: String) -> String? { self.orders[identifier]?.lastModified }
 
     /// Fetches an order, conditionally once it has a version, and verifies the package.
@@ -118,7 +118,7 @@ actor WalletDevice {
         guard let updated = report.updatedAtEpochSeconds else {
             throw ToolError(.check, "verifying \(identifier): updatedAt is not a date-time")
         }
-        // The actor was free while the answer was in flight: compare with its present state.
+        // The actor's state may have changed while the answer was in flight, so compare with the present one.
         if let known = self.orders[identifier]?.report, let before = known.updatedAtEpochSeconds {
             guard updated >= before else {
                 throw ToolError(
@@ -136,7 +136,7 @@ actor WalletDevice {
         return report
     }
 
-    /// Fetches an order that was just paid for: after 401 and 503 it retries, each time a little later.
+    /// Fetches an order that was just paid for; retries after 401 and 503, with backoff.
     /// - Throws: `ToolError` with code `.timeout` if there is still no package after `deadline`.
     func firstFetch(_ identifier: String, within deadline: Duration) async throws -> PackageReport {
         let end = ContinuousClock.now + deadline
@@ -187,7 +187,7 @@ actor WalletDevice {
     }
 
     /// Requests the orders that changed since the last list, and keeps the new tag.
-    /// - Returns: none after 204.
+    /// - Returns: the orders' identifiers; empty after 204.
     func changedOrders() async throws(ToolError) -> [String] {
         let query = self.tag.map { "?ordersModifiedSince=\(Self.escaped($0))" } ?? ""
         let response = try await self.http.send(HTTPRequest(url: self.registrationURL + query))
@@ -204,7 +204,7 @@ actor WalletDevice {
         }
     }
 
-    /// Requests all orders that the device is registered for, and leaves its tag unchanged.
+    /// Requests all orders that the device is registered for, without changing its tag.
     func listedOrders() async throws(ToolError) -> [String] {
         let tag = self.tag
         defer { self.tag = tag }
@@ -218,7 +218,7 @@ actor WalletDevice {
         return ToolError(code, "\(action): status \(status)")
     }
 
-    /// The reaction of a device to a push: list, then fetch those of the listed orders that it has.
+    /// Reacts to a push as a device does: lists, then fetches the listed orders that it has.
     /// - Returns: the new versions.
     func react() async throws(ToolError) -> [(order: String, report: PackageReport)] {
         let before = self.tag

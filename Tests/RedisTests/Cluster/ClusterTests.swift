@@ -7,7 +7,7 @@ import Testing
 
 @testable import Redis
 
-/// Real clusters. One after the other: each is several processes.
+/// Tests on real clusters, one at a time because each is several processes.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterTests {
     private final class Flag: Sendable {
         private let value = Atomic(false)
@@ -21,7 +21,7 @@ import Testing
         return configuration
     }
 
-    /// The number of times that the masters answered with this error.
+    /// Returns the number of times that the masters answered with this error.
     private func count(_ error: String, in cluster: RedisCluster) async throws -> Int {
         var sum = 0
         for master in cluster.masters {
@@ -127,7 +127,7 @@ import Testing
         let certificate = try #require(cluster.certificate)
         var configuration = try RedisConfiguration(url: "rediss://\(cluster.tlsAddress)", caFile: certificate.file)
         configuration.commandDeadline = .seconds(5)
-        // One loop: another one would learn the slots after the move and not be led.
+        // One loop: another one would learn the slots after the move and would not be redirected.
         try await withClient(configuration, on: MultiThreadedEventLoopGroup.singleton.next()) { client in
             let keys = (0..<50).map { "key-\($0)" }
             let set = try await client.pipeline(keys.map { RedisCommand("SET", .string($0), .string($0)) })
@@ -162,8 +162,8 @@ import Testing
         await cluster.stop()
     }
 
-    /// An epoch that was read before the order proves nothing for it.
-    @Test func whatIsCheckedHasNoAnswerWhileItsSlotMoves() async throws {
+    /// An epoch that was read before the order proves nothing about it.
+    @Test func aCheckedReadGetsTryAgainOnceItsSlotHasMoved() async throws {
         let cluster = try await RedisCluster.start()
         try await withClient(self.configuration(cluster.url)) { client in
             let anchors = try await client.anchors()
@@ -196,7 +196,7 @@ import Testing
             let other = RedisArgument.string((0...).lazy.map { "k\($0)" }.first { HashSlot.of($0.utf8) > 12000 } ?? "")
             for number in 1...100 { #expect(try await client.send(RedisCommand("INCR", key)).integer == Int64(number)) }
             let before = client.generation
-            // Told to, master and replica change places and lose nothing.
+            // On request, master and replica switch roles and lose nothing.
             try await cluster.replicas[0].command("cluster", "failover")
             var next: Int64 = 101
             let deadline = ContinuousClock.now + .seconds(20)
@@ -206,7 +206,7 @@ import Testing
                 try #require(ContinuousClock.now < deadline)
             }
             #expect(try await client.send(RedisCommand("INCR", key)).integer == next)
-            // Killed, the new master is replaced by the old one; others answer all the time.
+            // After the new master is killed, the old one replaces it; the other masters answer throughout.
             try await cluster.masters[0].until("master_link_status:up", in: "info", "replication")
             try await cluster.masters[0].until("role:slave", in: "info", "replication")
             let between = client.generation

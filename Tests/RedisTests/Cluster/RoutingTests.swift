@@ -5,7 +5,7 @@ import Testing
 
 func node(_ number: Int) -> NodeAddress { NodeAddress(host: "10.0.0.\(number)", port: 7000) }
 
-/// Three masters with a third of the slots each.
+/// Returns a map of three masters with a third of the slots each.
 func threeMasters() -> SlotMap {
     var map = SlotMap()
     for slot in 0..<HashSlot.count { map.move(slot, to: node(slot / 5462)) }

@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test(arguments: UInt64(1)...40)
-    func whateverTheNodesSayEachCommandIsExecutedOnceAndAnsweredInItsPlace(seed: UInt64) throws {
+    func eachCommandIsExecutedOnceAndAnsweredInOrder(seed: UInt64) throws {
         var random = SeededGenerator(seed: seed)
         var cluster = Cluster()
         var known = threeMasters()
@@ -141,7 +141,7 @@ import Testing
             let isChecked = map.master(of: HashSlot.of(key.utf8)) != map.serving.last
             #expect((answer.serverError?.serverPrefix == "TRYAGAIN") != isChecked, "\(key)")
         }
-        // Led elsewhere, to be tried later, or never written: nothing is sent again.
+        // Redirected, to be retried later, or never written: nothing is sent again.
         for fate in ["MOVED 1 h:1", "ASK 1 h:1", "TRYAGAIN x", "unsent"] {
             var whole = try pipeline(anchors.map { "{\($0)}" })
             for part in whole.begin(on: map, choice: 0).parts {
@@ -156,13 +156,13 @@ import Testing
             }
             #expect(try #require(whole.answers).allSatisfy { $0.serverError?.isRetriable == true }, "\(fate)")
         }
-        // Nobody serves anything.
+        // No master serves any slot.
         var nowhere = try pipeline(["c"])
         #expect(nowhere.begin(on: SlotMap(), choice: 0).parts.isEmpty)
         #expect(nowhere.answers != nil)
     }
 
-    @Test func whatIsGivenUpHasItsLastAnswer() throws {
+    @Test func aCommandThatIsGivenUpReturnsItsLastError() throws {
         var pipeline = try ScatteredPipeline([RedisCommand("GET", "k"), RedisCommand("GET", "unserved")])
         var map = SlotMap()
         map.move(HashSlot.of("k".utf8), to: node(1))
