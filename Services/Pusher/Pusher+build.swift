@@ -14,10 +14,11 @@ extension Pusher {
     /// The consumer group of all pushers, for the default prefix of topics: see `Topics.group`.
     static let group = "waybill-pusher"
 
-    /// The same for the readers of the pending topic.
+    /// The consumer group of the readers of the pending topic, likewise.
     static let pendingGroup = "waybill-pusher-pending"
 
-    /// The pusher's requirements on Kafka's topics. A registration takes some hundred bytes, a letter some thousand.
+    /// Returns the pusher's requirements on Kafka's topics. A registration takes a few hundred bytes, a dead letter a
+    /// few thousand.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [
             KafkaTopicNeed(topics.orders, isRead: true, isCompacted: true),

@@ -6,7 +6,7 @@ import Model
 import Operations
 import Redis
 
-/// Notifies devices through APNs that an order of theirs has changed.
+/// Notifies devices through APNs that one of their orders has changed.
 @main
 struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

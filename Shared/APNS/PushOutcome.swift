@@ -15,13 +15,13 @@ public enum PushOutcome: Hashable, Sendable {
 /// Source: Wallet Orders §4.3, §4.6
 public struct PushAnswer: Hashable, Sendable {
     public let status: Int
-    /// `reason` of the body; nil with 200, and if the body is not as Apple describes it.
+    /// `reason` of the body; nil if the body has none, as with 200, or is not as Apple describes it.
     public let reason: String?
-    /// `timestamp` of the body, with 410 only: the time since which APNs knows that the token is not valid.
+    /// `timestamp` of the body, with 410 only: the time when APNs found that the token is no longer valid.
     public let timestampMilliseconds: Int64?
     /// `apns-id` as returned by APNs.
     public let apnsID: String?
-    /// `retry-after`, if it came as seconds; capped at a day.
+    /// `retry-after`, if given in seconds; capped at a day.
     ///
     /// Source: RFC 9110 §10.2.3
     public let retryAfterSeconds: Int?
@@ -37,10 +37,10 @@ public struct PushAnswer: Hashable, Sendable {
         self.retryAfterSeconds = retryAfterSeconds
     }
 
-    /// The longest wait that APNs may ask for.
+    /// The longest wait that is accepted from APNs.
     static let mostRetryAfterSeconds = 86_400
 
-    /// Parses an answer as received; if the body is not JSON only the status counts.
+    /// Parses an answer as received; if the body is not JSON, only status and headers count.
     init(status: Int, headers: [HTTP2Header], body: [UInt8]) {
         self.status = status
         self.apnsID = headers.first { $0.name == "apns-id" }?.value
@@ -50,7 +50,7 @@ public struct PushAnswer: Hashable, Sendable {
             return min(Int(header.value) ?? .max, Self.mostRetryAfterSeconds)
         }
         let members = body.isEmpty ? nil : (try? JSON(parsing: body))?.object
-        // A reason is a single word; an answer from an unknown server must not flood the logs.
+        // A reason is a single word; an answer of an unknown server must not flood the logs.
         self.reason = members?["reason"]?.string.map { String($0.prefix(64)) }
         self.timestampMilliseconds = members?["timestamp"]?.integer
     }

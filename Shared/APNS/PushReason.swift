@@ -1,4 +1,4 @@
-/// The reasons that Apple documents, with the status each comes with.
+/// The reasons that Apple documents, each with its status.
 ///
 /// Source: Wallet Orders §4.6
 public enum PushReason: String, Hashable, Sendable, CaseIterable {
@@ -35,7 +35,7 @@ public enum PushReason: String, Hashable, Sendable, CaseIterable {
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
 
-    /// The status that Apple documents for it.
+    /// The status that Apple documents for the reason.
     public var status: Int {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
@@ -55,9 +55,9 @@ public enum PushReason: String, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// A reason as received, made fit for logs and letters: Apple's are single words.
+    /// Returns a received reason in a form fit for logs and dead letters: Apple's reasons are single words.
     ///
-    /// Any other text that an unknown server sends there, such as a push token, is not passed on.
+    /// Replaces any other text that an unknown server sends as a reason, such as a push token.
     public static func word(_ text: String) -> String {
         let isWord = (1...40).contains(text.utf8.count) && text.utf8.allSatisfy(isASCIILetter)
         return isWord ? text : "with an unreadable reason"

@@ -1,10 +1,10 @@
 /// The reason for sending a notification again, and what the failure says about others.
 public struct PushRetry: Hashable, Sendable {
-    /// The parties that the failure concerns, as far as the outcome itself shows.
+    /// The extent of the failure, as far as the outcome itself shows.
     public enum Scope: Hashable, Sendable, CaseIterable {
-        /// This device alone: it backs off, others continue.
+        /// This device alone: it backs off while others continue.
         case device
-        /// The connection or its provider token, which the client replaces: another connection may work at once.
+        /// The connection or its provider token, which the client replaces: another connection may work immediately.
         case connection
         /// APNs as a whole, or the network path to it.
         case service
@@ -16,7 +16,7 @@ public struct PushRetry: Hashable, Sendable {
         case error(APNSError.Code)
     }
 
-    /// For people: status and reason, or the event instead of an answer. Never holds a token or a device.
+    /// Text for people: status and reason, or the error if there is no answer. Contains no token and no device.
     public var reason: String
     public var scope: Scope
     /// `Retry-After` of the answer; bounded by `RetrySchedule`, not here.
@@ -30,8 +30,8 @@ public struct PushRetry: Hashable, Sendable {
         self.cause = cause
     }
 
-    /// A retry for a notification that was refused for its credential while others with that credential are delivered:
-    /// the refusal came from one host or one connection.
+    /// Returns a retry for a notification that was refused because of its credential while others with that credential
+    /// are delivered: the refusal concerns one host or one connection.
     public static func contradicted(_ reason: String) -> PushRetry {
         PushRetry(reason: reason, scope: .connection, cause: .answer(status: 403))
     }

@@ -1,35 +1,35 @@
 /// The action to take after a notification's outcome.
 public enum PushVerdict: Hashable, Sendable {
-    /// APNs accepted it.
+    /// APNs accepted the notification.
     case delivered
     /// The push token is no longer valid: delete it if it was registered before this moment, in milliseconds since
     /// 1970.
     ///
-    /// Deletes only an entry that is still stored as it was looked up; a device that registered again meanwhile stays.
+    /// Only an entry that is still stored as it was looked up is deleted; a device that has registered again stays.
     case retire(registeredBeforeMilliseconds: Int64)
     /// APNs does not know the push token (BadDeviceToken): it is garbage, or belongs to the other environment.
     ///
-    /// One answer cannot tell these apart, so `TokenBreaker` decides if the token is deleted.
+    /// One answer cannot distinguish the two, so `TokenBreaker` decides about deleting the token.
     case unknownToken
-    /// Send it again later.
+    /// Send the notification again later.
     case retry(PushRetry)
     /// Nothing with this credential can succeed: raise an alarm, and send nothing with it but an occasional probe.
     ///
-    /// Unless others are delivered at the same time: `CredentialHealth` decides.
+    /// `CredentialHealth` decides otherwise if notifications with the same credential are delivered at the same time.
     case stopCredential(reason: String)
-    /// This notification can never succeed: raise an alarm, continue with the others. A flood of them is a
-    /// configuration error, which `CredentialHealth` detects.
+    /// This notification can never succeed: raise an alarm and continue with the others. A flood of such
+    /// notifications is a configuration error, which `CredentialHealth` detects.
     case drop(reason: String)
 }
 
-/// The verdict on an outcome. Covers every row of the table, and by status class what the table does not have.
+/// Returns the verdict on an outcome: by the table if it has a row for the answer, else by the class of the status.
 ///
-/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped because of an
-/// answer that contradicts itself. 429 asks for patience whatever its body says (RFC 6585 §4), for the device if it
-/// names the device, else for the provider: one notification too many costs less than a customer who is not notified.
+/// A reason counts only together with the status that Apple documents for it: nothing is deleted or stopped because of
+/// an answer that contradicts itself. 429 is a retry whatever its body is (RFC 6585 §4), for the device, connection or
+/// service as the reason requires: one notification too many costs less than a customer who is not notified.
 /// Source: Wallet Orders §4.6
 /// - Parameter sentEpochMilliseconds: the time when the attempt began. A 410 without a timestamp retires only
-///   registrations older than that, since it cannot refer to later ones.
+///   registrations older than that, because it cannot refer to later ones.
 public func verdict(of outcome: PushOutcome, sentEpochMilliseconds: Int64 = .max) -> PushVerdict {
     switch outcome {
     case .unanswered(let error): verdict(of: error)
@@ -57,13 +57,13 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
     case .badTopic, .missingTopic, .topicDisallowed, .badCertificate, .badCertificateEnvironment, .forbidden,
         .invalidProviderToken, .missingProviderToken, .badEnvironmentKeyInToken:
         return .stopCredential(reason: text)
-    // One device can register with a token of another app: that must not stop the others.
+    // One device can register with a token of another app, which must not stop the others.
     case .deviceTokenNotForTopic:
         return .drop(reason: text)
     case .badCollapseID, .badExpirationDate, .badMessageID, .badPriority, .invalidPushType, .duplicateHeaders,
         .missingDeviceToken, .payloadEmpty, .badPath, .methodNotAllowed, .payloadTooLarge:
         return .drop(reason: text)
-    // The client has replaced the connection or the token, or both; or keeps the token that APNs wants it to keep.
+    // The client itself replaces the connection or the token, or keeps a token that APNs wants it to keep.
     case .idleTimeout, .shutdown, .expiredProviderToken, .unrelatedKeyIDInToken, .tooManyProviderTokenUpdates:
         return retry(.connection)
     case .tooManyRequests:
@@ -73,12 +73,12 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
     }
 }
 
-/// Repeating is harmless even where APNs may have processed the request: the notification only says that something
-/// changed.
+/// Returns the verdict on a missing answer. A repetition is harmless even if APNs has processed the request: the
+/// notification only says that something changed.
 private func verdict(of error: APNSError) -> PushVerdict {
     let scope: PushRetry.Scope
     switch error.code {
-    // The connection is gone or accepted no more requests, or only the stream failed: another connection may work.
+    // The connection is gone or accepts no more requests, or only the stream failed: another connection may work.
     case .connectionLost, .protocolViolation, .silent, .timeout, .closed: scope = .connection
     // Nothing was sent: APNs cannot be reached at the moment, or too much is queued for it.
     case .notStarted, .connecting, .tls, .queueFull: scope = .service

@@ -5,21 +5,21 @@ public import NIOCore
 ///
 /// Owner: this object owns the `nghttp2_session` and its ledger, and frees both. Thread: one, its user's (an event
 /// loop); not Sendable.
-/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 limits header blocks and
-/// floods of control frames.
+/// Bounded: the session keeps only named headers, and 4 KiB of each body, header value and GOAWAY's debug data;
+/// nghttp2 limits header blocks and floods of control frames.
 ///
 /// Order of use: `receive` or `submit`, then `write` until it appends nothing, then `takeEvents` (writing can end
 /// streams, too).
 @safe
 public final class HTTP2ClientSession {
-    /// The most bytes kept of a response's body, of a header's value and of GOAWAY's debug data.
+    /// The maximum number of bytes kept of a response's body, of a header's value and of GOAWAY's debug data.
     static let keptBytes = 4096
 
     private let raw: OpaquePointer
-    /// Freed only after `nghttp2_session_del` returned, when no callback can run.
+    /// Freed only after `nghttp2_session_del` has returned, when no callback can run.
     private let ledger: UnsafeMutablePointer<SessionLedger>
 
-    /// - Parameter keptHeaders: names, in lower case, of the response headers to report.
+    /// - Parameter keptHeaders: the names, in lower case, of the response headers to report.
     /// - Throws: `HTTP2Error` with code `.library` if nghttp2 has no memory.
     public init(keptHeaders: [String]) throws(HTTP2Error) {
         let ledger = UnsafeMutablePointer<SessionLedger>.allocate(capacity: 1)
@@ -52,15 +52,14 @@ public final class HTTP2ClientSession {
     /// The number of submitted requests that have not ended.
     public var openStreams: Int { unsafe self.ledger.pointee.openStreams }
 
-    /// True if nothing is left to be read or written: the connection can be closed.
+    /// True if nothing is left to read or write, so that the connection can be closed.
     public var isFinished: Bool {
         unsafe nghttp2_session_want_read(self.raw) == 0 && nghttp2_session_want_write(self.raw) == 0
     }
 
-    /// Processes bytes from the peer. Must not be called from within a callback of nghttp2, that is, only by the
-    /// session's owner.
+    /// Processes bytes from the peer. Only the session's owner calls it, never a callback of nghttp2.
     ///
-    /// - Throws: `HTTP2Error` with code `.connection`; a GOAWAY for the peer may then be ready to be written.
+    /// - Throws: `HTTP2Error` with code `.connection`; `write` may then still append a GOAWAY for the peer.
     public func receive(_ bytes: ByteBuffer) throws(HTTP2Error) {
         let taken = unsafe bytes.withUnsafeReadableBytes { bytes in
             unsafe nghttp2_session_mem_recv(
@@ -71,12 +70,12 @@ public final class HTTP2ClientSession {
         }
     }
 
-    /// Appends all bytes that can be sent at once.
+    /// Appends all bytes that can be sent now.
     ///
-    /// Appends nothing while the peer's flow control windows are full.
+    /// Request bodies wait while a flow control window of the peer is exhausted; other frames do not.
     public func write(into buffer: inout ByteBuffer) throws(HTTP2Error) {
         while true {
-            // The pointer is valid until the next call only (nghttp2.h, nghttp2_session_mem_send).
+            // The pointer is valid only until the next call (nghttp2.h, nghttp2_session_mem_send).
             var start: UnsafePointer<UInt8>?
             let count = unsafe nghttp2_session_mem_send(self.raw, &start)
             guard count >= 0 else {
@@ -87,19 +86,21 @@ public final class HTTP2ClientSession {
         }
     }
 
-    /// Returns the events so far, by swapping with an array whose storage is reused.
+    /// Returns the events so far, swapped with an array whose storage is reused.
     ///
-    /// - Parameter events: its content is dropped.
+    /// - Parameter events: receives the events; its previous content is dropped.
     public func takeEvents(into events: inout [HTTP2Event]) {
         events.removeAll(keepingCapacity: true)
         unsafe swap(&events, &self.ledger.pointee.events)
     }
 
-    /// Queues a request; it is sent by the next `write`.
+    /// Queues a request, which the next `write` sends, or keeps until the peer's limit of streams allows it.
+    ///
+    /// After a GOAWAY of the peer the request ends unsent, with REFUSED_STREAM.
     ///
     /// - Parameter tag: the caller's own number, returned in `HTTP2StreamEnd`.
     /// - Returns: the stream's identifier.
-    /// - Throws: `HTTP2Error` with code `.noNewStreams` if 2^30 streams were used or the peer sent GOAWAY.
+    /// - Throws: `HTTP2Error` with code `.noNewStreams` if all 2^30 stream identifiers are used.
     @discardableResult
     public func submit(_ block: borrowing HTTP2HeaderBlock, body: [UInt8], tag: Int) throws(HTTP2Error) -> Int32 {
         let slot = unsafe self.ledger.pointee.reserve(tag: tag, requestBody: body)
@@ -115,7 +116,7 @@ public final class HTTP2ClientSession {
         return stream
     }
 
-    /// Ends a stream from our side; its `.streamEnded` comes after the next `write`.
+    /// Resets a stream; its `.streamEnded` is available after the next `write`.
     ///
     /// A second call, or a call after the stream has ended, does nothing: a request that has not been sent is cancelled
     /// by the first call, and nghttp2 would send the second as RST_STREAM of an idle stream, which ends the connection
@@ -125,7 +126,7 @@ public final class HTTP2ClientSession {
         try check(unsafe nghttp2_submit_rst_stream(self.raw, 0, stream, code.rawValue))
     }
 
-    /// Sends a PING; the peer's answer is `.pingAcknowledged` with the same number.
+    /// Queues a PING; the peer's answer is `.pingAcknowledged` with the same number.
     public func ping(_ number: UInt64) throws(HTTP2Error) {
         try check(
             unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
@@ -133,14 +134,14 @@ public final class HTTP2ClientSession {
             })
     }
 
-    /// Sends GOAWAY; after the next `write` the session is finished.
+    /// Queues GOAWAY; after the next `write` the session is finished.
     public func terminate() throws(HTTP2Error) {
         try check(unsafe nghttp2_session_terminate_session(self.raw, HTTP2ErrorCode.noError.rawValue))
     }
 
     private func submit(fields: [HTTP2HeaderBlock.Field], bytes: UnsafeBufferPointer<UInt8>, slot: Int) -> Int32 {
         guard let base = unsafe UnsafeMutablePointer(mutating: bytes.baseAddress) else { return -1 }
-        // nghttp2 copies them (nghttp2.h, nghttp2_submit_request).
+        // nghttp2 copies names and values (nghttp2.h, nghttp2_submit_request).
         return unsafe withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: fields.count) { pairs in
             for index in fields.indices {
                 let field = fields[index]
@@ -160,13 +161,13 @@ public final class HTTP2ClientSession {
     }
 }
 
-/// The version of nghttp2 that this process runs with.
+/// Returns the version of nghttp2 that this process runs with.
 public func nghttp2Version() -> String {
-    // With 0 as the least version the answer is never NULL (nghttp2.h, nghttp2_version).
+    // With 0 as the minimum version the answer is never NULL (nghttp2.h, nghttp2_version).
     unsafe String(cString: nghttp2_version(0).pointee.version_str)
 }
 
-/// nghttp2's own text for one of its error codes.
+/// Returns nghttp2's own text for one of its error codes.
 func describe(_ code: Int32) -> String { unsafe String(cString: nghttp2_strerror(code)) }
 
 private func check(_ code: Int32) throws(HTTP2Error) {

@@ -1,14 +1,14 @@
 /// The reason why a session cannot continue, or a request cannot be submitted to it.
 ///
-/// Two are equal when their codes are.
+/// Two errors are equal if their codes are equal.
 public struct HTTP2Error: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of error, by the action it requires.
     public enum Code: Hashable, Sendable {
-        /// nghttp2 could not allocate, or refused a call.
+        /// nghttp2 could not allocate memory, or refused a call.
         case library
         /// The peer's bytes are not HTTP/2, or it floods us; the connection is lost.
         case connection
-        /// No stream identifier is left, or the peer takes no new streams: a new connection is needed.
+        /// No stream identifier is left: a new connection is needed.
         case noNewStreams
     }
 

@@ -8,11 +8,11 @@ public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomString
 
     /// The stream or connection ended as intended.
     public static let noError = Self(rawValue: 0x0)
-    /// The peer saw a violation of the protocol.
+    /// The sender of the frame saw a violation of the protocol.
     public static let protocolError = Self(rawValue: 0x1)
-    /// The request was not processed at all and may be repeated.
+    /// The request was not processed at all and may be sent again.
     public static let refusedStream = Self(rawValue: 0x7)
-    /// The answer is not needed any more.
+    /// The answer is no longer needed.
     public static let cancel = Self(rawValue: 0x8)
 
     public var description: String {

@@ -1,13 +1,13 @@
 /// The header fields of a request, kept as bytes so that the next request only replaces the fields that differ.
 ///
-/// Append the fields once, in the order of the wire (pseudo fields first); then for each request `replace` the fields
-/// that differ from the last one; the others keep their values. No String and no array is made per request.
+/// Append the fields once, in the order of the wire (pseudo-header fields first); then for each request `replace` the
+/// fields that differ from the last request. The others keep their values. No String or array is made per request.
 public struct HTTP2HeaderBlock: Sendable {
-    /// The ranges of a field's name and value in `bytes`, and if HPACK may index it.
+    /// The ranges of a field's name and value in `bytes`, and the permission for HPACK to index it.
     struct Field: Sendable {
         var name: Range<Int>
         var value: Range<Int>
-        /// The end of the room in which a value may grow in place.
+        /// The end of the space in which a value can grow in place.
         var end: Int
         var isIndexed: Bool
     }
@@ -20,11 +20,11 @@ public struct HTTP2HeaderBlock: Sendable {
         self.fields.reserveCapacity(16)
     }
 
-    /// Adds a field that all requests share, or a placeholder for one to be replaced.
+    /// Adds a field that all requests share, or a placeholder for a field to replace.
     ///
     /// - Parameters:
     ///   - name: lower case.
-    ///   - isIndexed: false for a value that differs each time or is secret: sent as a literal that is never indexed.
+    ///   - isIndexed: false for a value that differs each time or is secret: it is sent as a never-indexed literal.
     ///     Source: RFC 7541 §6.2.3, §7.1.3
     /// - Returns: the place for `replace`.
     public mutating func append(_ name: String, _ value: String, isIndexed: Bool = true) -> Int {
@@ -37,29 +37,29 @@ public struct HTTP2HeaderBlock: Sendable {
         return self.fields.count - 1
     }
 
-    /// Gives a field another value, made of up to two parts, from this call on.
+    /// Sets a field's value, made of up to two parts, from this call on.
     public mutating func replace(_ place: Int, _ first: String, _ second: String = "") {
         let start = self.makeRoom(place, first.utf8.count + second.utf8.count)
         self.write(first, at: start)
         self.write(second, at: start + first.utf8.count)
     }
 
-    /// Gives a field another value from this call on.
+    /// Sets a field's value from this call on.
     public mutating func replace(_ place: Int, _ value: [UInt8]) {
         let start = self.makeRoom(place, value.count)
         unsafe value.withUnsafeBytes { unsafe self.write($0, at: start) }
     }
 
-    /// Sets if HPACK may index the field, from this call on.
+    /// Allows or forbids HPACK to index the field, from this call on.
     public mutating func setIndexed(_ place: Int, _ isIndexed: Bool) { self.fields[place].isIndexed = isIndexed }
 
-    /// Finds the place for a value of this many bytes: that of the last one, or the end of everything if that is too
-    /// small; the field then keeps the new place.
+    /// Returns the start of the space for a value of this many bytes: the field's present space or, if that is too
+    /// small, new space at the end of `bytes`, which the field then keeps.
     private mutating func makeRoom(_ place: Int, _ count: Int) -> Int {
         var start = self.fields[place].value.lowerBound
         if self.fields[place].end - start < count {
             start = self.bytes.count
-            // Values grow rarely, and then by little; so the space left unused stays small.
+            // Values grow rarely and by little, so the unused space stays small.
             self.bytes.append(contentsOf: repeatElement(0, count: count + 32))
             self.fields[place].end = self.bytes.count
         }
@@ -69,7 +69,7 @@ public struct HTTP2HeaderBlock: Sendable {
 
     private mutating func write(_ text: String, at start: Int) {
         var text = text
-        // A bridged String is made a native one first.
+        // A bridged String becomes a native one first.
         text.withUTF8 { unsafe self.write(UnsafeRawBufferPointer($0), at: start) }
     }
 

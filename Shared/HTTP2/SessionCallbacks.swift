@@ -1,6 +1,6 @@
 import CNGHTTP2
 
-/// Makes a client session whose callbacks write to the `SessionLedger` at `context`.
+/// Creates a client session whose callbacks write to the `SessionLedger` at `context`.
 ///
 /// - Returns: nil if there is no memory.
 func makeSession(context: UnsafeMutablePointer<SessionLedger>) -> OpaquePointer? {
@@ -19,7 +19,7 @@ func makeSession(context: UnsafeMutablePointer<SessionLedger>) -> OpaquePointer?
     return unsafe session
 }
 
-/// Frames the next part of a request's body; the slot's number is stored where others keep a file.
+/// Copies the next part of a request's body into a DATA frame. The data source's pointer holds the slot's number.
 let readBody: nghttp2_data_source_read_callback = { _, _, target, length, flags, source, context in
     guard let ledger = unsafe ledger(context), let target = unsafe target,
         let part = unsafe ledger.pointee.readBody(
@@ -81,8 +81,8 @@ private let onFrame: nghttp2_on_frame_recv_callback = { session, frame, context 
     return 0
 }
 
-/// A request that was never sent, because the peer sent GOAWAY first or it was cancelled: nghttp2 has no stream to
-/// close for it.
+/// Ends a request that was never sent, because the peer sent GOAWAY first or the request was cancelled: nghttp2 has no
+/// stream to close for it.
 private let onFrameNotSent: nghttp2_on_frame_not_send_callback = { _, frame, _, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let header = unsafe frame.pointee.hd
@@ -99,10 +99,10 @@ private let onStreamClosed: nghttp2_on_stream_close_callback = { session, stream
     return 0
 }
 
-/// The ledger at a callback's context; it lives as long as the session (`HTTP2ClientSession.deinit`).
+/// Returns the ledger at a callback's context; it outlives the session (`HTTP2ClientSession.deinit`).
 private func ledger(_ context: UnsafeMutableRawPointer?) -> UnsafeMutablePointer<SessionLedger>? {
     unsafe context?.assumingMemoryBound(to: SessionLedger.self)
 }
 
-/// The slot that was stored as a stream's user data, one higher so that NULL means none; then -1.
+/// Returns the slot stored as a stream's user data, where it is one higher so that NULL means none; -1 for NULL.
 private func slot(_ userData: UnsafeMutableRawPointer?) -> Int { Int(bitPattern: userData) - 1 }

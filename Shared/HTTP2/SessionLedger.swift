@@ -1,23 +1,23 @@
 /// The memory that nghttp2's callbacks write to and the session's owner reads from: open streams and events.
 ///
-/// The callbacks only queue here; nothing is decided and nothing is sent inside them. Lives in memory of the session's
-/// own, so that a callback finds it without counting references.
+/// The callbacks only record here; they decide nothing and send nothing. The session allocates the ledger's memory
+/// itself, so that a callback finds it without reference counting.
 struct SessionLedger {
-    /// One open stream. Slots are reused, so the arrays inside keep their storage where they can.
+    /// One open stream. Slots are reused.
     struct Slot {
-        /// 0: the slot is free. Stream identifiers of requests are odd.
+        /// 0 if the slot is free or only reserved. Stream identifiers of requests are odd.
         var stream: Int32 = 0
         var tag = 0
         var requestBody: [UInt8] = []
         var sentBytes = 0
-        /// 0: none yet.
+        /// 0 until there is one.
         var status = 0
         var headers: [HTTP2Header] = []
         var body: [UInt8] = []
         var isComplete = false
-        /// The fields that come from here on are after the body.
+        /// True if the fields from now on are trailers.
         var isTrailer = false
-        /// We ended it, and wait for nghttp2 to report that.
+        /// True if we reset the stream and nghttp2 has not reported its end yet.
         var isReset = false
     }
 
@@ -30,7 +30,7 @@ struct SessionLedger {
     var events: [HTTP2Event] = []
     private(set) var slots: [Slot] = []
     private var free: [Int] = []
-    /// The slot of the header block being received: nghttp2 lets nothing come between its fields (RFC 9113 §4.3).
+    /// The slot of the header block being received: no other frame comes between its fields (RFC 9113 §4.3).
     private var current = -1
     private let keptNames: [KeptName]
     private let keptBytes: Int
@@ -42,7 +42,7 @@ struct SessionLedger {
 
     var openStreams: Int { self.slots.count - self.free.count }
 
-    /// Reserves a slot before the request is submitted, because nghttp2 needs its number then.
+    /// Reserves a slot before the request is submitted, because nghttp2 needs the slot's number for that.
     mutating func reserve(tag: Int, requestBody: [UInt8]) -> Int {
         let index: Int
         if let reused = self.free.popLast() {
@@ -64,10 +64,11 @@ struct SessionLedger {
         self.free.append(index)
     }
 
-    /// Finds a stream that nghttp2 has not opened yet and so has no user data for; rare, hence the search.
+    /// Finds the slot of a stream that nghttp2 may not have opened yet, and so has no user data for. Rare, hence the
+    /// linear search.
     func slot(of stream: Int32) -> Int? { self.slots.firstIndex { $0.stream == stream } }
 
-    /// - Returns: false if the stream has ended or was reset before.
+    /// - Returns: false if the stream has ended or was already reset.
     mutating func markReset(_ stream: Int32) -> Bool {
         guard let index = self.slot(of: stream), !self.slots[index].isReset else { return false }
         self.slots[index].isReset = true
@@ -87,20 +88,20 @@ struct SessionLedger {
                     isComplete: slot.isComplete)))
     }
 
-    /// A header block begins; after a final status it is the trailers', which are not kept.
+    /// Begins a header block; after a final status it holds trailers, which are not kept.
     mutating func headersBegin(_ index: Int) {
         self.current = index
         guard self.slots.indices.contains(index) else { return }
         self.slots[index].isTrailer = self.slots[index].status >= 200
     }
 
-    /// A field of the block that has begun.
+    /// Adds a field of the block that has begun.
     mutating func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         let index = self.current
         guard self.slots.indices.contains(index), name.count > 0 else { return }
         if unsafe name[0] == UInt8(ascii: ":") {
             // A final response follows an interim one (RFC 9110 §15.2) and replaces it. nghttp2 has checked that this
-            // is the only pseudo field of a response, and that it has three digits (RFC 9113 §8.3.2).
+            // is the only pseudo-header field of a response, and that it has three digits (RFC 9113 §8.3.2).
             self.slots[index].headers.removeAll(keepingCapacity: true)
             self.slots[index].status = unsafe value.reduce(0) { $0 &* 10 &+ Int($1 &- UInt8(ascii: "0")) }
             return
@@ -130,7 +131,7 @@ struct SessionLedger {
         self.slots[index].isComplete = true
     }
 
-    /// Copies the next part of a request's body to where nghttp2 frames it.
+    /// Copies the next part of a request's body into nghttp2's frame buffer.
     ///
     /// - Returns: the number of bytes, and true if those were the last; nil if the stream is gone.
     mutating func readBody(

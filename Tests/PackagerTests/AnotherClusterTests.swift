@@ -39,7 +39,7 @@ import Testing
     }
 
     /// The group lost its offsets: everything is redelivered.
-    @Test func aTopicThatIsReadFromItsBeginningPublishesNothingAgain() async throws {
+    @Test func fullRedeliveryRepublishesOnlyUnacknowledgedVersions() async throws {
         try await PackagerFixture.run { fixture in
             let processor = try fixture.processor()
             var log = ChangeLog()
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func aRestoredOrderIsKnownToBePublished() async throws {
+    @Test func aRedeliveredChangeOfARestoredOrderPublishesNothing() async throws {
         try await PackagerFixture.run { fixture in
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             let processor = try fixture.processor(packager: packager)

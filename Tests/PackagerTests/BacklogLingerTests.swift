@@ -25,7 +25,7 @@ import Testing
         #expect(self.isHeld(&pause, 4000, 0, self.start + .milliseconds(30)) == false)
     }
 
-    @Test func aBacklogWithoutEndWaitsOnce() {
+    @Test func aContinuousBacklogIsHeldOnceUpToTheLimit() {
         var pause = BacklogLinger()
         #expect(self.isHeld(&pause, 2000, 2000, self.start) == true)
         let later = self.start + BacklogLinger.longest

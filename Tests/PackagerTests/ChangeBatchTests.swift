@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    @Test func changesOfOneOrderKeepTheirOrder() throws {
+    @Test func changesAreGroupedByOrderInOffsetOrder() throws {
         var log = ChangeLog()
         let records = (0..<9).map { log.change("order.patched", "o\($0 % 3)", ["orderNumber": .string("\($0)")]) }
         let batch = self.batch(records)
@@ -37,7 +37,7 @@ import Testing
         #expect(batch.refused.map(\.fault.code) == [.invalidKey])
     }
 
-    @Test func anOrderTypeWithoutABrandIsAFaultThatNamesIt() throws {
+    @Test func anUnknownOrderTypeIsRefusedAndNamedInTheReason() throws {
         var log = ChangeLog()
         let batch = self.batch([log.change("order.patched", "o", [:], orderType: "order.com.example.other")])
         #expect(batch.orders.isEmpty)

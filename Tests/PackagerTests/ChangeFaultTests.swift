@@ -80,7 +80,7 @@ import Testing
     }
 
     /// The write of the order moves it past the change: a dead letter that failed after that would never be sent.
-    @Test func aDeadLetterIsNotLostWhenItsBatchIsTriedAgain() async throws {
+    @Test func aRetriedBatchLosesNoDeadLetter() async throws {
         try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -103,7 +103,7 @@ import Testing
     }
 
     /// Retried every few seconds while Redis is full, one fault could flood the topic.
-    @Test func anOrderThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
+    @Test func retriesOfAnOrderSendItsDeadLettersOnce() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()

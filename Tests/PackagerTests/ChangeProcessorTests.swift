@@ -88,7 +88,7 @@ import Tokens
         }
     }
 
-    @Test func aRemovalLeavesATraceAndNoRegistration() async throws {
+    @Test func aRemovalMarksTheOrderRemovedAndDeletesItsRegistrations() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -128,7 +128,7 @@ import Tokens
         }
     }
 
-    @Test func aRedeliveredChangePublishesItsVersionAgainAndWritesNothing() async throws {
+    @Test func aRedeliveredChangeRepublishesAnUnacknowledgedVersionUnchanged() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -163,7 +163,7 @@ import Tokens
         }
     }
 
-    @Test func aChangeThatSaysNothingNewPublishesNothing() async throws {
+    @Test func changesWithoutNetEffectPublishNothing() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -195,7 +195,7 @@ import Tokens
         }
     }
 
-    @Test func assetsThatAreMissingInRedisArePutAgain() async throws {
+    @Test func assetsMissingFromRedisAreStoredAgainByTheNextChange() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()

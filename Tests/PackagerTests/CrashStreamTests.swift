@@ -77,7 +77,7 @@ import Testing
 
     /// Source: Kafka protocol, API keys 8 OffsetCommit, 12 Heartbeat; errors 15 COORDINATOR_NOT_AVAILABLE, 16
     /// NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS
-    @Test(.timeLimit(.minutes(3))) func aCoordinatorThatMovesLosesNothing() async throws {
+    @Test(.timeLimit(.minutes(3))) func groupCoordinatorMovesLoseNothing() async throws {
         try await CrashFixture.run { fixture in
             let worker = try fixture.worker()
             let history = try await self.stream(fixture, CrashHistory(seed: 12)) {
@@ -97,7 +97,7 @@ import Testing
     }
 
     /// Two workers, one of which is always about to be killed, for about twenty seconds.
-    @Test(.timeLimit(.minutes(3))) func workersThatAreKilledInTurnLoseNothing() async throws {
+    @Test(.timeLimit(.minutes(3))) func workersKilledInTurnLoseNothing() async throws {
         try await CrashFixture.run { fixture in
             let deaths = 3
             let survivors = Survivors(try [fixture.worker(), fixture.worker()])

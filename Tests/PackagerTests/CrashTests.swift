@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(3)), arguments: Self.moments)
-    func aWorkerThatIsKilledLosesNothing(_ moment: String) async throws {
+    func aWorkerKilledAtEachCrashPointLosesNothing(_ moment: String) async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: moment.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
             try await fixture.register(CrashHistory.gone(1))

@@ -194,7 +194,7 @@ import Testing
         #expect(self.ledger(records).entries.map(\.copies) == [2, 1])
     }
 
-    @Test func aNotificationIsShownWithoutItsDevice() throws {
+    @Test func aPushDeadLetterIsPrintedWithItsDeviceRedacted() throws {
         let letter = try self.letter(self.push(1))
         let texts = [
             DeadLetterFormatter.whole(letter, copies: 1, isReplayed: false, topics: Topics()),
@@ -210,7 +210,7 @@ import Testing
         #expect(texts[1].contains("\"attempts\":8"))
     }
 
-    @Test func filtersChooseByCodeOrderTypeAndTime() throws {
+    @Test func filtersMatchByCodeOrderTypeAndTime() throws {
         let letter = try self.letter(self.record(500))
         func matches(_ change: (inout DeadLetterFilter) -> Void) -> Bool {
             var filter = DeadLetterFilter()

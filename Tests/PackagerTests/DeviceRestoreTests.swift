@@ -62,7 +62,7 @@ import Testing
     }
 
     /// A Redis that the previous version wrote, with devices in clear text and a complete view.
-    @Test func anUpgradeLosesNoRegistrationAndLeavesNoEarlierKey() async throws {
+    @Test func anUpgradeKeepsRegistrationsAndDeletesKeysOfTheEarlierFormat() async throws {
         try await Fleet.run { fleet in
             let keys = try (0..<40).map {
                 RegistrationKey(device: try DeviceIdentifier("device-\($0 % 10)"), order: try ChangeLog.key("o\($0)"))

@@ -44,7 +44,7 @@ struct KeyQueueTests {
         #expect(queue.bytes == 0)
     }
 
-    @Test func aBatchKeepsItsLimitsButHasOneKeyAtLeast() {
+    @Test func aBatchRespectsItsLimitsButHoldsAtLeastOneKey() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add((0..<6).map { self.record("small\($0)", Int64($0)) })
         #expect(queue.next().count == 4)
@@ -204,7 +204,7 @@ struct KeyQueueTests {
         #expect(queue.next().isEmpty, "it is in work")
     }
 
-    @Test func theRoomIsWhatTheLimitsLeave() {
+    @Test func theRoomIsTheLimitsMinusTheQueuedRecords() {
         var queue = KeyQueue(limits: .init(records: 3, bytes: 1000, batchKeys: 4, batchBytes: 4096))
         queue.add([self.record("a", 0), self.record("b", 1)])
         #expect(queue.room.records == 1)
@@ -215,7 +215,7 @@ struct KeyQueueTests {
     }
 
     /// Random work, with failures and changing partitions, is checked against a list of what each key has yet to see.
-    @Test(arguments: 0..<12) func nothingIsLostOrDoneTwiceAndEachKeyKeepsItsOrder(_ seed: UInt64) {
+    @Test(arguments: 0..<12) func randomWorkIsDoneOnceAndInOrderForEachKey(_ seed: UInt64) {
         var random = Generator(state: seed)
         var queue = KeyQueue(limits: Self.limits)
         var offsets: [Int32: Int64] = [:]

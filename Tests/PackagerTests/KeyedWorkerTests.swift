@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func onePoisonedKeyWaitsWhileAThousandOthersOfItsPartitionAreDone() async throws {
+    @Test func aPoisonedKeyIsParkedAndDelaysNoOtherKeyOfItsPartition() async throws {
         let fixture = try Fixture()
         let environment = try fixture.environment()
         try await fixture.fill(["first", "poison"] + (0..<1000).map { "k\($0)" })
@@ -224,7 +224,7 @@ import Testing
         #expect(fixture.doneCount >= 3000)
     }
 
-    @Test func twoWorkersTakeOverFromEachOtherAndEachKeyKeepsItsOrder() async throws {
+    @Test func rebalancesBetweenTwoWorkersKeepTheOrderOfEachKey() async throws {
         let fixture = try Fixture(partitions: 4)
         let keys = (0..<40).map { "k\($0)" }
         let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
@@ -291,7 +291,7 @@ import Testing
         #expect(fixture.done.withLock { Set($0.keys).count } == 50)
     }
 
-    @Test func aMemberThatIsFencedEndsWithAClearError() async throws {
+    @Test func aFencedMemberFailsWithAFatalError() async throws {
         let fixture = try Fixture()
         let environment = try fixture.environment(instance: "pod-0")
         let worker = try self.worker(fixture, environment) { works in works.map { _ in .done } }

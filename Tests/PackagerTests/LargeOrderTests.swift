@@ -24,7 +24,7 @@ import Testing
         ])
     }
 
-    @Test(.server) func aBatchOfSmallChangesToLargeOrdersIsReadInPages() async throws {
+    @Test(.server) func aBatchReadsItsLargeOrdersInPages() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -60,7 +60,7 @@ import Testing
     }
 
     /// With a whole batch in one pipeline, this would far exceed what two seconds can transfer.
-    @Test func pagesAreBoundedByBytesAndOneOrderMayBeLarger() {
+    @Test func pagesAreBoundedByBytesUnlessASingleOrderIsLarger() {
         let sizes = [1, 2, 3, 5 << 20, 1, 4 << 20, 4 << 20, 1 << 20, 3 << 20, 1]
         let pages = OrderStore.pages(sizes.enumerated().map { (item: $0, bytes: $1) })
         #expect(pages.flatMap(\.self) == Array(sizes.indices))

@@ -40,7 +40,7 @@ import Testing
         return try packager.package(draft, nowEpochSeconds: ChangeLog.noon)
     }
 
-    @Test func manyChangesCostOnePackage() throws {
+    @Test func manyChangesOfOneOrderBuildOnePackage() throws {
         var log = ChangeLog()
         let fixture = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
@@ -55,7 +55,7 @@ import Testing
         #expect((try OrderRecord.decode(#require(draft.record))).recipe.assets.count == 2)
     }
 
-    @Test func theChangeThatMakesAPackageTooLargeIsRefusedAlone() throws {
+    @Test func onlyInvalidChangesAndThoseExceedingThePackageSizeAreRefused() throws {
         var log = ChangeLog()
         let records = [
             log.change("order.replaced", "o", ChangeLog.document()),
@@ -77,7 +77,7 @@ import Testing
         #expect(draft.result.outcomes[3] == .applied)
     }
 
-    @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
+    @Test func anOversizedChangeIsIsolatedWithFewPackageBuilds() throws {
         var log = ChangeLog()
         let fixture = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
@@ -90,7 +90,7 @@ import Testing
         #expect(fixture.count < 20, "\(fixture.count) packages for one bad change of 46")
     }
 
-    @Test func anOrderThatNeverFitsStaysUnknown() throws {
+    @Test func aNewOrderThatExceedsThePackageSizeIsNotStored() throws {
         var log = ChangeLog()
         let draft = try self.draft(
             try Fixture().packager(), [log.change("order.replaced", "o", ChangeLog.document(Self.poison))])
@@ -99,7 +99,7 @@ import Testing
         #expect(draft.write == nil)
     }
 
-    @Test func aLaterChangeMayCureOneThatIsTooLarge() throws {
+    @Test func anOversizedOrderIsAcceptedIfALaterChangeShrinksIt() throws {
         var log = ChangeLog()
         let fixture = Fixture()
         let records = [

@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func aNewPictureMakesANewVersionThatIsAnnounced() async throws {
+    @Test func repackagingWithAnAddedPicturePublishesANewVersion() async throws {
         let renewed = try RenewedBrand()
         try renewed.remove(asset: "lamp.png")
         let old = try renewed.load()
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test func aBrandThatWouldMakeAnOrderInvalidChangesNothing() async throws {
+    @Test func repackagingThatWouldInvalidateAnOrderLeavesItUnchanged() async throws {
         let renewed = try RenewedBrand()
         let merchant: JSON = [
             "merchantIdentifier": "merchant.com.example", "displayName": "Shop", "url": "https://shop.example.com/",

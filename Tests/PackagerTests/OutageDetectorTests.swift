@@ -15,7 +15,7 @@ struct OutageDetectorTests {
         #expect(watch.record(done: 0, delayed: 4, now: self.now + .seconds(5)) == nil, "it begins anew")
     }
 
-    @Test func onePoisonedKeyIsNoOutage() {
+    @Test func aSinglePoisonedKeyIsNotAnOutage() {
         var watch = OutageDetector()
         for second in 0..<100 {
             #expect(watch.record(done: 0, delayed: 1, now: self.now + .seconds(second)) == nil)

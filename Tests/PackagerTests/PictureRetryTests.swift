@@ -40,7 +40,7 @@ import Testing
         for failure in PictureFailure.allCases { _ = self.retry.step(after: failure, attempts: attempts) }
     }
 
-    @Test func aLogShowsNoKey() {
+    @Test func aLoggedURLOmitsItsQueryAndFragment() {
         #expect(PictureFetchJob.shown("https://cdn.example.com/a.png?key=1#x") == "https://cdn.example.com/a.png")
     }
 }

@@ -12,7 +12,7 @@ import Testing
 
 /// Pictures by URL from the change to the package that Wallet gets, with a real Redis, broker and HTTPS server.
 @Suite(.server, .timeLimit(.minutes(3))) struct PictureTests {
-    @Test func anOrderGoesOutWithoutItsPictureAndAgainWithIt() async throws {
+    @Test func anOrderIsPublishedWithoutItsPictureAndRepublishedWithIt() async throws {
         try await PictureFixture.run { fixture in
             let (lamp, logo) = (SampleFile.png(seed: 3), SampleFile.jpeg(seed: 4))
             let headers = ["ETag": "\"1\"", "Content-Type": "text/html"]
@@ -60,7 +60,7 @@ import Testing
 
     /// Otherwise 100,000 orders a day would leave as many copies of one picture in Redis.
     @Test(arguments: [true, ["Expires", "Signature"]] as [JSON])
-    func underAnotherSignatureItIsTheSamePicture(_ ignoreQuery: JSON) async throws {
+    func urlsThatDifferInIgnoredQueryParametersShareAPicture(_ ignoreQuery: JSON) async throws {
         try await PictureFixture.run(ignoreQuery: ignoreQuery) { fixture in
             let lamp = SampleFile.png(seed: 3)
             for number in 1...3 {
@@ -92,7 +92,7 @@ import Testing
         }
     }
 
-    @Test func anOrderThatComesLaterHasThePictureAtOnce() async throws {
+    @Test func aLaterOrderUsesAnAlreadyFetchedPicture() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func aWorkerThatDiesLeavesItsWorkToTheNext() async throws {
+    @Test func anotherWorkerFinishesThePictureJobOfAKilledWorker() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func aHostThatTheBrandDoesNotListIsNeverAsked() async throws {
+    @Test func noRequestIsSentToAHostThatTheBrandDoesNotList() async throws {
         try await PictureFixture.run { fixture in
             let url = fixture.url("/a", host: "other.example.com")
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
@@ -196,7 +196,7 @@ import Testing
         }
     }
 
-    @Test func aNameThatLeadsInsideIsNotConnectedTo() async throws {
+    @Test func aHostThatResolvesToADisallowedAddressIsNotContacted() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
@@ -247,7 +247,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatIsAwayForAWhileIsAskedAgain() async throws {
+    @Test func aFetchIsRetriedWhileTheServerReturns503() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .status(503))
             var log = ChangeLog()
@@ -262,7 +262,7 @@ import Testing
         }
     }
 
-    @Test func aPictureIsAskedForAgainAfterADay() async throws {
+    @Test func aPictureIsRevalidatedAfterADay() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1), headers: ["ETag": "\"1\""]))
             var log = ChangeLog()
@@ -297,7 +297,7 @@ import Testing
         }
     }
 
-    @Test func aPictureWhoseBytesAreGoneIsFetchedAgain() async throws {
+    @Test func aPictureMissingFromRedisIsFetchedAgainUnconditionally() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1), headers: ["ETag": "\"1\""]))
             var log = ChangeLog()
@@ -339,7 +339,7 @@ import Testing
         }
     }
 
-    @Test func aVersionThatNeverComesIsNotWaitedForForEver() async throws {
+    @Test func aPictureStopsWaitingForAVersionThatNeverArrives() async throws {
         try await PictureFixture.run { fixture in
             try fixture.server.answer("/a", .init(SampleFile.png(seed: 1)))
             let key = PictureKey(orderType: try OrderTypeIdentifier(BrandFixture.orderType), url: fixture.url("/a"))

@@ -192,7 +192,7 @@ import Testing
         return KafkaPartitioner.partition(of: Array(key.description.utf8), count: Self.now) >= Int32(Self.before)
     }
 
-    @Test func addedPartitionsAreNamedUntilTheirKeysMoved() async throws {
+    @Test func addedPartitionsAreReportedUntilTheirKeysAreMoved() async throws {
         try await PackagerFixture.run { fixture in
             try await fixture.redis.completeView()
             let grown = try Grown(fixture)
@@ -245,7 +245,7 @@ import Testing
     }
 
     /// The end of a partition waits for gateways: ending many partitions in turn would take minutes.
-    @Test func theEndsInAllPartitionsWaitAtTheSameTime() async throws {
+    @Test func allPartitionsAreFinishedConcurrently() async throws {
         try await PackagerFixture.run { fixture in
             let grown = try Grown(fixture)
             let topic = fixture.topics.registrations
@@ -275,7 +275,7 @@ import Testing
         }
     }
 
-    @Test func registrationsThatEndedStayEndedAndOthersAreRestored() async throws {
+    @Test func endedRegistrationsStayEndedAndOthersAreRestoredAfterRekeying() async throws {
         try await PackagerFixture.run { fixture in
             try await fixture.redis.completeView()
             let grown = try Grown(fixture)

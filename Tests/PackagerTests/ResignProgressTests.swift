@@ -12,7 +12,7 @@ import Testing
         return progress
     }
 
-    @Test func aBookmarkIsReadBackForTheSamePurposeAndServerOnly() {
+    @Test func aBookmarkIsAcceptedOnlyForItsPurposeAndServer() {
         let progress = self.progress()
         #expect(ResignProgress(progress.encoded, purpose: "p", server: "s") == progress)
         #expect(ResignProgress(progress.encoded, purpose: "another brand", server: "s") == nil)
@@ -37,14 +37,14 @@ import Testing
         #expect(progress.line(sinceStart: (1, 0)).contains("(100%)"))
     }
 
-    @Test func theLineSaysHowFarAndHowLong() {
+    @Test func theProgressLineShowsCountsRateAndTimeLeft() {
         let line = self.progress().line(sinceStart: (done: 4, seconds: 2))
         #expect(line == "5 of 10 orders (50%), 2/s, 0 min 3 s left; 1 re-signed, 1 new versions, 1 refused")
         let empty = ResignProgress(purpose: "p", server: "s", total: 0).line(sinceStart: (0, 1))
         #expect(empty == "0 of 0 orders (100%), 0/s; 0 re-signed, 0 new versions, 0 refused")
     }
 
-    @Test func thePaceIsTheRateAndAStallIsNotMadeUpFor() {
+    @Test func theRateIsKeptWithAtMostAOneSecondBurstAfterAStall() {
         var pace = RateLimiter(perSecond: 100)
         #expect(pace.wait(after: 50, now: .seconds(10)) == .milliseconds(500))
         #expect(pace.wait(after: 50, now: .milliseconds(10_500)) == .milliseconds(500))

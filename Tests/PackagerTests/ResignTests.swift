@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(3)))
-    func aRunThatIsStoppedAndKilledGoesOnUntilAllIsSignedByTheNewCertificate() async throws {
+    func aStoppedOrKilledResignRunIsResumedAndCompleted() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 320)
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func aChangedPictureMakesNewVersionsThatAreAnnounced() async throws {
+    func resigningWithAChangedPicturePublishesNewVersions() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 30)
@@ -153,7 +153,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func theExitCodeSaysWhatIsLeftToDo() async throws {
+    func theExitCodeReportsRefusedOrdersAndInvalidArguments() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 3)
@@ -176,7 +176,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func withoutACommandItIsTheServiceThatRuns() async throws {
+    func checkConfigAcceptsValidSettingsAndRefusesADuplicateBrand() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let check = try self.start(fixture, renewed, ["--check-config"])

@@ -79,7 +79,7 @@ import Testing
 
     private static let quickly = ["WAYBILL_BRANDS_RELOAD_SECONDS": "1"]
 
-    @Test func aBrandThatCannotBeLoadedHoldsUpItselfAlone() async throws {
+    @Test func aBrandThatFailsToLoadDelaysOnlyItsOwnOrders() async throws {
         try await Fleet.run { fleet in
             let second = try Second(fleet)
             let names = (0..<8).map { "o\($0)" }
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func aBrandThatIsTakenAwayIsWaitedForNoLonger() async throws {
+    @Test func aRestoreStopsWaitingForARemovedBrand() async throws {
         try await Fleet.run { fleet in
             let second = try Second(fleet)
             let type = try OrderTypeIdentifier(Self.second)
@@ -267,7 +267,7 @@ import Testing
     }
 
     /// The killed packager's job is free only when its lease of 15 s ends, so this takes that long.
-    @Test func aPackagerThatIsKilledWhileItRestoresABrandIsReplaced() async throws {
+    @Test func anotherPackagerFinishesTheBrandRestoreOfAKilledPackager() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let second = try Second(fleet)
             let names = (0..<900).map { "o\($0)" }

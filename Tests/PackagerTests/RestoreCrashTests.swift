@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func theOnlyPackagerIsKilledAndStartedAgain() async throws {
+    @Test func theOnlyPackagerFinishesTheRestoreAfterAKillAndRestart() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let filled = try await self.fill(fleet)
             let first = try fleet.child("waybill-packager")

@@ -133,7 +133,7 @@ import Tokens
         }
     }
 
-    @Test func nobodyWithTheRightTokenIsRefusedOrToldThatThereIsNothing() async throws {
+    @Test func validRequestsGetOnlySuccessOr503DuringRestores() async throws {
         try await Fleet.run { fleet in
             let orders = try (0..<Self.count).map { try ChangeLog.key("o\($0)") }
             let crowd = Crowd(requests: Requests(orders: orders, tokens: try BrandFixture.tokens()))
@@ -171,7 +171,7 @@ import Tokens
     }
 
     /// A new server replaces one that was lost. The test plays the packagers that restore it.
-    @Test func theOrdersThatAreBackAlreadyAreServed() async throws {
+    @Test func restoredOrdersAreServedBeforeTheRestoreCompletes() async throws {
         try await Fleet.run { fleet in
             let orders = try (0..<2).map { try ChangeLog.key("o\($0)") }
             let requests = Requests(orders: orders, tokens: try BrandFixture.tokens())

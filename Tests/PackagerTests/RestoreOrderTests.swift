@@ -28,7 +28,7 @@ import Testing
         return try names.map(ChangeLog.key)
     }
 
-    @Test func eachOrderIsPackagedOnceAndNeverSeenInAnOlderVersion() async throws {
+    @Test func eachOrderIsRestoredOnceAndNeverInAnOlderVersion() async throws {
         try await Fleet.run(partitions: 1) { fleet in
             let orders = try await self.fill(fleet)
             let store = OrderStore(redis: fleet.redis)
@@ -60,7 +60,7 @@ import Testing
     }
 
     /// An order that an operator removed with a bare tombstone, read before the version that precedes it.
-    @Test func anOrderThatWasForgottenStaysForgotten() async throws {
+    @Test func anOrderRemovedByABareTombstoneIsNotRestored() async throws {
         try await Fleet.run(partitions: 1) { fleet in
             let orders = try await self.fill(fleet)
             for outcome in await fleet.producer.produce([

@@ -12,7 +12,7 @@ import Testing
 
 /// Pictures by URL are only in Redis, so they are lost with it.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestorePictureTests {
-    @Test func aPictureIsLeftOutFetchedAgainAndShown() async throws {
+    @Test func aRestoredOrderOmitsItsPictureUntilItIsFetchedAgain() async throws {
         try await PictureFixture.run { fixture in
             let lamp = SampleFile.png(seed: 3)
             try fixture.server.answer("/lamp", .init(lamp))

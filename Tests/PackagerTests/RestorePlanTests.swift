@@ -11,7 +11,7 @@ import Testing
         MaterializedView.Place(epoch: epoch, isHere: isHere, plan: plan)
     }
 
-    @Test func theViewIsAsBadAsItsWorstPlace() {
+    @Test func theViewStatusIsThatOfItsWorstPlace() {
         #expect(ViewStatus([self.place("a")]) == .complete)
         #expect(ViewStatus([self.place("a"), self.place("b", isHere: false)]) == .doubtful)
         #expect(ViewStatus([self.place("a", isHere: false), self.place(nil)]) == .missing)
@@ -19,7 +19,7 @@ import Testing
         #expect(ViewStatus([]) == .missing)
     }
 
-    @Test func aPartitionIsReadFromWhereEveryPlaceHasIt() {
+    @Test func aRestoreReadsAPartitionFromTheLowestOffsetOfAllPlaces() {
         let bounds = [
             "orders": [
                 OffsetRange(partition: 0, first: 10, end: 90), OffsetRange(partition: 1, first: 0, end: 0),
@@ -41,7 +41,7 @@ import Testing
         #expect(RestorePlan.partition("a/x") == nil)
     }
 
-    @Test func anEndIsCertainWhenItIsOldEnoughAndTheViewStayed() {
+    @Test func anEndOffsetIsCertainAfterThirtySecondsOfAnUnchangedView() {
         var samples = TailSamples()
         let start = ContinuousClock.now
         let first = [self.place("one")]
@@ -57,7 +57,7 @@ import Testing
         #expect(samples.add(["t/0": 80], in: [self.place("two")], at: start + .seconds(80)) == nil, "another view")
     }
 
-    @Test func progressSaysHowMuchHowFastAndHowLong() {
+    @Test func progressReportsPercentRateAndTimeLeft() {
         var progress = RestoreProgress()
         let start = ContinuousClock.now
         var jobs = [
@@ -77,7 +77,7 @@ import Testing
         #expect(progress.percent == 100)
     }
 
-    @Test func theLastRecordOfAnOrderCounts() throws {
+    @Test func onlyTheLastRecordOfEachOrderIsReplayed() throws {
         func record(_ offset: Int64, _ order: String, _ value: [UInt8]?, _ headers: [KafkaHeader] = []) throws
             -> KafkaRecord
         {
@@ -116,7 +116,7 @@ import Testing
         #expect(RemovedOrder.headers(of: try state("a", version: 1)).isEmpty)
     }
 
-    @Test func anAwaitedOrderHoldsTheTailOfItsPartitionAlone() throws {
+    @Test func anAwaitedOrderHoldsBackOnlyTheTailOfItsPartition() throws {
         var jobs = (0..<3).map { RestoreJobQueue.Job(name: "o/\($0)", from: 0, to: 9) }
         for index in jobs.indices { (jobs[index].isDone, jobs[index].done) = (true, 9) }
         let type = try OrderTypeIdentifier("order.com.example.second")
@@ -129,7 +129,7 @@ import Testing
         #expect(held == ["west/o/0": 7, "west/o/1": 4, "west/r/0": 20])
     }
 
-    @Test func ofARangeTheNewestRecordsAreKept() {
+    @Test func onlyTheNewestRecordsOfALargeRangeAreKept() {
         func record(_ offset: Int64, bytes: Int) -> KafkaRecord {
             KafkaRecord(
                 topic: "o", partition: 0, offset: offset, timestampMilliseconds: 0, key: [1],

@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func theTextOfARecordIsEnoughForWhatWasPublished() async throws {
+    @Test func aPublishedPackageIsRebuiltFromTheTextOfItsRecord() async throws {
         try await PackagerFixture.run { fixture in
             try await self.fill(fixture, fixture.brandFixture.brand, ["a"])
             let value = try #require(try await fixture.read(fixture.topics.orders, 1).first?.value)
@@ -80,7 +80,7 @@ import Testing
     }
 
     /// Orders that were not lost stay as they are, and a record that is damaged holds up no other.
-    @Test func onlyWhatWasLostIsWritten() async throws {
+    @Test func aRestoreWritesOnlyLostOrdersAndSkipsDamagedRecords() async throws {
         try await PackagerFixture.run { fixture in
             let names = (0..<40).map { "o\($0)" }
             try await self.fill(fixture, fixture.brandFixture.brand, names)
@@ -110,7 +110,7 @@ import Testing
     }
 
     /// Damaged seals too: no record leads to a package that does not verify, or to none at all.
-    @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
+    @Test func aRecordWithoutAValidSealIsSignedAgain() async throws {
         try await PackagerFixture.run { fixture in
             let names = (0..<5).map { "o\($0)" }
             try await self.fill(fixture, fixture.brandFixture.brand, names)
@@ -141,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func aRenewedCertificateSignsWhatIsRestored() async throws {
+    @Test func restoredOrdersAreSignedWithARenewedCertificate() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             try await self.fill(fixture, try renewed.load(), ["a"])

@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func anEmptyBeginningIsCompleteAtOnce() async throws {
+    @Test func anEmptyInstallationIsCompleteWithin30Seconds() async throws {
         try await Fleet.run { fleet in
             let start = ContinuousClock.now
             try await self.with(fleet, 1) { members in
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test func aNewEmptyServerIsFilled() async throws {
+    @Test func anEmptyReplacementRedisIsFullyRestored() async throws {
         try await Fleet.run { fleet in
             try await self.with(fleet, 2) { _ in
                 let (orders, registrations) = try await self.fill(fleet)
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    @Test func aViewThatFellBackToAnOldSnapshotCatchesUp() async throws {
+    @Test func aRedisRestartedFromAnOldSnapshotIsBroughtUpToDate() async throws {
         try await Fleet.run { fleet in
             try await self.with(fleet, 2) { members in
                 let (orders, registrations) = try await self.fill(fleet)
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test func aRestartWithoutLossIsJudgedAndNotRestored() async throws {
+    @Test func aRedisRestartWithoutDataLossCausesNoRestore() async throws {
         try await Fleet.run(redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
             try await self.with(fleet, 1) { members in
                 let (orders, registrations) = try await self.fill(fleet)
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func aJobOfAWorkerThatDiedIsTakenOverAndAnotherLossBeginsAnew() async throws {
+    @Test func aDeadWorkersJobIsTakenOverAndANewLossInvalidatesThePlan() async throws {
         try await Fleet.run { fleet in
             let filled = try await self.filled(fleet)
             let before = filled.content

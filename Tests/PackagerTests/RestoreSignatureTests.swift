@@ -79,7 +79,7 @@ import Testing
             orders.map { RedisCommand("HMGET", .string("waybill:order:{\($0)}"), "head", "tail", "etag", "revision") })
     }
 
-    @Test func aRedisThatWasAwayAndHasEverythingGetsNoSignatureAnew() async throws {
+    @Test func aRestoreAfterAnOutageWithoutLostOrdersSignsNoneAgain() async throws {
         try await Fleet.run(redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
             let names = (0..<40).map { "o\($0)" }
             let orders = try names.map(ChangeLog.key)

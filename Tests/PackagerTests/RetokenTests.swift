@@ -58,7 +58,7 @@ import Tokens
     }
 
     @Test(.timeLimit(.minutes(3)))
-    func ordersGetTokensOfTheSecretThatMintsAndTheirDevicesAreTold() async throws {
+    func retokenReplacesTokensAndPublishesNewVersions() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 20)
@@ -91,7 +91,7 @@ import Tokens
     }
 
     @Test(.timeLimit(.minutes(3)))
-    func aSecretThatIsInNoFileAnyMoreIsNamed() async throws {
+    func retokenReplacesTokensOfASecretPassedAsWithdrawn() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 3)
@@ -109,7 +109,7 @@ import Tokens
     }
 
     @Test(.timeLimit(.minutes(3)))
-    func aRunThatIsStoppedGoesOnWhereItWas() async throws {
+    func aStoppedRetokenRunIsCompletedByTheNextRun() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 300)

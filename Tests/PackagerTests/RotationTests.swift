@@ -20,7 +20,7 @@ import Tokens
             + "Content-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
 
-    @Test func everyOrderOpensWithTheTokenThatItsDeviceHas() async throws {
+    @Test func everyOrderAcceptsItsDevicesTokenAcrossASecretRotation() async throws {
         try await Fleet.run { fleet in
             let secrets = try fleet.directory.write("rotated", Self.old)
             let more = ["WAYBILL_TOKEN_SECRETS": secrets, "WAYBILL_BRANDS_RELOAD_SECONDS": "1"]

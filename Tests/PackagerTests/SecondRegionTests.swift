@@ -102,7 +102,7 @@ import Testing
         return count
     }
 
-    @Test func aSwitchToAMirroredClusterLosesNothingAndRepeatsNothing() async throws {
+    @Test func aFailoverToAMirroredClusterNeitherLosesNorRepeatsChanges() async throws {
         let directory = try TemporaryDirectory("second-region")
         let mirrored = "east.\(self.topics.orderChanges)"
         let (east, west) = (try self.broker(), try self.broker([mirrored]))

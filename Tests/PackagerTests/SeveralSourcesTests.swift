@@ -61,7 +61,7 @@ import Tokens
         }
     }
 
-    @Test func aStaticOrderIsServedWithItsToken() async throws {
+    @Test func aStaticOrderIsStoredWithItsToken() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let document = ChangeLog.document(extra: [("webServiceURL", .null)])

@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func neitherNoticesThatTheOtherStartsAndEnds() async throws {
+    func aSecondInstallationOnTheClusterCausesNoRebalance() async throws {
         try await Fleet.run { fleet in
             let (mine, other) = (Topics(prefix: "a."), Topics(prefix: "b."))
             for topics in [mine, other] {

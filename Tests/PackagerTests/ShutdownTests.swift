@@ -8,7 +8,7 @@ import Testing
 /// SIGTERM while something never ends.
 @Suite(.server) struct ShutdownTests {
     /// A thread hangs forever, as a thread of librdkafka may while it closes.
-    @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
+    @Test(.timeLimit(.minutes(2))) func aHungWorkerExitsWithinTheShutdownTimeout() async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 9)
             let worker = try fixture.worker([

@@ -62,7 +62,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(2))) func aWorkerLeavesWithinTheLimitMeanwhileAndTheNextOneDoesTheRest() async throws {
+    @Test(.timeLimit(.minutes(2))) func aWorkerExitsInTimeOnASilentRedisAndTheNextFinishesItsWork() async throws {
         try await CrashFixture.run { fixture in
             var history = CrashHistory(seed: 10)
             let worker = try fixture.worker(["WAYBILL_SHUTDOWN_SECONDS": "15"])

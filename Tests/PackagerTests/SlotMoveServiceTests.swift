@@ -9,7 +9,7 @@ import Testing
 
 /// A Redis cluster that grows while packagers work.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct SlotMoveServiceTests {
-    @Test func aMasterThatIsAddedStopsNothing() async throws {
+    @Test func changesArePackagedWithoutARestoreAfterAMasterIsAdded() async throws {
         try await Fleet.run(isCluster: true) { fleet in
             let cluster = try #require(fleet.server.cluster)
             let member = try fleet.member()

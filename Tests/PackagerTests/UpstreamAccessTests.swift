@@ -32,7 +32,7 @@ import Testing
         func log(event: LogEvent) { self.lines.add("\(event.level) \(event.message) \(event.metadata ?? [:])") }
     }
 
-    @Test(.server) func aPasswordThatKafkaRefusesIsToldInLogAndReadiness() async throws {
+    @Test(.server) func aPasswordRefusedByKafkaIsReportedInLogAndReadiness() async throws {
         let server = try await KafkaAuthenticationServer.start()
         let directory = try TemporaryDirectory("access")
         let file =
@@ -69,7 +69,7 @@ import Testing
         await server.stop()
     }
 
-    @Test(.server) func redisWithTLSUserAndPasswordFile() async throws {
+    @Test(.server) func theRedisClientConnectsWithTLSUserAndPasswordFile() async throws {
         let directory = try TemporaryDirectory("access")
         let certificate = try await ServerCertificate()
         let port = try ReservedPort()
@@ -115,7 +115,7 @@ import Testing
         #expect(error?.description.hasPrefix("WAYBILL_REDIS_ROOTS=\(path): ") == true, "\(error?.description ?? "")")
     }
 
-    @Test func aBadPropertyIsToldAtTheCheckOfTheSettings() throws {
+    @Test func anUnknownKafkaPropertyIsRefusedWithItsFileAndName() throws {
         let directory = try TemporaryDirectory("access")
         let file = try directory.write("kafka.properties", "sasl.mechanismus=PLAIN\n")
         let error = #expect(throws: SettingsError.self) {

@@ -34,7 +34,7 @@ import Testing
         #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
     }
 
-    @Test func aBatchThatRedisWasAwayForGivesTheSameResultLater() async throws {
+    @Test func aBatchRetriedAfterARedisOutageGivesTheSameResult() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func aRedisThatDoesNotAnswerMayHaveWrittenAndNothingIsAppliedTwice() async throws {
+    @Test func aBatchRetriedAfterARedisTimeoutIsAppliedOnce() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -75,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func aBatchThatTheBrokerWasAwayForIsPublishedLater() async throws {
+    @Test func aBatchRetriedAfterABrokerOutageIsPublished() async throws {
         try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -93,7 +93,7 @@ import Testing
     }
 
     /// Its tombstones would be lost if the registrations were gone from Redis before the broker had them.
-    @Test func aRemovalThatTheBrokerWasAwayForStillTellsWhoWasRegistered() async throws {
+    @Test func aRemovalRetriedAfterABrokerOutagePublishesRegistrationTombstones() async throws {
         try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
+    @Test func aSigningFailureIsRetriedAndRefusesNoChange() async throws {
         try await PackagerFixture.run { fixture in
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in

@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test func theyKeepNoOtherBrandWaitingAndAllArePackagedWhenItLoads() async throws {
+    @Test func changesOfABrokenBrandDelayNoOtherAndArePackagedWhenItLoads() async throws {
         try await Fleet.run(partitions: 8) { fleet in
             let folder = fleet.directory.path("brands/second")
             let certificates = try DevelopmentCertificates.copy(

@@ -47,7 +47,7 @@ struct WorkIntakeTests {
         return done
     }
 
-    @Test func oneGroupTakesHalfAndLeavesRoomForTheOthers() {
+    @Test func aGroupTakesAtMostHalfAndLeavesRoomForOthers() {
         var intake = self.intake()
         let first = intake.add((0..<100).map { self.record("b/\($0)", $0) })
         #expect(intake.queue.records == 30)
@@ -59,7 +59,7 @@ struct WorkIntakeTests {
         #expect(intake.nextPass() == nil, "nothing is read as long as there is no room")
     }
 
-    @Test func oneGroupAloneTakesAllAndIsNotPutOff() {
+    @Test func aSingleGroupUsesTheWholeLimitWithoutDeferral() {
         var intake = WorkIntake(limits: Self.limits)
         intake.update([KeyGroup(name: "b", awaits: nil)])
         #expect(intake.add((0..<60).map { self.record("b/\($0)", $0) }).isEmpty)
@@ -94,7 +94,7 @@ struct WorkIntakeTests {
         #expect(intake.add([self.record("b/0", 1001)]).isEmpty, "it comes directly again")
     }
 
-    @Test func aKeyWithMuchWaitsAloneAndItsGroupGoesOn() {
+    @Test func aLargeKeyIsDeferredWithoutDelayingItsGroup() {
         var intake = self.intake()
         let log = (0..<20).map { self.record("b/big", $0, value: 900) }
         #expect(intake.add(log).putOff.map(\.offset) == Array(2..<20), "as much as a batch takes")
@@ -114,7 +114,7 @@ struct WorkIntakeTests {
         #expect(intake.deferred.isEmpty)
     }
 
-    @Test func madeUpGroupsAreOneAndShareAsOne() {
+    @Test func unknownGroupsCountAsOneGroup() {
         var intake = self.intake()
         for number in 0..<5000 { _ = intake.add([self.record("made.up.\(number)/1", Int64(number))]) }
         #expect(intake.queue.records == 30)
@@ -148,7 +148,7 @@ struct WorkIntakeTests {
         #expect(intake.deferred.gone == 6)
     }
 
-    @Test func aPassThatOutlivesItsPartitionTakesNothing() throws {
+    @Test func aPassOverADroppedPartitionTakesNoRecords() throws {
         var intake = self.intake(awaiting: ["b": "expired"])
         let log = (0..<10).map { self.record("b/1", $0) }
         _ = intake.add(log)
@@ -168,7 +168,7 @@ struct WorkIntakeTests {
 
     /// Random arrivals, outages of brands, keys that fail, interrupted reads, and partitions that come and go, checked
     /// against a model of the consumer's ledger.
-    @Test(arguments: 0..<12) func eachRecordIsDoneOnceInOrderHoweverItWaited(_ seed: UInt64) throws {
+    @Test(arguments: 0..<12) func eachRecordIsDoneOnceAndInOrderUnderRandomFailures(_ seed: UInt64) throws {
         var model = IntakeModel(seed: seed, limits: Self.limits)
         for _ in 0..<3000 { try model.step() }
         try model.drain()

@@ -20,7 +20,7 @@ import Testing
     }
 
     /// Source: Wallet Orders §2.6
-    @Test func aPictureMayBeNamedWithoutSuffixIfThereIsOnlyOne() throws {
+    @Test func anUnambiguousPictureNameNeedsNoSuffix() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(
                 [
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func aLabelMayBeADocumentOrAPicture() throws {
+    @Test func aReturnLabelMayBeADocumentOrAPicture() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["label.pdf", "label.png", "label.jpg"])
             for name in ["label.pdf", "label.png", "label.jpg"] {
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func bothTrackingLogosMayBeNamedWithoutSuffix() throws {
+    @Test func trackingLogosNeedNoSuffixAndMustBothExist() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["light.png", "dark.jpg"])
             let brand = try folder.load()

@@ -18,24 +18,24 @@ import Testing
         }
     }
 
-    @Test func oneContentUnderTwoNamesHasTwoEntries() {
+    @Test func equalContentUnderTwoNamesHasDistinctEntryDigests() {
         let (one, two) = (Asset(name: "a.png", content: [1, 2]), Asset(name: "b.png", content: [1, 2]))
         #expect(one.contentDigest == two.contentDigest)
         #expect(one.entryDigest != two.entryDigest)
     }
 
-    @Test func theUTF8FlagIsSetOnlyWhereItIsNeeded() {
+    @Test func theUTF8FlagIsSetOnlyForNonASCIINames() {
         #expect(Asset(name: "a.png", content: []).entry[7] == 0)
         #expect(Asset(name: "ä.png", content: []).entry[7] == 0x08)
     }
 
     /// Source: the check value of CRC-32/ISO-HDLC
-    @Test func theChecksumIsThatOfZIP() {
+    @Test func theZIPChecksumMatchesTheCRC32CheckValue() {
         #expect(zipChecksum(Array("123456789".utf8)) == 0xCBF4_3926)
         #expect(zipChecksum([]) == 0)
     }
 
-    @Test func aDeflaterIsUsedAgain() {
+    @Test func aDeflaterIsReusableAfterIncompressibleInput() {
         let deflater = Deflater.forOrders()
         let text = Array(repeatElement("{\"a\":1}", count: 100).joined().utf8)
         let first = deflater.deflate(text)
@@ -46,7 +46,7 @@ import Testing
     }
 
     /// More combinations than are remembered still give the right set.
-    @Test func combinationsBeyondTheLimitAreMadeAnew() {
+    @Test func assetSetsAreCorrectBeyondTheCacheLimit() {
         let names = (0..<100).map { "\($0).png" }
         let catalog = AssetCatalog(
             Dictionary(uniqueKeysWithValues: names.map { ($0, Asset(name: $0, content: Array($0.utf8))) }))

@@ -30,7 +30,7 @@ import Testing
     }
 
     /// Python's `zipfile` reads both packages, which are equal except for the signature.
-    @Test func twoLoadsOfTheSameFilesGiveTheSamePackageButForTheSignature() throws {
+    @Test func equivalentBrandFilesGivePackagesThatDifferOnlyInTheSignature() throws {
         try BrandFolder.with { folder in
             var paths: [String] = []
             for isOther in [false, true] {

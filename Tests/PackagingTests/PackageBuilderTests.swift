@@ -42,7 +42,7 @@ import Testing
     }
 
     /// The original order.json yields the same package; any later change to it yields none.
-    @Test func thePackageThatWasPublishedIsMadeAgainFromItsOrder() throws {
+    @Test func aPublishedPackageIsRebuiltOnlyFromUnchangedInputs() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png", "lamp.png", "lamp@2x.png", "other.png", "en.lproj/order.strings"])
             let order: JSON = ["merchant": ["logo": "logo.png"], "lineItems": [["image": "lamp.png"]]]
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func aSmallOrderFitsIntoTheSizesOfDesign() throws {
+    @Test func theHeadAndTailOfASmallOrderAreBelow6000Bytes() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png"])
             let brand = try folder.load()
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func missingFilesAndAddressesAreLeftOutAndListed() throws {
+    @Test func missingFilesAndDisallowedURLsAreOmittedAndListed() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["shell.jpg"])
             let brand = try folder.load()
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func withoutOneLogoTheWholeOrderProviderGoesAndItsOtherLogoToo() throws {
+    @Test func aMissingTrackingLogoOmitsTheOrderProvider() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png", "provider-light.png"])
             let brand = try folder.load()
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test func variantsAndTranslatedPicturesComeWithTheirFile() throws {
+    @Test func aPictureIsPackagedWithItsVariantsAndTranslations() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets([
                 "lamp.png", "lamp@2x.png", "lamp@3x.png", "throw.pdf", "de.lproj/logo.png", "de.lproj/logo@3x.png",
@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func twoBuildsDifferInTheSignatureOnly() throws {
+    @Test func buildsAtDifferentTimesDifferOnlyInTheSignature() throws {
         try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png", "lamp.png", "throw.png", "receipt.pdf", "de.lproj/order.strings"])
             let order = try self.example(Self.examples[0])
@@ -168,7 +168,7 @@ import Testing
         }
     }
 
-    @Test func anythingButAnOrderIsPackagedWithoutFiles() throws {
+    @Test func malformedOrdersArePackagedUnchanged() throws {
         try BrandFolder.with { folder in
             let brand = try folder.load()
             let builder = PackageBuilder(brand)
@@ -184,7 +184,7 @@ import Testing
         }
     }
 
-    @Test func manyThreadsPackageAtOnce() async throws {
+    @Test func concurrentBuildsGiveIdenticalPackages() async throws {
         let (brand, order) = try BrandFolder.with { folder in
             try folder.writeAssets(["logo.png", "lamp.png", "throw.png"])
             return (try folder.load(), try self.example(Self.examples[0]))

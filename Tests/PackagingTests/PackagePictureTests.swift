@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func picturesNeverMakeAPackageTooLarge() throws {
+    @Test func aPictureThatWouldExceedThePackageSizeIsOmitted() throws {
         try self.withBuilder { builder, _ in
             let sizes: [Int64] = [900_000, 999_999, 950_000, 1_000_000, 990_000, 980_000]
             var pictures: [String: PictureFile] = [:]
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func aPictureThatTheBrandNoMoreAllowsIsNotShown() throws {
+    @Test func aFetchedPictureOfADisallowedHostIsOmitted() throws {
         try self.withBuilder { builder, _ in
             let url = "https://other.example.com/a"
             let package = try builder.build(
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func aDocumentIsNoPicture() throws {
+    @Test func aReturnLabelURLIsNotFetchedAsAPicture() throws {
         try self.withBuilder { builder, brand in
             let order: JSON = ["returns": [["returnLabel": .string(self.url(1))]]]
             #expect(brand.pictureHosts.urls(in: order).isEmpty)
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func aFileDescribesItsPicture() throws {
+    @Test func aPictureFileHasTheSuffixOfItsContentAndRoundTrips() throws {
         let content = SampleFile.jpeg(seed: 1)
         let (file, entry) = try PictureFile.make(url: self.url(1), content: content)
         #expect(file.name.hasSuffix(".jpg"), "by content, whatever the URL says")
@@ -102,7 +102,7 @@ import Testing
         #expect(again == file)
     }
 
-    @Test func aDamagedDescriptionIsNone() {
+    @Test func invalidPictureFileFieldsAreRefused() {
         let good = ("picture-0123456789abcdef.png", Self.digits, Self.digits, Int64(1), Int64(1))
         for (name, content, asset, checksum, size) in [
             ("logo.png", good.1, good.2, good.3, good.4), ("picture-/../x.png", good.1, good.2, good.3, good.4),

@@ -17,7 +17,7 @@ import Testing
     }
 
     /// Source: Wallet Orders §2.1: below 5 MB
-    @Test func thePackageMayHaveOneByteLessThan5Megabytes() throws {
+    @Test func aPackageMustBeSmallerThan5000000Bytes() throws {
         try BrandFolder.with { folder in
             func size(_ picture: Int) throws -> Int {
                 try folder.write("assets/0.png", self.picture(picture))
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func theLargestFilesAreNamed() throws {
+    @Test func theSizeErrorNamesTheLargestFiles() throws {
         try BrandFolder.with { folder in
             for index in 0..<8 {
                 try folder.write("assets/\(index).png", self.picture(640_000 + index * 1000))

@@ -32,7 +32,7 @@ import Testing
     ])
     func anInvalidHostIsRefused(_ text: String) { #expect(throws: PictureHostFault.self) { try PictureHosts([text]) } }
 
-    @Test func theListIsBounded() {
+    @Test func moreThan100PictureHostsAreRefused() {
         #expect(throws: PictureHostFault.self) { try PictureHosts(Array(repeating: "cdn.example.com", count: 101)) }
     }
 
@@ -51,5 +51,5 @@ import Testing
         #expect(try PictureHosts(["h"], ignoring: .names(["Signature"])).identity(of: url) == unsigned)
     }
 
-    @Test func withoutAListNothingIsAllowed() { #expect(!PictureHosts.none.allows(url: "https://cdn.example.com/")) }
+    @Test func withoutAHostListNoURLIsAllowed() { #expect(!PictureHosts.none.allows(url: "https://cdn.example.com/")) }
 }

@@ -17,7 +17,7 @@ import Testing
     }
 
     /// Width and height are not mixed up; fill bytes, comments and thumbnails before the frame are skipped.
-    @Test func aJPEGMayHaveSegmentsBeforeItsFrame() throws {
+    @Test func jpegSegmentsBeforeTheFrameAreSkipped() throws {
         let thumbnail = Array(SampleFile.jpeg(seed: 2))
         func segment(_ marker: UInt8, _ data: [UInt8]) -> [UInt8] {
             [0xFF, marker, UInt8((data.count + 2) >> 8), UInt8((data.count + 2) & 0xFF)] + data
@@ -42,7 +42,7 @@ import Testing
     }
 
     /// Every truncation of a valid file is refused, and none traps.
-    @Test func aFileThatWasCutOffIsRefused() throws {
+    @Test func aTruncatedPictureIsRefused() throws {
         for file in [SampleFile.png(seed: 1, side: 64), SampleFile.jpeg(seed: 1)] {
             for count in 0..<file.count {
                 #expect(throws: PictureFault.self, "\(count)") { try Picture.inspect(Array(file.prefix(count))) }
@@ -52,7 +52,7 @@ import Testing
     }
 
     /// A file with any header byte replaced is read or refused, and never traps.
-    @Test func noByteMakesItTrap() {
+    @Test func aCorruptedHeaderByteNeverTraps() {
         for file in [SampleFile.png(seed: 1, side: 16), SampleFile.jpeg(seed: 1)] {
             for index in 0..<min(file.count, 400) {
                 for value: UInt8 in [0, 1, 0x7F, 0x80, 0xD8, 0xD9, 0xDA, 0xFF] {
@@ -64,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func eachBrokenPNGIsNamed() {
+    @Test func eachPNGFaultHasItsOwnMessage() {
         let good = SampleFile.png(seed: 1, side: 64)
         func message(_ change: (inout [UInt8]) -> Void) -> String {
             var file = good
@@ -79,7 +79,7 @@ import Testing
         #expect(message { $0.removeSubrange(33..<($0.count - 12)) }.contains("without pixels"))
     }
 
-    @Test func eachBrokenJPEGIsNamed() throws {
+    @Test func eachJPEGFaultHasItsOwnMessage() throws {
         let good = SampleFile.jpeg(seed: 1)
         let frame = try #require((2..<good.count).first { good[$0] == 0xFF && good[$0 + 1] == 0xC0 })
         func message(_ change: (inout [UInt8]) -> Void) -> String {

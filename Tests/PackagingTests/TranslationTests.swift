@@ -7,7 +7,7 @@ import Testing
 /// Translations of a brand in its packages.
 @Suite struct TranslationTests {
     /// Python decodes the package's translations by their byte order marks.
-    @Test func translationsAreInThePackageAsOthersReadThem() throws {
+    @Test func packagedTranslationsAreDecodedCorrectlyByPython() throws {
         try BrandFolder.with { folder in
             let german = Array("\"TITLE\" = \"Größe \\\"L\\\"\";".utf16).flatMap { [UInt8($0 >> 8), UInt8($0 & 0xFF)] }
             try folder.write("assets/de.lproj/order.strings", [0xFE, 0xFF] + german)

@@ -29,7 +29,7 @@ import Testing
     }
 
     @Test(arguments: Credential.allCases)
-    func everybodyIsToldSoonThoughSomeRequestsFailAndSomeDevicesFailOften(_ credential: Credential) async throws {
+    func everyDeviceIsNotifiedDespiteIntermittentAPNsFailures(_ credential: Credential) async throws {
         let devices = 300
         try await PusherFixture.run { fixture in
             for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func aBrownOutLosesNothingAndAllAreToldSoonAfterIt() async throws {
+    @Test func aBrownOutDropsNoNotificationAndEndsWithAHealthyCredential() async throws {
         let devices = 200
         try await PusherFixture.run { fixture in
             for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
@@ -84,7 +84,7 @@ import Testing
 
     /// With production timing, a refused certificate gets a new connection, for eight requests, at growing intervals:
     /// requests that waited for one would hold their offsets back for a minute.
-    @Test func nothingWaitsWithTheClientOfAStoppedCredential() async throws {
+    @Test func aStoppedCredentialLeavesNoRequestsInFlight() async throws {
         let devices = 200
         try await PusherFixture.run { fixture in
             for device in 0..<devices { try await fixture.register("d\(device)", for: "o\(device)", token: device) }
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test func fortyTokensThatAPNsDoesNotKnowStopNobody() async throws {
+    @Test func fortyUnknownTokensLeaveTheCredentialHealthy() async throws {
         try await PusherFixture.run { fixture in
             for device in 0..<40 { try await fixture.register("bad\(device)", for: "flood", token: 1000 + device) }
             for device in 0..<20 { try await fixture.register("d\(device)", for: "o\(device)", token: device) }

@@ -113,7 +113,7 @@ import Testing
     }
 
     /// Some of the devices fail, always, for an hour.
-    @Test func aShardOfDevicesThatFailsForAnHourIsToldWithinAMinuteOfTheEnd() throws {
+    @Test func devicesFailingForAnHourAreNotifiedWithinAMinuteOfRecovery() throws {
         var fixture = try Fixture(seed: 4)
         try fixture.run(milliseconds: 3_600_000, every: 500) { number, _ in
             number % 10 == 0 ? Self.away : Self.delivered
@@ -124,7 +124,7 @@ import Testing
         #expect(fixture.waiting == 0)
     }
 
-    @Test func aLoneNotificationOfAQuietBrandOutlivesAnHourOf5xx() throws {
+    @Test func aLoneNotificationSurvivesAnHourOfFailures() throws {
         for answer in [Self.away, .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.silent, "mute"))] {
             var fixture = try Fixture(seed: 5)
             try fixture.run(milliseconds: 5, every: 5) { _, _ in answer }

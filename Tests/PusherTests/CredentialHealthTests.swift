@@ -64,13 +64,13 @@ import Testing
     private static let neverSent: [APNSError.Code] = [.notStarted, .connecting, .tls]
     private static let ownDoing: [APNSError.Code] = [.queueFull, .closed]
 
-    @Test func theListsHaveEveryCodeThatIsRepeated() {
+    @Test func theTestListsCoverEveryErrorCode() {
         let sent = Self.failures.compactMap { if case .error(let code) = $0.cause { code } else { nil } }
         let stopping: [APNSError.Code] = [.configuration, .credential]
         #expect(Set(sent + Self.neverSent + Self.ownDoing + stopping) == Set(APNSError.Code.allCases))
     }
 
-    @Test func aFailureCountsByTimeWhenSomebodyElseWasJudgedMeanwhile() {
+    @Test func aFailureCountsByTimeWhenAnotherNotificationWasJudgedMeanwhile() {
         for judgement in Self.judgements {
             for failure in Self.failures {
                 var fixture = Fixture()
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func whereOneInFourFailsNobodyIsToBlame() {
+    @Test func failuresOfOneInFourAreNotBlamedOnNotifications() {
         for failure in Self.failures {
             var fixture = Fixture()
             var blames: [FailureAttribution] = []
@@ -103,7 +103,7 @@ import Testing
         }
     }
 
-    @Test func aJudgementFromBeforeTheAttemptSaysNothingOfIt() {
+    @Test func aJudgementPrecedingTheAttemptIsIgnored() {
         for failure in Self.failures {
             var fixture = Fixture()
             fixture.receive(.delivered, of: 2)
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test func tooManyRequestsIsADevicesOwnHoweverOften() {
+    @Test func repeatedTooManyRequestsForOneDeviceIsBlamedOnTheNotification() {
         var fixture = Fixture()
         for _ in 0..<1000 {
             #expect(
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func tooManyRequestsForMostDevicesIsNoDevicesOwn() {
+    @Test func tooManyRequestsForMostDevicesMakesTheCredentialIll() {
         var fixture = Fixture()
         var changes: [CredentialHealth.Change] = []
         for device in 0..<500 {
@@ -137,7 +137,7 @@ import Testing
         #expect(fixture.health.state == .healthy)
     }
 
-    @Test func tooManyRequestsForOneDeviceInTenIsTheirOwn() {
+    @Test func tooManyRequestsForOneDeviceInTenIsBlamedOnTheNotifications() {
         var fixture = Fixture()
         for number in 0..<500 {
             fixture.pass(.milliseconds(10))
@@ -157,7 +157,7 @@ import Testing
         }
     }
 
-    @Test func ourOwnDoingMakesNobodyIll() {
+    @Test func localErrorsLeaveTheCredentialHealthy() {
         for code in Self.ownDoing {
             var fixture = Fixture()
             for number in 0..<100 {
@@ -168,7 +168,7 @@ import Testing
         }
     }
 
-    @Test func whereNothingIsAnsweredNobodyIsToBlameHoweverLong() {
+    @Test func continuousFailuresMakeTheCredentialIllAndBlameNoNotification() {
         for failure in Self.failures + Self.neverSent.map(Self.error) where failure.cause != .answer(status: 403) {
             var fixture = Fixture()
             var changes: [CredentialHealth.Change] = []
@@ -183,7 +183,7 @@ import Testing
         }
     }
 
-    @Test func aLoneNotificationThatAPNsFailsHoldsItsTimeOnly() {
+    @Test func failuresOfALoneNotificationCountByTimeUnlessTheConnectionIsLost() {
         for failure in Self.failures where failure.cause != .answer(status: 403) {
             var fixture = Fixture()
             let isAPNs = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
@@ -197,7 +197,7 @@ import Testing
         }
     }
 
-    @Test func aLoneNotificationIsNoLongerAloneWhenAnotherFails() {
+    @Test func failuresStopCountingByTimeWhenASecondNotificationFails() {
         var fixture = Fixture()
         let failure = Self.answer(503, "ServiceUnavailable")
         #expect(fixture.receive(.retry(failure)).blame == .time)
@@ -208,7 +208,7 @@ import Testing
         #expect(fixture.receive(.retry(failure)).blame == .time)
     }
 
-    @Test func oneConnectionThatIsCutMakesNobodyIllAsLongAsAnotherAnswers() {
+    @Test func lostConnectionsDoNotMakeTheCredentialIllWhileAnotherAnswers() {
         var fixture = Fixture()
         fixture.receive(.delivered)
         for number in 0..<1000 {
@@ -217,7 +217,7 @@ import Testing
         #expect(fixture.permission == .all)
     }
 
-    @Test func fewFailuresNeedPatience() {
+    @Test func aFewFailuresMakeTheCredentialIllOnlyAfterThePatienceInterval() {
         var fixture = Fixture()
         let failure = Self.error(.connectionLost)
         for number in 0..<3 { fixture.receive(.retry(failure), of: UInt64(number)) }
@@ -226,7 +226,7 @@ import Testing
         #expect(fixture.receive(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
     }
 
-    @Test func anIllCredentialIsAskedWithAFewNotificationsAtATime() {
+    @Test func anIllCredentialIsProbedAtIncreasingIntervals() {
         var fixture = Fixture()
         #expect(fixture.fallIll(Self.answer(503)) == [.ill(reason: "503 without a reason")])
         for pause in [1, 2, 4, 5, 5, 5] {
@@ -240,7 +240,7 @@ import Testing
         }
     }
 
-    @Test func aNewConnectionAllowsAProbeAtOnce() {
+    @Test func aNewConnectionAllowsProbesImmediately() {
         var fixture = Fixture()
         fixture.health.connected(now: fixture.now)
         #expect(fixture.permission == .all)
@@ -254,7 +254,7 @@ import Testing
         #expect(fixture.permission == Self.few)
     }
 
-    @Test func unknownTokensMakeSuspiciousAsAShareOnly() {
+    @Test func onlyALargeShareOfUnknownTokensIsSuspicious() {
         var fixture = Fixture()
         for number in 0..<2000 {
             fixture.pass(.milliseconds(1))
@@ -269,7 +269,7 @@ import Testing
         #expect(!fixture.health.isSuspicious)
     }
 
-    @Test func anyJudgementHealsAnIllCredential() {
+    @Test func anyJudgementMakesAnIllCredentialHealthy() {
         for judgement in Self.judgements {
             var fixture = Fixture()
             _ = fixture.fallIll(Self.answer(503))
@@ -282,7 +282,7 @@ import Testing
         }
     }
 
-    @Test func aRetryAfterOfAPNsDelaysTheProbesButNotForLong() {
+    @Test func retryAfterDelaysProbesByAtMostFiveMinutes() {
         for (asked, pause) in [(30, 30), (3600, 300), (-5, 0), (.max, 300)] {
             var fixture = Fixture()
             _ = fixture.fallIll(Self.answer(503, "ServiceUnavailable", after: asked))
@@ -292,7 +292,7 @@ import Testing
         }
     }
 
-    @Test func aPoisonedNotificationAloneDoesNotKeepOthersFromBeingTried() {
+    @Test func anAnswerToALoneNotificationMakesAnIllCredentialHealthy() {
         var fixture = Fixture()
         for _ in 0..<3 {
             fixture.receive(.retry(Self.error(.connecting)))

@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: PushReason.allCases)
-    func everyDocumentedReasonHasItsNameAndNoOtherStatusHasIt(_ reason: PushReason) {
+    func eachDocumentedReasonIsALabelOnlyForItsOwnStatus(_ reason: PushReason) {
         #expect(
             CredentialSeries(status: reason.status, reason: reason.rawValue)
                 == .requests(status: "\(reason.status)", reason: reason.rawValue))
@@ -47,7 +47,7 @@ import Testing
         #expect(CredentialUpdate(.disconnected(APNSError(code, "x"))) == .count(.disconnected(code), by: 1))
     }
 
-    @Test func eachEventIsOneUpdate() {
+    @Test func eachEventMapsToOneUpdate() {
         #expect(CredentialUpdate(.connected) == .count(.connected, by: 1))
         #expect(CredentialUpdate(.streamLimit(1)) == .count(.settings, by: 1))
         #expect(CredentialUpdate(.refusedStreams(17)) == .count(.refusedStreams, by: 17))
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func aLookSetsEveryGauge() {
+    @Test func aSnapshotSetsEveryGauge() {
         var snapshot = APNSSnapshot()
         let none = CredentialUpdate.all(snapshot)
         #expect(none.count == APNSSnapshot.ConnectionState.allCases.count + 4)
@@ -100,7 +100,7 @@ import Testing
         #expect(registry.text.contains("waybill_apns_answer_seconds_count{\(Self.labels)} 6"))
     }
 
-    @Test func outcomesLettersAndAgesAreTold() {
+    @Test func outcomesDeadLettersAndAgesAreExported() {
         let registry = MetricsRegistry()
         let metrics = self.metrics(registry)
         for (index, outcome) in CredentialMetrics.Outcome.allCases.enumerated() { metrics.count(outcome, by: index) }
@@ -130,7 +130,7 @@ import Testing
         #expect(CredentialMetrics.ageBounds == CredentialMetrics.ageBounds.sorted())
     }
 
-    @Test func gaugesOfACredentialThatIsGoneGoAndItsCountersStay() {
+    @Test func removingACredentialRemovesItsGaugesAndKeepsItsCounters() {
         let registry = MetricsRegistry()
         let all = PusherMetrics(factory: registry, host: "apns:443")
         for name in ["a", "b"] {

@@ -17,7 +17,7 @@ import Testing
         return PushEffect(number: number, work: .retire(dead))
     }
 
-    @Test func lettersThatCannotBeWrittenLeaveRoomForRetirements() async throws {
+    @Test func blockedDeadLettersDoNotBlockRetirements() async throws {
         let queue = FollowUpQueue(mostLetters: 2)
         queue.add(try (0..<5).map { try Self.letter($0) })
         queue.add([try Self.retirement(100)])

@@ -7,7 +7,7 @@ import Testing
 
     /// Random traffic; the test counts every grant itself.
     @Test(arguments: [1, 2, 3, 4, 5, 7, 10, 59, 60, 61, 1000])
-    func noHourHasMoreThanTheLimitWhereverItBegins(_ most: Int) {
+    func noSlidingHourExceedsTheLimit(_ most: Int) {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<20 {
             var limit = HourlyLimit(perHour: most, now: self.start)
@@ -44,7 +44,7 @@ import Testing
         #expect(limit.longestWait <= .seconds(7200) / most)
     }
 
-    @Test func zeroIsNoLimitAndRemembersNobody() {
+    @Test func aLimitOfZeroOrLessIsUnlimitedAndStoresNothing() {
         for most in [0, -1] {
             var limit = HourlyLimit(perHour: most, now: self.start)
             for _ in 0..<10_000 { #expect(limit.acquire(1, now: self.start) == nil) }
@@ -52,20 +52,20 @@ import Testing
         }
     }
 
-    @Test func aLimitBeyondAllMeasureDoesNotOverflow() {
+    @Test func theMaximumLimitDoesNotOverflow() {
         var limit = HourlyLimit(perHour: .max, now: self.start)
         for now in [self.start, self.start - .seconds(5), self.start + .seconds(1_000_000_000_000)] {
             for _ in 0..<100 { #expect(limit.acquire(1, now: now) == nil) }
         }
     }
 
-    @Test func devicesHaveLimitsOfTheirOwn() {
+    @Test func eachDeviceHasItsOwnLimit() {
         var limit = HourlyLimit(perHour: 2, now: self.start)
         for device in 0..<100 { #expect(limit.acquire(device, now: self.start) == nil) }
         for device in 0..<100 { #expect(limit.acquire(device, now: self.start) != nil) }
     }
 
-    @Test func askingInVainCostsNothing() throws {
+    @Test func aRefusedAcquireDoesNotExtendTheWait() throws {
         var limit = HourlyLimit(perHour: 2, now: self.start)
         #expect(limit.acquire(1, now: self.start) == nil)
         let asked = limit.acquire(1, now: self.start)
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test func atItsCapacityItForgetsWhoHasTheMostLeft() {
+    @Test func atCapacityADeviceAtItsLimitIsNotEvicted() {
         var limit = HourlyLimit(perHour: 10, capacity: 1000, now: self.start)
         // A device that has used up its allowance.
         while limit.acquire("greedy", now: self.start) == nil {}
@@ -96,7 +96,7 @@ import Testing
         #expect(limit.acquire("greedy", now: self.start + .seconds(1)) != nil)
     }
 
-    @Test func withRoomForOneItStillWorks() {
+    @Test func aCapacityOfZeroKeepsAtMostOneDevice() {
         var limit = HourlyLimit(perHour: 1, capacity: 0, now: self.start)
         for device in 0..<100 {
             #expect(limit.acquire(device, now: self.start) == nil)

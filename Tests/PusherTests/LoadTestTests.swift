@@ -13,12 +13,12 @@ import Testing
         #expect(!LoadTestCommand.isHere(try APNSEndpoint(url: url)))
     }
 
-    @Test func thisMachineIsNamedByItsAddress() throws {
+    @Test func loopbackAddressesCountAsThisMachine() throws {
         #expect(LoadTestCommand.isHere(try APNSEndpoint(url: "https://127.0.0.1:8443")))
         #expect(LoadTestCommand.isHere(try APNSEndpoint(url: "https://[::1]:8443")))
     }
 
-    @Test func theMadeUpDevicesAreAlwaysTheSame() throws {
+    @Test func loadTestTargetsAreDeterministicAndDistinct() throws {
         let targets = try loadTestTargets(1_000)
         #expect(targets == (try loadTestTargets(1_000)))
         #expect(Set(targets).count == 1_000)

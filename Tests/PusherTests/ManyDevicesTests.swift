@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func anOrderWithHalfAMillionDevicesKeepsNobodyWaiting() async throws {
+    @Test func anOrderWithHalfAMillionDevicesDoesNotDelayOtherOrders() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
             try await self.fill(fixture, "big", 550_000)
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test func anOrderThatCannotBeReadIsPassedOver() async throws {
+    @Test func anUnreadableOrderIsSkipped() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
             try await fixture.register("d", for: "good", token: 1)
@@ -62,7 +62,7 @@ import Testing
     }
 
     /// Orders whose master does not answer wait separately, and are notified when it is back.
-    @Test func ordersOfAMasterThatIsAwayWaitAlone() async throws {
+    @Test func ordersOnAnUnavailableMasterDoNotDelayOthers() async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
         try await PusherFixture.run(on: cluster.masters[0]) { fixture in
             let directory = try TemporaryDirectory("pusher-devices")

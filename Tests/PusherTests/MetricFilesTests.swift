@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func everySelectorCanMatch() throws {
+    @Test func everySelectorUsesExistingLabelsAndValues() throws {
         let series = self.series()
         var selectors = 0
         for text in try self.texts() {
@@ -61,7 +61,7 @@ import Testing
     }
 
     /// A sum by a label that a series does not have is one sum for all.
-    @Test func everyGroupingIsByLabelsThatThereAre() throws {
+    @Test func everyGroupingUsesExistingLabels() throws {
         let series = self.series()
         let added: Set = ["instance"]
         for text in try self.texts() {
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func theDashboardIsJSON() throws {
+    @Test func theDashboardIsJSONWithTargetsInEveryPanel() throws {
         let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().appending(path: "compose/dashboards/pusher.json")
         let object = try JSONSerialization.jsonObject(with: Data(contentsOf: path)) as? [String: Any]

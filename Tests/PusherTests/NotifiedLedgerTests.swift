@@ -23,7 +23,7 @@ import Testing
         return ledger
     }
 
-    @Test func onlyWhatAMarkCoversWasTold() {
+    @Test func onlyRecordsCoveredByAMarkCountAsNotified() {
         let ledger = self.ledger()
         #expect(ledger.sift([self.record(0), self.record(49)]).again.count == 2)
         let open = [
@@ -34,7 +34,7 @@ import Testing
         #expect(ledger.sift([self.record(49), self.record(50), self.record(0)]).open == [self.record(50)])
     }
 
-    @Test func aClusterWithoutANameIsNeverTakenForAnother() {
+    @Test func marksAreNeitherUsedNorWrittenWithoutAClusterIdentifier() {
         let ledger = NotifiedLedger(topic: Self.topic)
         ledger.learn(["/waybill.orders/3": NotifiedPositions.Mark(offset: 50, epochMilliseconds: 61_000)])
         #expect(ledger.sift([self.record(0, cluster: "")]).again.isEmpty)

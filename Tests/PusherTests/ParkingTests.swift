@@ -26,7 +26,7 @@ import Testing
             epochMilliseconds: milliseconds)
     }
 
-    @Test func changesOfOneOrderWaitAsOneWithTheNewestMoment() throws {
+    @Test func changesOfOneOrderAreParkedTogetherWithTheLatestTime() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: "pending")
         for offset: Int64 in 0..<3 {
             _ = parking.park(try self.push("a", "o", offset, at: 100 - offset), now: self.start)
@@ -40,7 +40,7 @@ import Testing
         #expect(parking.recordCount == 0)
     }
 
-    @Test func orderTypesAreTakenRoundAndRoundAndEachInItsOrder() throws {
+    @Test func orderTypesAreTakenRoundRobinAndInOrderWithinEachType() throws {
         var parking = Parking(.init(keys: 1000, records: 1000, pending: 10), pendingTopic: "pending")
         for offset: Int64 in 0..<100 { _ = parking.park(try self.push("big", "o\(offset)", offset), now: self.start) }
         for offset: Int64 in 100..<103 {
@@ -53,7 +53,7 @@ import Testing
         #expect(big.map(\.key.order.order.rawValue) == ["o0", "o1", "o2"])
     }
 
-    @Test func noMoreThanItsOpeningIsTakenOfAnOrderType() throws {
+    @Test func takeReturnsNoMoreThanTheOpeningOfAnOrderType() throws {
         var parking = Parking(.init(keys: 1000, records: 1000, pending: 10), pendingTopic: "pending")
         for offset: Int64 in 0..<100 { _ = parking.park(try self.push("a", "o\(offset)", offset), now: self.start) }
         let openings = [try self.type("a"): 7, try self.type("b"): 7]
@@ -62,7 +62,7 @@ import Testing
         #expect(parking.count == 93)
     }
 
-    @Test func itIsCrowdedWithMoreThanHalfOfItsKeys() throws {
+    @Test func parkingIsCrowdedAboveHalfItsKeyLimit() throws {
         var parking = Parking(.init(keys: 10, records: 100, pending: 10), pendingTopic: "pending")
         for offset: Int64 in 0..<5 { _ = parking.park(try self.push("a", "o\(offset)", offset), now: self.start) }
         #expect(!parking.isCrowded)
@@ -84,7 +84,7 @@ import Testing
         #expect(parking.take(openings, records: 10, now: self.start + .seconds(2)).count == 1)
     }
 
-    @Test func aDeviceThatMustBeToldStaysSoWhenItRegistersAgain() throws {
+    @Test func anUnconditionalNotificationSurvivesReregistration() throws {
         let device = try DeviceIdentifier("d")
         let order = OrderKey(orderType: try self.type("a"), order: try OrderIdentifier("o"))
         func push(_ offset: Int64, registered: Int64?) -> ParkedPush {

@@ -79,7 +79,7 @@ import Testing
         #expect(parking.takeOverdue(since: self.start + .seconds(1), most: 10).count == 1)
     }
 
-    @Test func theNewestRecordOfAKeyIsTheOneThatWaits() throws {
+    @Test func theNewestRecordOfAKeyReplacesEarlierOnes() throws {
         var parking = self.parking()
         try self.expect(nil, &parking, self.pending("o", 1), self.start)
         try self.expect(1, &parking, self.pending("o", 4), self.start)
@@ -112,7 +112,7 @@ import Testing
         #expect(Set(taken.map(\.key.order.order.rawValue)) == ["b", "c"])
     }
 
-    @Test func aRecordWhoseKeyWasHeldByAnotherOneCanBeTakenWhenThatIsGone() throws {
+    @Test func aRecordCanBeTakenOnceThePendingRecordOfItsKeyIsGone() throws {
         for isNotified in [true, false] {
             var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
             parking.beginFold(0, to: 5, now: self.start)
@@ -141,7 +141,7 @@ import Testing
         #expect(taken.map { $0.receipts.map(\.offset) } == [[2]])
     }
 
-    @Test func aPartitionThatBringsNothingMoreWasReadToItsEnd() throws {
+    @Test func aQuietPartitionCountsAsFullyRead() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
         parking.beginFold(0, to: 50, now: self.start)
         _ = parking.park(try self.pending("a", 0), now: self.start)
@@ -154,7 +154,7 @@ import Testing
         #expect(taken.count == 1)
     }
 
-    @Test func aLeavingPartitionTakesWhatItBroughtAndNothingElse() throws {
+    @Test func droppingAPartitionDropsOnlyItsOwnRecords() throws {
         var parking = self.parking()
         _ = parking.park(try self.shared("o", 1, partition: 7), now: self.start)
         _ = parking.park(try self.pending("o", 2), now: self.start)
@@ -175,7 +175,7 @@ import Testing
         #expect(parking.count == 1)
     }
 
-    @Test func theSearchForWhatIsTooOldIsSharedOut() throws {
+    @Test func eachSearchForStaleRecordsScansAPartOfTheSlots() throws {
         var parking = self.parking(.init(keys: 0, records: 0, pending: 10_000))
         for number in 0..<10_000 { _ = parking.park(try self.pending("o\(number)", 5), now: self.start) }
         let found = (0..<3).map { _ in parking.takeStale(before: 50).count }
@@ -183,7 +183,7 @@ import Testing
         #expect(found.allSatisfy { $0 < 5000 }, "\(found)")
     }
 
-    @Test func bothKindsHaveBoundsOfTheirOwn() throws {
+    @Test func pendingAndSharedRecordsHaveSeparateLimits() throws {
         var parking = self.parking(.init(keys: 2, records: 3, pending: 2))
         _ = parking.park(try self.pending("a", 0), now: self.start)
         _ = parking.park(try self.pending("b", 1), now: self.start)

@@ -31,7 +31,7 @@ import Testing
         return try await fixture.told().count { tokens.contains($0) }
     }
 
-    @Test func ofAStoppedCredentialOffsetsMoveAndEverybodyIsToldOnceWhenItHeals() async throws {
+    @Test func aStoppedCredentialDoesNotBlockOffsetsAndRenewalNotifiesOnce() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func moreThanFitsDoesNotKeepOutTheRecordsThatComeAfterIt() async throws {
+    @Test func fullParkingDoesNotBlockLaterRecords() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let well = try self.orders(PusherBrandFixture.orderType, 10)
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
+    @Test func devicesAreNotifiedWhenAMissingBrandIsAdded() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-pending")
             let early = try self.orders(PusherBrandFixture.otherType, 30)

@@ -33,13 +33,13 @@ import Testing
 
     private func batch(_ records: [KafkaRecord]) -> PushBatch { PushBatch(records, topics: self.topics) }
 
-    @Test func anOrderIsLookedUpOnceHoweverOftenItChanged() throws {
+    @Test func repeatedChangesOfAnOrderNeedOneLookup() throws {
         let batch = self.batch(["a", "b", "a", "a", "b"].map(self.changed))
         #expect(batch.changed.map(\.order) == [try self.order("a"), try self.order("b")])
         #expect(batch.changed.map(\.records) == [[0, 2, 3], [1, 4]])
     }
 
-    @Test func aRemovedOrderTellsNobodyUnlessItComesBack() throws {
+    @Test func aRemovedOrderNotifiesNoDeviceUnlessItIsRecreated() throws {
         #expect(self.batch([self.changed("a"), self.removed("a")]).changed.isEmpty)
         #expect(self.batch([self.removed("a")]).changed.isEmpty)
         let back = self.batch([self.changed("a"), self.removed("a"), self.changed("a")])
@@ -47,7 +47,7 @@ import Testing
         #expect(back.changed.map(\.records) == [[2]])
     }
 
-    @Test func aSilentVersionTellsNobodyAndTakesNothingFromOthers() throws {
+    @Test func aSilentVersionIsIgnoredAndOtherChangesAreKept() throws {
         let silent = KafkaRecord(
             topic: self.topics.orders, partition: 0, offset: 1, timestampMilliseconds: 0,
             key: Array("order.com.example.shop/a".utf8), value: [1],
@@ -56,7 +56,7 @@ import Testing
         #expect(self.batch([silent, self.changed("a"), silent]).changed.map(\.records) == [[1]])
     }
 
-    @Test func aRegistrationThatMovedToAnotherPartitionSaysNothing() throws {
+    @Test func aRegistrationMovedToAnotherPartitionIsIgnored() throws {
         let key = "device/order.com.example.shop/a"
         let topic = self.topics.registrations
         let registered = self.record(topic, key, try self.registration(1).encoded)
@@ -69,7 +69,7 @@ import Testing
         #expect(self.batch([registered] + moved).registered.values.map(\.record) == [0])
     }
 
-    @Test func theLastWordAboutARegistrationCounts() throws {
+    @Test func theLastRecordOfARegistrationWins() throws {
         let key = "device/order.com.example.shop/a"
         let topic = self.topics.registrations
         let (first, second) = (try self.registration(1), try self.registration(2))
@@ -98,7 +98,7 @@ import Testing
         #expect(batch.registered.isEmpty)
     }
 
-    @Test func onlyAChangeHasAnAgeAndOnlyOneThatIsKnown() throws {
+    @Test func onlyOrderChangesWithAKnownTimestampHaveAnAge() throws {
         let key = Array("order.com.example.shop/a".utf8)
         let batch = self.batch(
             [(self.topics.orders, 5), (self.topics.orders, -7), (self.topics.registrations, 5)].map { topic, moment in
@@ -146,7 +146,7 @@ import Testing
     }
 
     /// However late the record is read: a pusher that was down for an hour forgets no device.
-    @Test func aRegistrationIsSoonForAQuarterOfAnHour() throws {
+    @Test func aRegistrationWithin15MinutesOfAChangeIsSoon() throws {
         let modified: Int64 = 1_767_268_800
         func isSoon(_ seconds: Int64) throws -> Bool {
             PushBatch.isSoon(try self.registration(at: (modified + seconds) * 1000), after: modified)

@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func newCredentialsUnderLoadLoseNoNotification() async throws {
+    func renewingCredentialsUnderLoadLosesNoNotification() async throws {
         try await self.run { fixture in
             let isEnough = Flag()
             try await withThrowingTaskGroup(of: Int.self) { group in
@@ -156,7 +156,7 @@ import Testing
         }
     }
 
-    @Test func aClientStaysWhileItsCredentialDoes() async throws {
+    @Test func aClientIsKeptWhileItsCredentialIsUnchanged() async throws {
         try await self.run { fixture in
             try fixture.put(1, from: 0)
             try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
@@ -173,7 +173,7 @@ import Testing
         }
     }
 
-    @Test func aCredentialThatCannotBeUsedLeavesTheClientThatWasThere() async throws {
+    @Test func anUnusableNewCredentialKeepsTheExistingClient() async throws {
         let isFailing = Flag()
         try await self.run(failing: isFailing) { fixture in
             try fixture.renew()
@@ -186,7 +186,7 @@ import Testing
         }
     }
 
-    @Test func aCredentialThatCannotBeUsedFromTheStartStopsNoOtherAndIsTriedAgain() async throws {
+    @Test func anUnusableInitialCredentialIsRetriedOnUpdate() async throws {
         let isFailing = Flag()
         isFailing.count.withLock { $0 = 1 }
         try await self.run(failing: isFailing) { fixture in

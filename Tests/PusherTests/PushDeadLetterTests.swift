@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func anAttemptTellsWhatAppleAndSupportAskFor() {
+    @Test func anAttemptReportsItsTimeAndAnswerOrError() {
         let attempts = Self.history([Self.answer, Self.silence]).first
         #expect(attempts.map(\.text) == ["429 TooManyRequests", "silent"])
         #expect(
@@ -71,7 +71,7 @@ import Testing
         #expect(history.first.allSatisfy { $0.apnsID == nil })
     }
 
-    @Test func aLetterHasTheOrdersKeyAndSaysWhatHappened() throws {
+    @Test func aDeadLetterHasTheOrderKeyAndTheAttemptHistory() throws {
         let message = try Self.letter(history: Self.history([Self.answer, Self.silence])).message(Topics())
         #expect(message.topic == "waybill.dead-letters")
         #expect(message.partition == nil)
@@ -95,7 +95,7 @@ import Testing
             ])
     }
 
-    @Test func everyReasonSaysWhatToDoAndNamesNoDevice() throws {
+    @Test func everyDeadLetterReasonIncludesAdviceAndOmitsTheDevice() throws {
         for code in PushDeadLetterCode.allCases {
             for reason in PushReason.allCases {
                 let sentence = try Self.letter(code, "\(reason.status) \(reason.rawValue)").reason
@@ -113,7 +113,7 @@ import Testing
         path.reduce(json?.object) { $0?[$1]?.object } ?? JSONObject()
     }
 
-    @Test func theSchemaKnowsALettersMembers() throws {
+    @Test func theSchemaMatchesTheMembersOfADeadLetter() throws {
         let schema = try Self.schema("push-letter")
         let value = try JSON(
             parsing: try #require(try Self.letter(history: Self.history([Self.answer])).message(Topics()).value))

@@ -12,7 +12,7 @@ import Testing
 /// Lookups on a real Redis.
 @Suite(.server) struct PushLookupTests {
     /// A gateway was held between Kafka's acknowledgement and its write to Redis, and the order changed meanwhile.
-    @Test func aRegistrationThatRedisDoesNotHaveYetIsLookedUpOnceMore() async throws {
+    @Test func aRegistrationNotYetInRedisIsLookedUpAgain() async throws {
         let server = try await PusherFixture.redis()
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)

@@ -13,7 +13,7 @@ import Testing
             options: options, nowEpochSeconds: 1000)
     }
 
-    @Test func theDefaultIsABackgroundPushThatIsKeptForAWeek() throws {
+    @Test func theDefaultIsABackgroundPushThatExpiresAfterAWeek() throws {
         let notification = try self.notification(PushOptions())
         #expect(notification.pushType == .background)
         #expect(notification.priority == 5)
@@ -22,7 +22,7 @@ import Testing
         #expect(notification.payload == PushNotification.emptyPayload)
     }
 
-    @Test func theBrandDecides() throws {
+    @Test func aBrandsPushOptionsOverrideTheDefaults() throws {
         var options = PushOptions()
         options.kind = .alert
         options.expirationSeconds = 0

@@ -11,7 +11,7 @@ import Testing
 
 /// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
 @Suite(.server) struct PushSchedulerTests {
-    @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
+    @Test func aDeviceIsNotifiedOnceForManyChangedOrders() async throws {
         try await PusherFixture.run { fixture in
             for number in 0..<5 {
                 try await fixture.register("d1", for: "o\(number)", token: 1)
@@ -24,7 +24,7 @@ import Testing
         }
     }
 
-    @Test func aNotificationLooksAsWalletWantsIt() async throws {
+    @Test func aNotificationHasTheHeadersThatWalletExpects() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d", for: "o", token: 1)
             try await PushTable.process(fixture, [try fixture.changed("o")])
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func anOrderThatNobodyWatchesAndOneThatIsRemovedTellNobody() async throws {
+    @Test func unregisteredRemovedAndKeylessOrdersNotifyNoDevice() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d", for: "gone", token: 1)
             let removal = KafkaRecord(
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatIsGoneTakesExactlyItsRegistrationOff() async throws {
+    @Test func anUnregisteredTokenRemovesOnlyItsOwnOlderRegistration() async throws {
         try await PusherFixture.run { fixture in
             let gone = try await fixture.register("gone", for: "o", token: 1, at: 5000)
             let renewed = try await fixture.register("renewed", for: "o", token: 2, at: 7000)
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func aDeviceThatIsGoneIsTakenOffItsOtherOrdersAsWell() async throws {
+    @Test func anUnregisteredTokenIsRemovedFromAllOrdersOfItsDevice() async throws {
         try await PusherFixture.run { fixture in
             for number in 0..<5 { try await fixture.register("d", for: "o\(number)", token: 1, at: 5000) }
             let other = try await fixture.register("d", for: "other", token: 2, at: 5000)
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatWasRegisteredAgainForAnyOrderLeavesTheOthersStanding() async throws {
+    @Test func aTokenReregisteredForOneOrderKeepsItsOtherRegistrations() async throws {
         try await PusherFixture.run { fixture in
             let gone = try await fixture.register("d", for: "o0", token: 1, at: 5000)
             let old = try await fixture.register("d", for: "o1", token: 1, at: 5000)
@@ -141,7 +141,7 @@ import Testing
 
     /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
     /// the next restore would bring the token back.
-    @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
+    @Test func aRegistrationLeftAfterItsTombstoneIsRemovedOnTheNextPush() async throws {
         try await PusherFixture.run { fixture in
             let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
@@ -155,7 +155,7 @@ import Testing
         }
     }
 
-    @Test func aTombstoneThatTheBrokerWasAwayForComesWithTheNextTry() async throws {
+    @Test func aTombstoneIsRetriedUntilTheBrokerIsAvailable() async throws {
         try await PusherFixture.run(producer: ["delivery.timeout.ms": "1000"]) { fixture in
             let gone = try await fixture.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
@@ -205,7 +205,7 @@ import Testing
         }
     }
 
-    @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
+    @Test func aBadDeviceTokenRemovesNoRegistration() async throws {
         try await PusherFixture.run { fixture in
             let registration = try await fixture.register("d", for: "o", token: 1)
             let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
@@ -233,7 +233,7 @@ import Testing
         }
     }
 
-    @Test func aDeviceThatNeverTakesItIsGivenUpWithItsHistory() async throws {
+    @Test func anUndeliverableNotificationBecomesADeadLetterWithItsHistory() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d1", for: "o", token: 1)
             try await fixture.register("d2", for: "o", token: 2)
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test func aRefusedCertificateHoldsItsOwnBackAndNoLongerThanAllowed() async throws {
+    @Test func aRefusedCertificateDeadLettersNotificationsAfterTheHold() async throws {
         try await PusherFixture.run { fixture in
             for number in 0..<30 { try await fixture.register("d\(number)", for: "o", token: number) }
             let answer = APNSSimulatorAnswer(403, "BadCertificate")
@@ -270,7 +270,7 @@ import Testing
         }
     }
 
-    @Test func anOrderTypeWithoutABrandStopsNobodyAndGetsALetter() async throws {
+    @Test func anOrderTypeWithoutABrandBecomesADeadLetter() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d", for: "o", token: 1)
             try await PushTable.run(fixture, hasBrand: false) {
@@ -285,7 +285,7 @@ import Testing
         }
     }
 
-    @Test func nothingIsGivenUpWhileApnsIsAway() async throws {
+    @Test func noNotificationIsDroppedWhileAPNsIsUnavailable() async throws {
         try await PusherFixture.run { fixture in
             for number in 1...5 { try await fixture.register("d\(number)", for: "o", token: number) }
             try await PushTable.run(fixture) {
@@ -321,7 +321,7 @@ import Testing
         }
     }
 
-    @Test func nobodyIsLookedUpWhileRedisIsAway() async throws {
+    @Test func lookupsFailWhileRedisIsUnavailable() async throws {
         try await PusherFixture.run { fixture in
             await fixture.server.stop()
             try await PushTable.run(fixture) { table in

@@ -61,7 +61,7 @@ import Testing
         #expect(fixture.send().count == 4, "one that is accepted heals it")
     }
 
-    @Test func anIllCredentialIsProbedWithAFewAtATimeAndOneAcceptedHealsIt() throws {
+    @Test func anIllCredentialSendsAFewProbesUntilOneIsAccepted() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         try fixture.change(for: Array(0..<20))
         for due in fixture.send() {
@@ -78,7 +78,7 @@ import Testing
         #expect(fixture.send().count == 20 - probes.count)
     }
 
-    @Test func probesGoToTokensThatWereAcceptedAndEachToAnotherOne() throws {
+    @Test func probesPreferAcceptedTokensAndUseADifferentTokenEachTime() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         try fixture.change(for: [51, 52])
         for due in fixture.send() { fixture.reply(due.number, SchedulerFixture.delivered) }
@@ -100,7 +100,7 @@ import Testing
         #expect(probed[2] != (try SchedulerFixture.token(0)), "never the head of the line")
     }
 
-    @Test func tokensThatMayBeUnknownGoOutAFewAtATimeWhenManyAre() throws {
+    @Test func unprovenTokensAreLimitedAfterManyUnknownTokens() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         try fixture.change(for: Array(0..<20))
         for due in fixture.send() { fixture.reply(due.number, SchedulerFixture.delivered) }
@@ -241,7 +241,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished().count == 1)
     }
 
-    @Test func anOrderTypeWithoutABrandGetsLettersIfThereIsNoPendingTopic() throws {
+    @Test func anOrderTypeWithoutABrandIsDeadLetteredWithoutAPendingTopic() throws {
         var (fixture, queue, receipt) = try self.withoutBrand { $0.hold = .seconds(300) }
         #expect(fixture.scheduler.send(queue, now: fixture.now, epochMilliseconds: 0).isEmpty)
         #expect(fixture.scheduler.giveUpBrandless(now: fixture.now, most: 10).isEmpty, "there may be one")
@@ -255,7 +255,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
-    @Test func anOrderTypeWithoutABrandThatCameBeforeThePendingTopicMovesToIt() throws {
+    @Test func aBrandlessNotificationMovesToThePendingTopicOnceItExists() throws {
         var (fixture, _, receipt) = try self.withoutBrand()
         #expect(fixture.scheduler.giveUpBrandless(now: fixture.now, most: 10).isEmpty)
         fixture.scheduler.pendingTopic = "pending"
@@ -303,7 +303,7 @@ import Testing
         #expect(counts.allSatisfy { $0 <= 256 }, "\(counts)")
     }
 
-    @Test func orderTypesWithoutABrandAreBounded() throws {
+    @Test func queuesOfOrderTypesWithoutABrandAreBounded() throws {
         var fixture = try SchedulerFixture()
         for number in 0..<PushStateMachine.queueLimit + 10 {
             let queue = fixture.scheduler.queue(
@@ -352,7 +352,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished().isEmpty)
     }
 
-    @Test func aLookupThatIsUnderWayFindsNobodyForALeavingPartition() throws {
+    @Test func aLookupInProgressNotifiesNoDeviceOfADroppedPartition() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let (receipt, number) = fixture.take(partition: 1)
         #expect(fixture.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]) == [receipt])

@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test(arguments: 0..<60)
-    func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
+    func everyRecordIsDoneOnceAfterAllItsDevicesAreNotified(seed: UInt64) throws {
         var dice = SeededGenerator(seed: seed)
         var fixture = try SchedulerFixture {
             $0.attempts = 3

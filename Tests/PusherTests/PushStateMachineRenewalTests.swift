@@ -32,7 +32,7 @@ import Testing
         ]
     }
 
-    @Test func onlyWhatWasRegisteredBeforeIsMeant() throws {
+    @Test func anUnregisteredAnswerAppliesOnlyToEarlierRegistrations() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let old = try fixture.change("old", for: [1], registered: 5)
         let new = try fixture.change("new", for: [1], registered: 7)
@@ -104,7 +104,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished() == [second, third])
     }
 
-    @Test func ofALeavingPartitionNobodyIsToldByAnotherToken() throws {
+    @Test func aDroppedPartitionIsNotRetriedWithARenewedToken() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let receipt = try fixture.change("o", for: [1], partition: 1, registered: 5)
         let effect = try self.gone(&fixture)

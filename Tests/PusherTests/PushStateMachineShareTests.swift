@@ -10,7 +10,7 @@ import Testing
 
     private func type() throws -> OrderTypeIdentifier { try OrderTypeIdentifier(SchedulerFixture.order) }
 
-    @Test func aBrandThatIsAloneFillsThreeQuartersAndLeavesRoomForTheNext() throws {
+    @Test func aLoneBrandUsesAtMostThreeQuartersOfTheCapacity() throws {
         var fixture = try SchedulerFixture { $0.targets = 100 }
         for device in 0..<74 { try fixture.change(for: [device]) }
         #expect(fixture.scheduler.parkedTypes.isEmpty)
@@ -43,7 +43,7 @@ import Testing
         #expect(fixture.scheduler.parkedTypes.contains(try self.type()), "the first one has more than its share by now")
     }
 
-    @Test func aLargeChangeLeavesMostOfTheDeskFreeWhileThereAreOtherBrands() throws {
+    @Test func aLargeChangeIsParkedWhileAnotherBrandIsOpen() throws {
         var fixture = try SchedulerFixture {
             $0.targets = 1000
             $0.queueLinks = 50
@@ -57,7 +57,7 @@ import Testing
         #expect(fixture.scheduler.opening(of: other) == 25)
     }
 
-    @Test func aShareIsFreeAgainWhenItsDevicesWereTold() throws {
+    @Test func deliveredNotificationsFreeTheShareOfTheirBrand() throws {
         var fixture = try SchedulerFixture {
             $0.targets = 10
             $0.window = .zero
@@ -69,7 +69,7 @@ import Testing
         #expect(fixture.scheduler.queues[fixture.queue].links == 0)
     }
 
-    @Test func ofAStoppedCredentialOnlyProbesComeIn() throws {
+    @Test func aStoppedCredentialAdmitsOnlyProbes() throws {
         var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.probes = 3
@@ -82,7 +82,7 @@ import Testing
         #expect(fixture.scheduler.opening(of: try self.type()) == 0)
     }
 
-    @Test func aRecordThatIsParkedLeavesTheDeskUnfinished() throws {
+    @Test func aWithdrawnRecordIsNotFinished() throws {
         var fixture = try SchedulerFixture()
         let (first, second) = (fixture.take(partition: 0), fixture.take(partition: 1))
         #expect(fixture.scheduler.withdraw(first.number) == true)

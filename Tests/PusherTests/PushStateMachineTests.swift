@@ -7,7 +7,7 @@ import Testing
 
 /// The times of notifications, and of the completion of records, without a socket.
 @Suite struct PushStateMachineTests {
-    @Test func manyChangesWithinAWindowMakeOneNotificationAtItsEnd() throws {
+    @Test func changesWithinAWindowCauseOneNotificationAtItsEnd() throws {
         var fixture = try SchedulerFixture()
         var receipts: [KafkaReceipt] = []
         for order in ["a", "b", "a"] {
@@ -26,7 +26,7 @@ import Testing
         #expect(fixture.scheduler.gauges == PushGauges())
     }
 
-    @Test func withoutAWindowEachIsToldAtOnce() throws {
+    @Test func withoutAWindowNotificationsAreSentImmediately() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         try fixture.change(for: [1, 2])
         #expect(fixture.send().count == 2)
@@ -61,7 +61,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
-    @Test func aRecordThatConcernsNobodyIsDoneWithItsLookup() throws {
+    @Test func aRecordWithoutDevicesIsDoneAfterItsLookup() throws {
         var fixture = try SchedulerFixture()
         let (receipt, number) = fixture.take()
         #expect(fixture.scheduler.takeFinished().isEmpty)
@@ -84,7 +84,7 @@ import Testing
         #expect(fixture.scheduler.queues[0].counts.retried == 1)
     }
 
-    @Test func aReplyThatComesTwiceOrFromNowhereMovesNothing() throws {
+    @Test func duplicateAndUnknownRepliesAreIgnored() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         try fixture.change(for: [1])
         let number = fixture.send()[0].number
@@ -100,7 +100,7 @@ import Testing
         #expect(fixture.scheduler.queues[fixture.queue].inFlight == 1)
     }
 
-    @Test func aStuckDeviceIsGivenUpWithItsHistoryAndItsRecordIsDoneBehindTheLetter() throws {
+    @Test func anUndeliverableRecordIsDoneAfterItsDeadLetterIsWritten() throws {
         var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
@@ -124,7 +124,7 @@ import Testing
         #expect(fixture.scheduler.gauges == PushGauges())
     }
 
-    @Test func nobodyIsGivenUpWhileApnsIsAway() throws {
+    @Test func noDeviceIsDroppedWhileAPNsIsUnavailable() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         for device in 0..<30 { try fixture.change(for: [device]) }
         for _ in 0..<2000 {
@@ -140,7 +140,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished().count == 30)
     }
 
-    @Test func theHourlyLimitDelaysAndTheLastChangeIsTold() throws {
+    @Test func theHourlyLimitDelaysNotificationsWithoutLosingTheLastChange() throws {
         var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.hourlyLimit = 4
@@ -162,7 +162,7 @@ import Testing
         #expect(try #require(sent.last) >= 99)
     }
 
-    @Test func onlySoManyAreWithTheClient() throws {
+    @Test func notificationsInFlightAreLimited() throws {
         var fixture = try SchedulerFixture {
             $0.window = .zero
             $0.inFlight = 3
@@ -175,7 +175,7 @@ import Testing
         #expect(fixture.send().count == 1)
     }
 
-    @Test func aFullSchedulerAsksForNoRecords() throws {
+    @Test func aFullSchedulerHasNoRoomForRecords() throws {
         var fixture = try SchedulerFixture {
             $0.records = 4
             $0.targets = 10

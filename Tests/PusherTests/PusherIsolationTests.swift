@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func aBulkChangeOfOneBrandLeavesRoomForTheOther() async throws {
+    @Test func aBulkChangeOfOneBrandDoesNotDelayAnother() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-isolation")
             let well = try self.orders(PusherBrandFixture.orderType, 5)

@@ -9,7 +9,7 @@ import Testing
 
 /// The service under load and with stalled parts: nothing is lost, nothing is committed too early.
 @Suite(.server, .timeLimit(.minutes(3))) struct PusherLoadTests {
-    @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
+    @Test func changesWithinAWindowAreOnePushCommittedAfterItsVerdict() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await fixture.register("d", for: "o\(number % 4)", token: 1) }
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func withoutAWindowAChangeIsToldWithoutWaitingForATick() async throws {
+    @Test func withoutAWindowAChangeIsSentWithoutWaitingForATick() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
@@ -49,7 +49,7 @@ import Testing
     }
 
     /// Takes long because a silent connection is only detected by its silence.
-    @Test func aFullSchedulerWaitsForASilentAPNsAndThenTellsEverybody() async throws {
+    @Test func aFullSchedulerSurvivesASilentAPNsAndNotifiesEveryDevice() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<200 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
@@ -77,7 +77,7 @@ import Testing
     }
 
     /// Takes long because the group waits for all of its members twice.
-    @Test func whileAWorkerComesAndGoesEverybodyIsToldAndNoOffsetMovesBack() async throws {
+    @Test func aRebalanceNotifiesEveryDeviceAndMovesNoOffsetBack() async throws {
         try await PusherFixture.run(partitions: 4) { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             let names = (0..<120).map { "o\($0)" }
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func aStoppedServiceCommitsExactlyWhatWasInFlight() async throws {
+    @Test func aStoppedServiceCommitsOnlyNotifiedRecords() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func anOffsetWaitsForItsLetterWhileTheLettersCannotBeWritten() async throws {
+    @Test func anOffsetIsNotCommittedUntilItsDeadLetterIsWritten() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<2 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
@@ -166,7 +166,7 @@ import Testing
         }
     }
 
-    @Test func theLastOfManyChangesIsToldWhenTheHourAllowsIt() async throws {
+    @Test func theLastOfManyChangesIsSentWhenTheHourlyLimitAllows() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d", for: "o", token: 1)
             let clock = Clock()

@@ -41,7 +41,7 @@ import Testing
         #expect(self.readiness.reasons.isEmpty)
     }
 
-    @Test func anApnsThatRefusesTheCredentialIsNotAway() {
+    @Test func aRefusedCredentialIsNotReportedAsAnAPNsOutage() {
         let log = self.log
         log.changed("order.com.example.a", .health(.ill(reason: "500")))
         log.changed("order.com.example.a", .health(.stopped(reason: "403 BadCertificate")))

@@ -36,7 +36,7 @@ import Testing
         try await fixture.admin.lag(group: Pusher.group, topic: fixture.topics.orders).values.reduce(0, +)
     }
 
-    @Test func aKilledPusherLeavesWhatHasToBeTriedAgainToTheNextOne() async throws {
+    @Test func theNextPusherRetriesTheUncommittedRecordsOfAKilledPusher() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(fixture, busy: 0)
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test func aStuckDeviceGetsALetterAndTheOffsetMoves() async throws {
+    @Test func anUndeliverableNotificationIsDeadLetteredAndTheOffsetAdvances() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(fixture, busy: 1)
@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func aStoppedPusherWaitsForWhatIsInFlightAndCommitsIt() async throws {
+    @Test func aStoppedPusherFinishesAndCommitsWhatIsInFlight() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
             try await fixture.redis.completeView()
@@ -91,7 +91,7 @@ import Testing
         }
     }
 
-    @Test func anIdlePusherHardlyUsesAProcessor() async throws {
+    @Test func anIdlePusherUsesAlmostNoCPUTime() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
             try await fixture.redis.completeView()

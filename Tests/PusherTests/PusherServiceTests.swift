@@ -20,7 +20,7 @@ import Testing
     private func publish(_ fixture: PusherFixture, _ order: String) async throws { try await fixture.publish([order]) }
 
     @Test(.timeLimit(.minutes(2)))
-    func aRecordIsCommittedBehindItsLastVerdictOnly() async throws {
+    func aRecordIsCommittedOnlyAfterItsLastVerdict() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-service")
             try await fixture.register("d", for: "o", token: 1)
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2)))
-    func aBrandlessTypeAndANamelessRecordBlockNobody() async throws {
+    func orderTypesWithoutABrandAndKeylessRecordsDoNotBlockOthers() async throws {
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-service")
             try await fixture.register("d", for: "o", token: 1)

@@ -14,7 +14,7 @@ import Testing
         return (try PusherSettings(settings, common: try CommonSettings(settings)), settings)
     }
 
-    @Test func theDefaultsAreForAPNsItself() throws {
+    @Test func theDefaultsMatchTheDocumentationAndUseProductionAPNs() throws {
         let (settings, all) = try self.settings([:])
         let defaults = all.effective.map { ($0.key.rawValue, $0.value) }.filter { $0.0 != "WAYBILL_BRANDS" }
         let differences = try ConfigurationTable().differences(from: defaults)
@@ -72,7 +72,7 @@ import Testing
         ("WAYBILL_PUSH_IN_FLIGHT", ["0", "99", "100001", "10k"]),
     ]
 
-    @Test func anAddressBehindAProxyIsRefused() throws {
+    @Test func anIPAddressWithAProxyIsRejected() throws {
         let proxy = ["WAYBILL_APNS_PROXY": "http://proxy.example:3128"]
         _ = try self.settings(proxy)
         let error = #expect(throws: SettingsError.self) {
@@ -108,7 +108,7 @@ import Testing
                 == "WAYBILL_PUSH_WINDOW_MILLISECONDS=10001: is longer than WAYBILL_PUSH_HOLD_SECONDS=10")
     }
 
-    @Test func allBrandsTogetherMustFitIntoMemory() throws {
+    @Test func theInFlightLimitIsBoundedByTheNumberOfBrands() throws {
         try PusherSettings.check(inFlight: 10_000, brands: 200)
         let error = #expect(throws: SettingsError.self) { try PusherSettings.check(inFlight: 10_000, brands: 250) }
         #expect(error?.description.hasPrefix("WAYBILL_PUSH_IN_FLIGHT=10000: with 250 brands") == true)
@@ -116,7 +116,7 @@ import Testing
         #expect(throws: SettingsError.self) { try PusherSettings.check(inFlight: 100_000, brands: .max) }
     }
 
-    @Test func thePasswordOfTheProxyIsNeverShown() throws {
+    @Test func theProxyPasswordIsNeverShown() throws {
         let (settings, all) = try self.settings(["WAYBILL_APNS_PROXY": "http://me:hunter%402@proxy.example:3128"])
         #expect(settings.proxy?.description == "proxy.example:3128")
         #expect(!"\(all.effective) \(settings.proxy.map { "\($0)" } ?? "")".contains("hunter"))

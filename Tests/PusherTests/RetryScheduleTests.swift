@@ -25,7 +25,7 @@ import Testing
         return pauses
     }
 
-    @Test func pausesDouble() {
+    @Test func backoffDoublesUpToALimit() {
         func seconds(_ scope: PushRetry.Scope) -> [Double] {
             Self.pauses(Self.retry(scope), blame: .nobody, most: 9).map { $0 / .seconds(1) }
         }
@@ -34,7 +34,7 @@ import Testing
         #expect(seconds(.connection) == [0.1, 1, 2, 4, 8, 16, 30, 30, 30])
     }
 
-    @Test func jitterTakesAwayAtMostHalf() {
+    @Test func jitterReducesABackoffByAtMostHalf() {
         for scope in PushRetry.Scope.allCases {
             let longest = Self.pauses(Self.retry(scope), blame: .nobody, most: 20)
             let shortest = Self.pauses(Self.retry(scope), blame: .nobody, most: 20) { $0.lowerBound }
@@ -50,7 +50,7 @@ import Testing
         #expect(Self.pauses(Self.retry(.device), blame: .notification, most: 100, limits: one).isEmpty)
     }
 
-    @Test func timeIsBoundedTheFirstAttemptIncluded() {
+    @Test func theHoldLimitIncludesTheFirstAttempt() {
         let short = RetrySchedule.Limits(attempts: 100, hold: .seconds(30))
         let pauses = Self.pauses(
             Self.retry(.service), blame: .notification, most: 100, took: .seconds(10), limits: short)
@@ -67,7 +67,7 @@ import Testing
         #expect(pauses == [1, 2, 4, 8, 5].map { .seconds($0) })
     }
 
-    @Test func anHourOfRetryAfterHoldsNothingLongerThanTheHoldLimit() {
+    @Test func retryAfterIsCappedByTheHoldLimit() {
         for asked in [3600, 86_400, .max] {
             let pauses = Self.pauses(
                 Self.retry(.device, after: asked), blame: .notification, most: 100, took: .seconds(1))
@@ -118,7 +118,7 @@ import Testing
         #expect(fail(.notification) == .giveUp, "six times ten seconds, and four minutes and ten seconds of pauses")
     }
 
-    @Test func anHourWithoutAPNsIsNotHeldAgainstTheNotification() {
+    @Test func anOutageOfAPNsDoesNotCountAgainstTheNotification() {
         var schedule = RetrySchedule()
         func fail(_ blame: FailureAttribution) -> RetrySchedule.Step {
             schedule.failed(

@@ -5,25 +5,25 @@ import Testing
 @testable import TestKit
 
 @Suite(.server) struct ChildProcessTests {
-    @Test func theExitCodeAndBothOutputsOfAProgramAreSeen() async throws {
+    @Test func exitCodeStandardOutputAndStandardErrorAreCaptured() async throws {
         let child = try ChildProcess("sh", ["-c", "echo out; echo err >&2; exit 7"])
         #expect(try await child.exit(within: .seconds(10)) == .code(7))
         #expect(child.output.contains("out\n"))
         #expect(child.output.contains("err\n"))
     }
 
-    @Test func aProgramThatDoesNotExistEndsWith127() async throws {
+    @Test func aMissingProgramExitsWithCode127() async throws {
         #expect(try await ChildProcess("waybill-no-such-program").exit(within: .seconds(10)) == .code(127))
     }
 
-    @Test func aProgramThatIgnoresTheRequestToEndIsKilled() async throws {
+    @Test func aProgramThatIgnoresSIGTERMIsKilledAfterTheGracePeriod() async throws {
         let child = try ChildProcess("sh", ["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
         try await child.line(containing: "ready")
         #expect(await child.stop(grace: .milliseconds(100)) == .signal(SIGKILL))
         #expect(!exists(child.processIdentifier))
     }
 
-    @Test func waitingForALineThatNeverComesEndsAtTheDeadlineOrWithTheProgram() async throws {
+    @Test func waitingForALineFailsAtTheDeadlineOrWhenTheProgramExits() async throws {
         let silent = try ChildProcess("sleep", ["30"])
         await #expect(throws: ChildProcess.Failure.self) {
             try await silent.line(containing: "ready", within: .milliseconds(50))
@@ -41,7 +41,7 @@ import Testing
         try await isGone(sleeper)
     }
 
-    @Test func aProgramAndWhatItStartedDoNotOutliveTheTestProcess() async throws {
+    @Test func aProgramAndItsChildrenAreKilledWhenTheLifelineCloses() async throws {
         let child = try ChildProcess("sh", ["-c", "sleep 30 & echo $!; wait"])
         let sleeper = try #require(Int32(try await child.line(where: { Int32($0) != nil })))
         child.closeLifeline()
@@ -57,7 +57,7 @@ import Testing
         try await isGone(identifier)
     }
 
-    @Test func aProgramHasNoneOfOurDescriptors() async throws {
+    @Test func aProgramInheritsOnlyItsStandardDescriptors() async throws {
         let child = try ChildProcess("ls", ["/proc/self/fd"])
         #expect(try await child.exit(within: .seconds(10)) == .code(0))
         // 3 is the folder that ls reads.

@@ -17,7 +17,7 @@ import Testing
         return preparation.received(replies.last ?? .null)
     }
 
-    @Test func aServerSaysWhoItIs() throws {
+    @Test func preparationIdentifiesTheServer() throws {
         let server = try RedisConfiguration(url: "redis://:p@h/3").preparation(for: .server)
         #expect(server.steps == [.authenticate, .ping, .information, .slots, .select])
         var preparation = server
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["6.2.14", "5.0.7", "6.9"]) func aServerThatIsTooOldIsNotUsed(_ version: String) throws {
+    @Test(arguments: ["6.2.14", "5.0.7", "6.9"]) func aServerOlderThanVersion7IsRefused(_ version: String) throws {
         for purpose in [LinkPreparation.Purpose.server, .member] {
             let old = Self.text("redis_version:\(version)\r\nrun_id:abc\r\nrole:master\r\n")
             let link = try RedisConfiguration(url: "redis://h").preparation(for: purpose)
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["7.0.0", "7.2.4", "10.1", "unknown"]) func aNewOneAndOneThatDoesNotSayItAreUsed(_ version: String)
+    @Test(arguments: ["7.0.0", "7.2.4", "10.1", "unknown"]) func aSupportedOrUnknownVersionIsAccepted(_ version: String)
         throws
     {
         let link = try RedisConfiguration(url: "redis://h").preparation(for: .member)
@@ -55,7 +55,7 @@ import Testing
         #expect(self.end(link, .status("PONG"), new) == .ready)
     }
 
-    @Test func aReplicaIsNotUsed() throws {
+    @Test func aReplicaIsRefusedOutsideACluster() throws {
         let server = try RedisConfiguration(url: "redis://h").preparation(for: .server)
         guard case .refused(let error) = self.end(server, .status("PONG"), Self.replica, Self.noCluster) else {
             Issue.record("it is used")
@@ -88,14 +88,14 @@ import Testing
         }
     }
 
-    @Test func sentinelsNeedNoPassword() throws {
+    @Test func aSentinelWithoutAPasswordIsAccepted() throws {
         let configuration = try RedisConfiguration(url: "redis+sentinel://:p@h/m/2")
         let sentinel = configuration.preparation(for: .sentinel)
         #expect(self.end(sentinel, .error("ERR AUTH without any password"), .status("PONG")) == .ready)
         #expect(configuration.preparation(for: .server).steps == [.authenticate, .ping, .information, .select])
     }
 
-    @Test func aClusterHasOneDatabase() throws {
+    @Test func aNonzeroDatabaseIsRefusedOnACluster() throws {
         let server = try RedisConfiguration(url: "redis://h/1").preparation(for: .server)
         let end = self.end(server, .status("PONG"), Self.master, Self.slots, .error("ERR SELECT"))
         guard case .refused(let error) = end
@@ -108,7 +108,7 @@ import Testing
 }
 
 @Suite struct KnownServersTests {
-    @Test func theGenerationGrowsWithEachOtherServer() {
+    @Test func theGenerationIncreasesWithEachNewServer() {
         let known = KnownServers()
         #expect(known.topology == nil)
         #expect(known.generation == 0)
@@ -123,7 +123,7 @@ import Testing
         #expect(known.generation == 2)
     }
 
-    @Test func aServerThatDoesNotTellMayBeAnother() {
+    @Test func reconnectingToAnUnidentifiedServerIncreasesTheGeneration() {
         let known = KnownServers()
         known.connected(nil, isFirst: true)
         known.connected(nil, isFirst: true)
@@ -132,7 +132,7 @@ import Testing
         #expect(known.generation == 2)
     }
 
-    @Test func aNewMasterOfAClusterIsAnotherServer() {
+    @Test func aNewOrRestartedClusterMasterIncreasesTheGeneration() {
         let known = KnownServers()
         known.learned(threeMasters())
         for number in 0..<3 { known.connected(to: node(number), "run-\(number)", isFirst: true) }

@@ -38,7 +38,7 @@ extension LinkStateMachine {
 
     // MARK: Every state and every event
 
-    @Test func everyRequestLeavesExactlyOnceWhateverHappens() {
+    @Test func everyRequestEndsExactlyOnceInAnySequenceOfEvents() {
         // All sequences of five events, from every state they lead to.
         var sequences: [[Event]] = [[]]
         for _ in 0..<5 { sequences = sequences.flatMap { start in Event.allCases.map { start + [$0] } } }
@@ -100,7 +100,7 @@ extension LinkStateMachine {
 
     // MARK: The rules one by one
 
-    @Test func theFirstRequestConnectsAndTheOthersWaitForIt() {
+    @Test func theFirstRequestConnectsAndLaterRequestsWait() {
         var machine = Self.machine()
         guard case .connect = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0)) else {
             Issue.record()
@@ -146,7 +146,7 @@ extension LinkStateMachine {
         #expect(answers == [.integer(1), .error("ERR x"), .null])
     }
 
-    @Test func aRefusedPreparationIsALostConnectionWithTheServersReason() {
+    @Test func aRefusedPreparationReplacesTheConnectionAndKeepsTheReason() {
         var machine = Self.machine()
         _ = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.connected(answers: 2, now: Self.at(0))
@@ -166,7 +166,7 @@ extension LinkStateMachine {
         #expect(failures[0].error.message.contains("WRONGPASS"))
     }
 
-    @Test func aUserThatMayNotPingMayStillBeUsed() {
+    @Test func aUserWithoutPermissionToPingIsAccepted() {
         var machine = Self.machine()
         _ = machine.start()
         _ = machine.connected(answers: 1, now: Self.at(0))
@@ -176,7 +176,7 @@ extension LinkStateMachine {
         }
     }
 
-    @Test func aLateAnswerEndsTheConnectionAndWithItTheRequestsBehind() {
+    @Test func aMissedDeadlineReplacesTheConnectionAndFailsPendingRequests() {
         var machine = Self.ready()
         _ = machine.submit("late", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.submit("behind", commands: 1, bytes: 1, now: Self.at(3))
@@ -194,7 +194,7 @@ extension LinkStateMachine {
         #expect(machine.state == .pausing)
     }
 
-    @Test func requestsThatWereNotWrittenOutliveALostConnection() {
+    @Test func unwrittenRequestsSurviveALostConnection() {
         var machine = Self.ready()
         _ = machine.submit("written", commands: 1, bytes: 1, now: Self.at(0))
         let replacement = machine.lost(RedisError(.connection, "gone"))
@@ -211,7 +211,7 @@ extension LinkStateMachine {
         #expect(machine.nextDeadline == Self.at(5), "it waited three of its four seconds")
     }
 
-    @Test func aRequestThatWaitedLongGetsAQuarterOfTheDeadlineForItsAnswer() {
+    @Test func aDelayedRequestGetsAQuarterOfTheDeadlineForItsReply() {
         var machine = Self.machine()
         _ = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.connected(answers: 1, now: Self.at(3))
@@ -219,7 +219,7 @@ extension LinkStateMachine {
         #expect(machine.nextDeadline == Self.at(4) + .milliseconds(900))
     }
 
-    @Test func attemptsAreCountedUntilAnAnswerComes() {
+    @Test func theAttemptCountIsResetOnlyByAReplyToARequest() {
         var machine = Self.machine()
         _ = machine.start()
         for attempt in 1...3 {
@@ -237,7 +237,7 @@ extension LinkStateMachine {
         #expect(machine.lost(RedisError(.connection, "x"))?.attempt == 1)
     }
 
-    @Test func aServerThatBecameAReplicaIsLeftAfterItsAnswer() {
+    @Test func aReadOnlyReplyCompletesItsRequestAndReplacesTheConnection() {
         var machine = Self.ready()
         _ = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.submit("b", commands: 1, bytes: 1, now: Self.at(0))
@@ -249,7 +249,7 @@ extension LinkStateMachine {
         #expect(replacement.failures.map(\.request) == ["b"])
     }
 
-    @Test func anAnswerThatNobodyAskedForEndsTheConnection() {
+    @Test func anUnsolicitedReplyReplacesTheConnection() {
         var machine = Self.ready()
         guard case .replace = machine.received(.integer(1), now: Self.at(0)) else {
             Issue.record()
@@ -286,7 +286,7 @@ extension LinkStateMachine {
         }
     }
 
-    @Test func aClosedLinkTakesNothing() {
+    @Test func aClosedLinkRejectsRequestsAndIgnoresEvents() {
         var machine = Self.ready()
         _ = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0))
         #expect(machine.close() == ["a"])

@@ -38,7 +38,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
 }
 
 @Suite(.server) struct RedisClientTests {
-    @Test func valuesOfAnyBytesAndSizeComeBackAsTheyWere() async throws {
+    @Test func binaryEmptyAndLargeValuesRoundTrip() async throws {
         let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let tag = uniqueName("k")
@@ -58,7 +58,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         await server.stop()
     }
 
-    @Test func repliesInRepliesComeBackAsTheyWere() async throws {
+    @Test func nestedRepliesAreDecoded() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let exec = try await client.pipeline([
@@ -89,7 +89,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         await server.stop()
     }
 
-    @Test func errorRepliesStandInAPipelineAndAreThrownBySend() async throws {
+    @Test func errorRepliesAreReturnedByPipelineAndThrownBySend() async throws {
         let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let key = RedisArgument.string(uniqueName("k"))
@@ -105,7 +105,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         await server.stop()
     }
 
-    @Test func scriptsAreLoadedAgainAfterTheServerForgotThem() async throws {
+    @Test func scriptsAreReloadedAfterAScriptFlush() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let add = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
@@ -134,7 +134,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         await server.stop()
     }
 
-    @Test func aPipelineOnALoopOfTheGroupStaysOnIt() async throws {
+    @Test func aPipelineOnAnEventLoopOfTheGroupCompletesOnIt() async throws {
         let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
@@ -157,7 +157,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         try await group.shutdownGracefully()
     }
 
-    @Test func aKilledServerFailsCommandsAndARestartedOneIsFoundAgain() async throws {
+    @Test func commandsFailWhileTheServerIsDownAndRecoverAfterARestart() async throws {
         let server = try await RedisServer.startAlone()
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .milliseconds(300)
@@ -175,7 +175,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         await server.stop()
     }
 
-    @Test func aServerThatWasStartedAgainIsAnotherOneBeforeItAnswers() async throws {
+    @Test func aRestartIncreasesTheGenerationBeforeTheFirstReply() async throws {
         let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
@@ -205,7 +205,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         try await group.shutdownGracefully()
     }
 
-    @Test func theServerBeforeIsLeftWhenAnotherLaneHasFoundTheNewOne() async throws {
+    @Test func aConnectionIsReplacedOnceAnotherHasFoundANewServer() async throws {
         let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
@@ -224,7 +224,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         try await group.shutdownGracefully()
     }
 
-    @Test func commandsLostWithTheirConnectionAreNotRepeated() async throws {
+    @Test func commandsLostWithTheirConnectionAreNotRetried() async throws {
         let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
@@ -244,7 +244,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
         try await group.shutdownGracefully()
     }
 
-    @Test func closeFailsWhatIsPendingAndWhatComesAfter() async throws {
+    @Test func closingTheClientFailsPendingAndLaterCommands() async throws {
         let server = try await RedisServer.startAlone()
         let configuration = try RedisConfiguration(url: server.url)
         let client = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)

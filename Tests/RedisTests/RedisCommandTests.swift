@@ -4,7 +4,7 @@ import Testing
 @testable import Redis
 
 @Suite struct RedisCommandTests {
-    @Test func aCommandIsAnArrayOfBulkStrings() {
+    @Test func aCommandIsEncodedAsAnArrayOfBulkStrings() {
         var buffer = ByteBuffer()
         buffer.write(
             RedisCommand("SET", .bytes([0, 13, 10, 255]), .integer(.min), .buffer(ByteBuffer(string: "é")), ""))
@@ -27,7 +27,7 @@ import Testing
 }
 
 @Suite struct RedisURLTests {
-    @Test func thePartsOfAURLAreFound() throws {
+    @Test func aURLIsParsedIntoItsComponents() throws {
         let url = try RedisURL("rediss://us%40er:p%3A%2fw:x@[::1]:7000/3")
         #expect(url.isEncrypted)
         #expect(url.user == "us@er")
@@ -45,7 +45,7 @@ import Testing
         #expect(try RedisURL("redis://:p@ss@h").password == "p@ss")
     }
 
-    @Test func severalAddressesAreNodesOfAClusterOrSentinels() throws {
+    @Test func aURLWithSeveralAddressesNamesClusterNodesOrSentinels() throws {
         let cluster = try RedisURL("redis://u:p@a:1,b,[::1]:3")
         #expect(cluster.addresses.map(\.description) == ["a:1", "b:6379", "[::1]:3"])
         #expect(cluster.masterName == nil)
@@ -80,7 +80,7 @@ import Testing
         #expect(error?.message.contains("secret") == false)
     }
 
-    @Test func passwordAndCAFileMustFitTheURL() throws {
+    @Test func passwordAndCAFileMustMatchTheURL() throws {
         #expect(
             try RedisConfiguration(url: "redis://u@h", password: "p").authentication == RedisCommand("AUTH", "u", "p"))
         #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://:a@h", password: "b") }

@@ -31,7 +31,7 @@ private struct StubbornServer {
         return configuration
     }
 
-    @Test(.server) func aServerThatNeverAnswersTheGreetingIsNoConnection() async throws {
+    @Test(.server) func aServerSilentDuringPreparationCausesAConnectionError() async throws {
         let server = try await StubbornServer(saying: "")
         try await withClient(self.configuration(server.url)) { client in
             let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
@@ -42,7 +42,7 @@ private struct StubbornServer {
     }
 
     /// As after a failover to such a server: each command's error names the reason.
-    @Test(.server) func aServerThatIsTooOldIsNamedByWhatWaitsForIt() async throws {
+    @Test(.server) func commandsReportAnUnsupportedServerVersion() async throws {
         let information = "redis_version:6.2.14\r\nrun_id:a\r\nrole:master\r\n"
         let server = try await StubbornServer(
             saying: "+PONG\r\n$\(information.utf8.count)\r\n\(information)\r\n-ERR no cluster\r\n")
@@ -72,7 +72,7 @@ private struct StubbornServer {
         await server.stop()
     }
 
-    @Test(.server) func anAnswerToNothingAndGarbageAreNeverTakenForAnswers() async throws {
+    @Test(.server) func unsolicitedAndMalformedRepliesAreNotReturnedAsAnswers() async throws {
         for text in ["+PONG\r\n+OK\r\n+OK\r\n", "+PONG\r\nHTTP/1.1 400 Bad Request\r\n", "-ERR max clients\r\n"] {
             let server = try await StubbornServer(saying: text)
             try await withClient(self.configuration(server.url)) { client in
@@ -84,7 +84,7 @@ private struct StubbornServer {
         }
     }
 
-    @Test func nobodyListeningIsAConnectionErrorThatNamesTheAddress() async throws {
+    @Test func aRefusedConnectionErrorNamesTheAddress() async throws {
         let reserved = try ReservedPort()
         defer { reserved.release() }
 
@@ -116,7 +116,7 @@ private struct StubbornServer {
         }
     }
 
-    @Test(.server) func passwordsAreCheckedAndNeverShown() async throws {
+    @Test(.server) func passwordsAreVerifiedAndOmittedFromErrors() async throws {
         let server = try await RedisServer.startAlone(["--requirepass", "right"])
         for (url, isRight) in [
             ("redis://:right@127.0.0.1:\(server.port)/2", true),
@@ -142,7 +142,7 @@ private struct StubbornServer {
         await server.stop()
     }
 
-    @Test(.server) func aCancelledTaskStillGetsItsAnswerOrItsDeadline() async throws {
+    @Test(.server) func aCommandOfACancelledTaskStillWaitsForItsDeadline() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in
             try await client.connect()

@@ -25,7 +25,7 @@ import Testing
         return replies
     }
 
-    @Test func repliesAreTheSameHoweverTheBytesAreCut() throws {
+    @Test func decodingIsIndependentOfChunkBoundaries() throws {
         let wire = Self.wire
         #expect(try self.decode([wire[...]]) == Self.replies)
         #expect(try self.decode(wire.utf8.indices.map { wire.utf8[$0...$0] }.map(Substring.init)) == Self.replies)
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func aTruncatedStreamGivesTheRepliesThatAreComplete() throws {
+    @Test func aTruncatedStreamYieldsOnlyCompleteReplies() throws {
         let wire = Self.wire
         for end in wire.utf8.indices {
             let replies = try self.decode([Substring(wire.utf8[..<end])])
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func aLargeValueComesWholeAndSmallOnesBehindIt() throws {
+    @Test func aLargeReplyAndManySmallRepliesAfterItAreDecoded() throws {
         let large = String(repeating: "0123456789", count: 300_000)
         let replies = try self.decode(["$3000000\r\n\(large)\r\n" + String(repeating: ":1\r\n", count: 50_000)])
         #expect(replies.count == 50_001)

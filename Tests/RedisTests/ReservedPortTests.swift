@@ -25,7 +25,7 @@ import Testing
         port.release()
     }
 
-    @Test func nobodyElseGetsIt() async throws {
+    @Test func aReservedPortIsUnavailableToOthers() async throws {
         let port = try ReservedPort()
         await #expect(throws: (any Error).self) { try await self.listen(port.number, again: false) }
         let others = try (0..<500).map { _ in try ReservedPort() }

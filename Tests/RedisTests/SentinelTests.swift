@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    @Test(.server) func theClientFollowsAFailOver() async throws {
+    @Test(.server) func theClientFollowsASentinelFailover() async throws {
         let sentinel = try await RedisSentinel.start()
         try await withClient(RedisConfiguration(url: sentinel.url + "/2")) { client in
             try await client.connect()
@@ -31,7 +31,7 @@ import Testing
         await sentinel.stop()
     }
 
-    @Test func aMasterThatNoSentinelKnowsIsAConnectionErrorThatNamesIt() async throws {
+    @Test func unreachableSentinelsCauseAConnectionErrorNamingTheMaster() async throws {
         let ports = [try ReservedPort(), try ReservedPort()]
         defer { for port in ports { port.release() } }
 
@@ -48,7 +48,7 @@ import Testing
     }
 
     /// Simulates a managed endpoint whose name leads to the old master for a while.
-    @Test(.server) func aServerThatBecomesAReplicaIsLeftAndTakenBackAsAMaster() async throws {
+    @Test(.server) func aServerIsNotUsedWhileItIsAReplica() async throws {
         let master = try await RedisServer.startAlone()
         let server = try await RedisServer.startAlone()
         var configuration = try RedisConfiguration(url: server.url)

@@ -43,7 +43,7 @@ import Testing
         return try await sweep.run {}
     }
 
-    @Test func anAssetThatNoOrderNamesGoesWithTheSecondScan() async throws {
+    @Test func anUnreferencedAssetIsDeletedByTheSecondScan() async throws {
         try await StoreFixture.with { fixture in
             try await fixture.redis.completeView()
             try await fixture.store.putAssets([("aa", [1, 2]), ("bb", [3]), ("cc", [4, 5, 6])])
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test func anAssetThatIsLookedForAgainStays() async throws {
+    @Test func anAssetLookedUpBetweenScansIsKept() async throws {
         try await StoreFixture.with { fixture in
             try await fixture.redis.completeView()
             let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)), timing: self.timing)
@@ -92,7 +92,7 @@ import Testing
     }
 
     /// The server may have forgotten that a mark was removed.
-    @Test func marksOfAnEarlierLifeOfTheServerMeanNothing() async throws {
+    @Test func marksFromBeforeAServerRestartAreIgnored() async throws {
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
@@ -115,7 +115,7 @@ import Testing
         await server.stop()
     }
 
-    @Test func aServerThatIsFullCanBeSweptAndADamagedKeyStopsNothing() async throws {
+    @Test func aFullServerIsSweptDespiteDamagedKeys() async throws {
         try await StoreFixture.with { fixture in
             try await fixture.redis.completeView()
             try await fixture.store.putAssets([("aa", [1])])
@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func oneSweepsAtATimeAndNotBeforeItIsDue() async throws {
+    @Test func aSweepIsClaimedByOneOwnerAndOnlyWhenDue() async throws {
         try await StoreFixture.with { fixture in
             let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)))
             func claim(_ owner: String, lease: Duration = .seconds(60), period: Duration = .zero) async throws -> Bool {
@@ -257,7 +257,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [1]) func noOrderNamesAnAssetThatWasSwept(_ seed: UInt64) async throws {
+    @Test(arguments: [1]) func noOrderReferencesASweptAsset(_ seed: UInt64) async throws {
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)

@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(arguments: [(true, false), (true, true), (false, false), (false, true)])
-    func theStoreWorksWithTheLeastRights(isCluster: Bool, isEncrypted: Bool) async throws {
+    func theStoreWorksWithMinimalPermissions(isCluster: Bool, isEncrypted: Bool) async throws {
         let servers: [RedisServer]
         let url: (address: String, certificate: ServerCertificate?)
         if isCluster {

@@ -12,7 +12,7 @@ import Testing
         RegistrationStamp(offset: offset, epochMilliseconds: 1_741_190_531_000)
     }
 
-    @Test func anOrderTakesItsDevicesAndNoMore() async throws {
+    @Test func anOrderAtItsLimitRefusesOnlyNewDevices() async throws {
         try await StoreFixture.with { fixture in
             for number in 0..<3 {
                 let key = try registration("d\(number)", "1")
@@ -33,7 +33,7 @@ import Testing
         }
     }
 
-    @Test func comingAndGoingIsBoundedInTime() async throws {
+    @Test func registrationChurnIsRateLimited() async throws {
         try await StoreFixture.with { fixture in
             var admitted = 0
             var wait: Int64 = 0
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func requestsThatRaceDoNotPassTheBoundTwice() async throws {
+    @Test func concurrentAdmissionsDoNotExceedTheLimit() async throws {
         try await StoreFixture.with { fixture in
             let admitted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func endsThatAreRememberedAreBounded() async throws {
+    @Test func rememberedUnregistrationsAreBounded() async throws {
         try await StoreFixture.with { fixture in
             let limit = StoreScripts.endedLimit
             let items = try (0..<limit + 100).map {

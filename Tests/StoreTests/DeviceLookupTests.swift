@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test func noDeviceChoosesWhereItsKeysAre() async throws {
+    @Test func unusualDeviceIdentifiersWorkOnACluster() async throws {
         try await Self.onCluster { fixture, _ in
             let registrations = fixture.registrations
             var items: [Registrations.Restored] = []
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test func theNewestAreToldOfThoseThatAreTooMany() async throws {
+    @Test func onlyTheNewestDevicesAreReturnedAboveTheLimit() async throws {
         try await StoreFixture.with { fixture in
             try await self.fill(fixture, "o", Registrations.notifiedLimit + 500)
             let audience = try #require(
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func aKeyOfAnotherTypeIsItsOwnOrdersTrouble() async throws {
+    @Test func aKeyOfTheWrongTypeAffectsOnlyItsOrder() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.registrations.register(registration("d", "1"), record("aa"))
             _ = try await fixture.write(version("1", 1))
@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func aMasterThatIsAwayIsTheTroubleOfItsOwnOrders() async throws {
+    @Test func anUnresponsiveMasterFailsOnlyItsOwnOrders() async throws {
         try await Self.onCluster { fixture, cluster in
             let keys = try (0..<30).map { try key("o\($0)") }
             for order in keys {

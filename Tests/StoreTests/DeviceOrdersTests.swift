@@ -7,7 +7,7 @@ import Testing
 
 /// One test at a time: each has its own server.
 @Suite(.serialized) struct DeviceOrdersTests {
-    @Test(.server) func anEmptyOrForeignTagMeansEverything() async throws {
+    @Test(.server) func anEmptyOrInvalidTagReturnsAllOrders() async throws {
         try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             for order in ["b", "a"] {
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test(.server) func onlyWhatChangedSinceTheTagIsReported() async throws {
+    @Test(.server) func onlyOrdersChangedSinceTheTagAreReported() async throws {
         try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             for order in ["1", "2", "3"] {
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test(.server) func anErrorOfRedisIsNotTakenForNoChange() async throws {
+    @Test(.server) func aRedisErrorIsNotReportedAsNoChange() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             _ = try await fixture.registrations.register(registration("device", "1"), record("aa"))
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func aTagIsNeverAheadOfTheClockBeforeTheReading() throws {
+    @Test func aTagIsEarlierThanTheClockAtTheStartOfTheRead() throws {
         let a = try OrderIdentifier("a")
         let b = try OrderIdentifier("b")
         func changes(_ stamps: [(OrderIdentifier, Int64)], _ since: Int64, _ clock: Int64) -> DeviceOrders.Changes? {
@@ -81,7 +81,7 @@ import Testing
 
     /// Writers and a device that reads one order after the other, in every order of steps that the seeds give, with a
     /// clock that often stands still.
-    @Test func noChangeIsEverHiddenByATag() throws {
+    @Test func aTagNeverHidesAChange() throws {
         for seed in UInt64(0)..<400 {
             var random = SeededGenerator(seed: seed)
             let orders = try (0..<4).map { try OrderIdentifier("\($0)") }
@@ -130,7 +130,7 @@ import Testing
 
     /// The same on a real server: each order is written once a round while the device asks, so each must be reported
     /// once a round at least.
-    @Test(.server) func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
+    @Test(.server) func everyVersionIsReportedUnderConcurrentWrites() async throws {
         try await StoreFixture.with { fixture in
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }

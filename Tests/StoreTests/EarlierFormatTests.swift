@@ -29,7 +29,7 @@ import Testing
         try await fixture.raw("HSET", "waybill:tail:offsets", "waybill.orders/0", "7", "waybill.registrations/0", "9")
     }
 
-    @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
+    @Test func theEarlierFormatIsIncompleteButItsOrderOffsetsAreReused() async throws {
         try await StoreFixture.with(isAlone: true) { fixture in
             let view = MaterializedView(redis: fixture.redis)
             #expect(try await !EarlierFormat(view).isThere())
@@ -50,7 +50,7 @@ import Testing
         }
     }
 
-    @Test func itsKeysGoAndWhatIsOnlyThereIsMoved() async throws {
+    @Test func earlierKeysAreRemovedAndTheirRegistrationsMigrated() async throws {
         try await StoreFixture.with(isAlone: true) { fixture in
             let devices = ["device", "}", "{", "a/{b}c", "a:b", "0123456789abcdef0123456789abcdef"]
             for (index, device) in devices.enumerated() {
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test func gatewaysOfBothFormatsListWhatEitherAccepted() async throws {
+    @Test func gatewaysOfBothFormatsListRegistrationsOfEither() async throws {
         try await StoreFixture.with(isAlone: true) { fixture in
             try await self.completeView(fixture)
             let view = MaterializedView(redis: fixture.redis)

@@ -24,7 +24,7 @@ import Testing
     }
 
     /// No asset is written here, so only the script is refused.
-    @Test func ordersThatGrowAreRefusedAndWhatShrinksOrGoesIsWritten() async throws {
+    @Test func aFullRedisRefusesOnlyWritesThatGrowAnOrder() async throws {
         try await StoreFixture.with { fixture in
             for order in ["grows", "shrinks", "same", "goes", "moves"] {
                 #expect(try await fixture.write(self.version(order, 1, 5000)) == .written)
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func restoringWaitsForRoomToo() async throws {
+    @Test func restoringANewOrderFailsWhileRedisIsFull() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.store.restore([.version(try state("1", version: 3), self.package(5000))])
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")

@@ -15,7 +15,7 @@ import Testing
         #expect(try await view.complete(plan, epoch: epoch, tails: tails))
     }
 
-    @Test func anEmptyServerIsIncompleteUntilSomebodyRestoredIt() async throws {
+    @Test func anEmptyServerIsIncompleteUntilItIsRestored() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             let empty = try await view.look()[0]
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
+    @Test func aServerIsFreshOnlyDuringARestoreBegunWithoutOrders() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             // Enough that each master of a cluster has some.
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatHidesItsHistoryIsKnown() async throws {
+    @Test func aServerThatHidesItsReplicationHistoryIsDetected() async throws {
         // One server: on a cluster the ACL would be set on any master, not on that of the place.
         try await StoreFixture.with(isAlone: true) { fixture in
             let view = MaterializedView(redis: fixture.redis)
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
+    @Test func aFlushDuringARestoreLeavesTheViewIncomplete() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             _ = try await view.begin("a", seen: try await view.look())
@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test func aRestartedServerIsDoubtedUntilItIsConfirmed() async throws {
+    @Test func aServerWithANewHistoryIsUntrustedUntilConfirmed() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             try await self.complete(view)
@@ -171,7 +171,7 @@ import Testing
         }
     }
 
-    @Test func aViewIsCompleteButForTypesThatItAwaits() async throws {
+    @Test func aViewIsCompleteExceptForAwaitedOrderTypes() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             let (type, other) = (try OrderTypeIdentifier(orderType), try OrderTypeIdentifier("order.com.example.other"))
@@ -237,7 +237,7 @@ import Testing
         }
     }
 
-    @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
+    @Test func aMissingOrderIsUnknownOnlyInACompleteView() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             // Until the masters of a cluster are known, no read has a check.

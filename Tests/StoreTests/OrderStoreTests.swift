@@ -9,7 +9,7 @@ import Testing
 
 /// One test at a time: each has its own server.
 @Suite(.server, .serialized) struct OrderStoreTests {
-    @Test func aWriteTakesPlaceOnlyOnTheVersionThatWasRead() async throws {
+    @Test func aWriteSucceedsOnlyAtItsExpectedRevision() async throws {
         try await StoreFixture.with { fixture in
             #expect(try await fixture.write(version("1", 1)) == .written)
             #expect(try await fixture.write(version("1", 1)) == .conflict)
@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func ofManyWorkersWithOneVersionExactlyOneWrites() async throws {
+    @Test func exactlyOneConcurrentWriteOfAVersionSucceeds() async throws {
         try await StoreFixture.with { fixture in
             let outcomes = try await withThrowingTaskGroup(of: OrderStore.WriteOutcome.self) { group in
                 for _ in 0..<20 { group.addTask { try await fixture.write(version("1", 1)) } }
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func positionsMoveWithoutANewVersion() async throws {
+    @Test func positionsAdvanceWithoutANewVersion() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             let stamp = try await fixture.stamp(key("1"))
@@ -65,7 +65,7 @@ import Testing
 
     /// Redis loses a write, and another worker writes. A worker that was stalled since before the loss must not take
     /// that write for the one that it has seen.
-    @Test func aRevisionIsNotUsedAgainAfterAWriteWasLost() async throws {
+    @Test func aRevisionIsNotReusedAfterALostWrite() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             let kept = try await fixture.raw("DUMP", StoreKeys.order(try key("1"))).bytes
@@ -82,7 +82,7 @@ import Testing
         }
     }
 
-    @Test func aRemovedOrderLeavesATraceThatExpiresAndReadersDoNotKnow() async throws {
+    @Test func aRemovedOrderLeavesAnExpiringTraceAndNoPackage() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             #expect(try await fixture.write(removal("1", 2)) == .written)
@@ -110,7 +110,7 @@ import Testing
         }
     }
 
-    @Test func stampsGrowWithEachVersionAlsoWhenTheClockStandsStill() async throws {
+    @Test func stampsIncreaseWithEachVersionEvenIfTheClockDoesNot() async throws {
         try await StoreFixture.with { fixture in
             var last: Int64 = 0
             for number in Int64(1)...50 {
@@ -130,7 +130,7 @@ import Testing
         }
     }
 
-    @Test func assetsArePutOnceAndAgainWhenTheyAreMissing() async throws {
+    @Test func assetsAreWrittenOnlyIfMissing() async throws {
         try await StoreFixture.with { fixture in
             let assets: [(digest: String, entry: [UInt8])] = [("aa", [1, 2, 0]), ("bb", [255, 13, 10])]
             try await fixture.store.putAssets([])
@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test func aDamagedOrderIsCorruptForItselfAlone() async throws {
+    @Test func aCorruptOrderDoesNotAffectOthers() async throws {
         try await StoreFixture.with { fixture in
             for order in ["1", "2", "3", "4", "5", "6"] { _ = try await fixture.write(version(order, 1)) }
             _ = try await fixture.raw("HSET", StoreKeys.order(try key("2")), "document", "{")
@@ -177,7 +177,7 @@ import Testing
         }
     }
 
-    @Test func anErrorReplyThatIsNotAboutTheOrderDoesNotMakeItCorrupt() async throws {
+    @Test func aPermissionErrorMakesAnOrderUnavailableNotCorrupt() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             try await fixture.server.everywhere("ACL", "SETUSER", "default", "-hmget")
@@ -190,7 +190,7 @@ import Testing
         }
     }
 
-    @Test func withoutRedisEverythingIsUnavailable() async throws {
+    @Test func storeOperationsFailWithoutRedis() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             await fixture.server.kill()

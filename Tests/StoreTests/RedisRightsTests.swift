@@ -30,7 +30,7 @@ import Testing
             })
     }
 
-    @Test func theDocumentHasTheRightOfEveryCommand() throws {
+    @Test func theReadmeGrantsExactlyTheCommandsThatAreSent() throws {
         var sent: Set<String> = []
         for room in ["Shared/Redis", "Shared/Store", "Services"] {
             let folder = Self.root.appending(path: room)
@@ -48,12 +48,12 @@ import Testing
         #expect(Set(granted).subtracting(sent).sorted() == [], "granted and never sent")
     }
 
-    @Test func theStoreIsTestedWithTheRightsOfTheDocument() throws {
+    @Test func theStoreIsTestedWithTheDocumentedPermissions() throws {
         #expect(
             try Self.documented().filter { $0 != ">password" } == ClusterStoreTests.rights.filter { $0 != ">secret" })
     }
 
-    @Test func commandsAreFound() {
+    @Test func commandsAreExtractedFromSourceText() {
         let text = """
             RedisCommand("HGET", .string(key)), RedisCommand(["SCRIPT", "LOAD", .string(source)])
             RedisCommand(

@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func offsetsOfAnotherClusterOrPartitionDecideNothing() async throws {
+    @Test func offsetsAreComparedOnlyWithinAClusterAndPartition() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             func stamp(_ offset: Int64, _ seconds: Int64, _ cluster: String, partition: Int32 = 3) -> RegistrationStamp
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func endsAreForgottenInTime() async throws {
+    @Test func rememberedUnregistrationsExpire() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             try await fixture.registrations.unregister(key, at: self.stamp(1))
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func extremeStampsAreTakenAsTheyCome() async throws {
+    @Test func extremeStampsAreAccepted() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device:1:2", "1")
             for number in [Int64.min, -1, 0, .max] {
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func aRegistrationThatComesWhileAnOlderOneIsRetiredCanBeListed() async throws {
+    @Test func retiringAnOlderRegistrationKeepsANewerOneListed() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             // The older registration has no stamp; of the newer one, only the device's side exists yet.
@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test func aStampWithoutItsMemberMeansNothing() async throws {
+    @Test func aStampWithoutItsRegistrationIsIgnored() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let type = key.order.orderType
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func stampsOfOthersAreReadOrPassedOver() throws {
+    @Test func stampsOfOtherFormatsAreParsedOrIgnored() throws {
         #expect(RegistrationStamp.read("7:12")?.stamp == self.stamp(7, 12))
         #expect(RegistrationStamp.read("7:12")?.registeredEpochMicroseconds == nil)
         #expect(RegistrationStamp.read("-1:12:99")?.stamp == self.stamp(-1, 12))
@@ -157,7 +157,7 @@ import Testing
     /// Several gateways each carry out some of the requests, with their steps interleaved at random. At the end both
     /// sides match the record with the highest offset.
     @Test(arguments: [UInt64(1), 2, 3, 4, 5])
-    func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
+    func bothSidesMatchTheRecordWithTheHighestOffset(seed: UInt64) async throws {
         try await StoreFixture.with { fixture in
             var random = SeededGenerator(seed: seed)
             let keys = try (0..<8).map { try registration("d\($0 % 3)", "o\($0 / 3)") }

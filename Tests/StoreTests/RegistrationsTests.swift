@@ -8,7 +8,7 @@ import Testing
 
 /// One test at a time: each has its own server.
 @Suite(.server, .serialized) struct RegistrationsTests {
-    @Test func aSecondRegistrationReplacesThePushTokenAndSaysSo() async throws {
+    @Test func aSecondRegistrationReplacesThePushTokenAndReturnsTrue() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             #expect(try await !fixture.registrations.register(key, record("aa")))
@@ -26,7 +26,7 @@ import Testing
     /// The digest of `device`. Source: printf device | sha256sum
     private static let digest = "263a4dbe41488fb87214b0032339dbb9"
 
-    @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
+    @Test func registrationKeysAndValuesHaveTheExpectedFormat() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(arguments: ["a/{b}c", "}", "{", "}x", "{}", " /", "\u{FC}"])
-    func allThatOneScriptTouchesLiesInOneSlot(device: String) throws {
+    func keysUsedByOneScriptShareAHashTag(device: String) throws {
         let key = try registration(device, "1")
         let tag = DeviceTag(key.device, key.order.orderType)
         for names in [
@@ -71,7 +71,7 @@ import Testing
     }
 
     /// As an older version or another program would leave them.
-    @Test func aRegistrationWithoutStampsStandsUntilAnythingComes() async throws {
+    @Test func aRegistrationWithoutStampsIsOlderThanAnyRequest() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             let type = key.order.orderType
@@ -131,7 +131,7 @@ import Testing
         }
     }
 
-    @Test func unregisteringAgainIsNoError() async throws {
+    @Test func unregisteringTwiceIsAccepted() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
             _ = try await fixture.registrations.register(key, record("aa"))
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func devicesAreGivenPerOrderInTheOrderOfTheKeys() async throws {
+    @Test func devicesAreReturnedInTheOrderOfTheRequestedKeys() async throws {
         try await StoreFixture.with { fixture in
             for device in ["a", "b/with {braces} and ü", "c"] {
                 _ = try await fixture.registrations.register(registration(device, "1"), record("aa"))
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test func anEntryThatCannotBeReadIsLeftOutAndADamagedKeyStopsNobody() async throws {
+    @Test func unreadableRegistrationsAndDamagedKeysAreSkipped() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.registrations.register(registration("a", "1"), record("aa"))
             _ = try await fixture.raw("HSET", StoreKeys.devices(try key("1")), "b", "not a record")
@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    @Test func modificationTimesAreThoseOfTheOrders() async throws {
+    @Test func modificationTimesAreReadFromTheOrders() async throws {
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(version("1", 1))
             #expect(try await fixture.registrations.modified([key("none"), key("1")]) == [nil, 1_741_190_532])

@@ -10,7 +10,7 @@ import Testing
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RestoreTests {
     typealias Job = RestoreJobQueue.Job
 
-    @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {
+    @Test func aJobHasOneOwnerUntilItsLeaseExpires() async throws {
         try await StoreFixture.with { fixture in
             let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             let job = Job(name: "waybill.orders/0", from: 5, to: 9)
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func aJobThatIsDoneRemembersWhatItCouldNotRestore() async throws {
+    @Test func aFinishedJobRecordsItsAwaitedOrderTypes() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             let type = try OrderTypeIdentifier(orderType)
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
+    @Test func aReturnedJobIsClaimedAgainWithItsProgress() async throws {
         try await StoreFixture.with { fixture in
             let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             var job = Job(name: "t/0", from: 0, to: 9)
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func ofAllJobsTheOneIsTakenOfWhichLeastIsDone() async throws {
+    @Test func theLeastAdvancedJobIsClaimedAfterThePreferredTopic() async throws {
         try await StoreFixture.with { fixture in
             let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
             let names = ["o/0", "o/1", "r/0"]
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test func aTagThatWasGivenOutHidesNoRestoredOrder() async throws {
+    @Test func aTagIssuedBeforeADataLossHidesNoRestoredOrder() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("d", "1")
             _ = try await fixture.registrations.register(key, try record("aa"))
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test func registrationsComeBackUnlessSomethingNewerStands() async throws {
+    @Test func registrationsAreRestoredUnlessNewerOnesExist() async throws {
         try await StoreFixture.with { fixture in
             let registrations = fixture.registrations
             let now: Int64 = 1_741_190_531_000

@@ -72,7 +72,7 @@ import Testing
         return outcome
     }
 
-    @Test func everySlotHasATag() {
+    @Test func everySlotHasATagHashingToIt() {
         let tags = Array(HashSlot.tags.utf8)
         #expect(tags.count == HashSlot.count * HashSlot.tagLength)
         for slot in 0..<HashSlot.count where HashSlot.of(tags[slot * 3..<slot * 3 + 3]) != slot {
@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test(.server) func aMasterThatGetsItsFirstSlotsWithTheirKeysIsComplete() async throws {
+    @Test(.server) func aNewMasterWhoseSlotsMovedWithTheirKeysIsComplete() async throws {
         try await self.with { cluster, fixture, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
@@ -106,7 +106,7 @@ import Testing
         }
     }
 
-    @Test(.server) func aMasterThatLostItsFirstSlotsIsNotComplete() async throws {
+    @Test(.server) func aNewMasterThatLostItsKeysIsNotComplete() async throws {
         try await self.with { cluster, fixture, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test(.server) func theSlotOfAnAnchorMayMove() async throws {
+    @Test(.server) func aViewIsCompleteAgainAfterAnAnchorsSlotMoves() async throws {
         try await self.with { cluster, fixture, view in
             let anchor = try #require(try await view.look()[0].anchor)
             let slot = HashSlot.of(anchor.utf8)
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test(.server) func slotsThatCameWithoutTheirKeysAreNoticed() async throws {
+    @Test(.server) func slotsMovedWithoutTheirKeysAreDetected() async throws {
         try await self.with { cluster, fixture, view in
             let slot = try self.slot(of: "1")
             let source = self.owner(of: slot, cluster)
@@ -164,7 +164,7 @@ import Testing
         }
     }
 
-    @Test(.server) func mastersThatAreFullStayComplete() async throws {
+    @Test(.server) func slotMarksAreRefreshedOnFullMasters() async throws {
         try await self.with { cluster, _, view in
             for master in cluster.masters { try await master.command("config", "set", "maxmemory", "1") }
             // The marks are refreshed after a second.
@@ -177,7 +177,7 @@ import Testing
         }
     }
 
-    @Test(.server) func aReplicaThatTookOverIsNotTakenForItsMaster() async throws {
+    @Test(.server) func aPromotedReplicaIsNotAdoptedAsComplete() async throws {
         try await self.with(replicas: true) { cluster, fixture, view in
             let before = try await view.slotMarks(of: try await view.look())
             #expect(before.allSatisfy { $0.isFirst && $0.marks == $0.history && $0.unmarked == 0 })
@@ -198,7 +198,7 @@ import Testing
         }
     }
 
-    @Test func aPlaceIsCompleteIfTheMastersOfItsMarksAreTheSame() {
+    @Test func aPlaceIsAdoptedOnlyIfTheMastersInItsMarksAreUnchanged() {
         typealias Marks = MaterializedView.SlotMarks
         let one = Marks(slots: "0-5000", history: "a", marks: "a", markedMillisecondsAgo: 500)
         let two = Marks(slots: "5001-9999,12000-16383", history: "b", marks: "a,b", markedMillisecondsAgo: 700)

@@ -45,7 +45,7 @@ import Testing
     /// One device has so many orders that reading them takes several turns of the server. Writers have their own
     /// connections, so that their writes fall in between. The device learns of half of the orders on the way.
     @Test(arguments: [UInt64(11), 12])
-    func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
+    func aDeviceFollowingTagsLearnsEveryLatestVersion(seed: UInt64) async throws {
         try await StoreFixture.with { fixture in
             var random = SeededGenerator(seed: seed)
             var device = Device(identifier: try DeviceIdentifier("device"))
@@ -109,7 +109,7 @@ import Testing
         }
     }
 
-    @Test func aDeviceMayHaveMoreOrdersThanOnePage() async throws {
+    @Test func ordersOnSeveralPagesAreAllReported() async throws {
         try await StoreFixture.with { fixture in
             let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
             _ = try await fixture.write(try orders.map { try version($0, 1) })

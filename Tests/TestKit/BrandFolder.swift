@@ -1,7 +1,7 @@
 import Foundation
 public import Model
 
-/// A brand's directory with certificates made for it, to be spoilt by tests.
+/// A brand's directory with certificates, which a test may damage.
 public struct BrandFolder {
     /// 2025-03-05T16:02:11Z
     public static let moment: Int64 = 1_741_190_531
@@ -16,10 +16,11 @@ public struct BrandFolder {
         self.certificates = certificates
     }
 
-    /// Makes the directory, lends it, removes it.
+    /// Makes the directory, passes it to `body` and removes it.
     /// - Parameters:
-    ///   - options: the order type's certificate that is made for it alone; nil copies a common one.
-    ///   - hasOwnAuthority: makes root and intermediate for it alone as well.
+    ///   - options: the order type's certificate, issued for this directory; nil copies a common one.
+    ///   - hasOwnAuthority: true if root and intermediate are made for this directory as well, which requires
+    ///     `options`.
     @discardableResult
     public static func with<Result>(
         _ options: DevelopmentCertificates.Options? = nil, hasOwnAuthority: Bool = false,
@@ -37,7 +38,7 @@ public struct BrandFolder {
         return try body(folder)
     }
 
-    /// A `brand.json` with all required members.
+    /// Returns a `brand.json` with all required members.
     public static func configuration(_ orderType: String = Self.orderType) -> JSON {
         [
             "orderTypeIdentifier": .string(orderType), "certificate": "certificate.pem", "key": "key.pem",
@@ -54,12 +55,12 @@ public struct BrandFolder {
 
     public func write(_ name: String, text: String) throws { try self.write(name, Array(text.utf8)) }
 
-    /// Files that are what their names say, each with content of its own.
+    /// Writes valid files, whose content is derived from their names.
     public func writeAssets(_ names: [String]) throws {
         for name in names { try self.write("assets/\(name)", Self.content(of: name)) }
     }
 
-    /// A small valid file for a name.
+    /// Returns the content of a small file that is valid for the extension of its name.
     public static func content(of name: String) -> [UInt8] {
         let seed = name.utf8.reduce(0) { $0 &* 31 &+ $1 }
         return switch name.split(separator: ".").last {
@@ -71,7 +72,7 @@ public struct BrandFolder {
         }
     }
 
-    /// The output of a Python program.
+    /// Runs a Python program and returns its output, parsed as JSON.
     public static func python(_ script: String, _ arguments: String...) throws -> JSON {
         try JSON(parsing: Array(Program.run("python3", ["-c", script] + arguments).utf8))
     }

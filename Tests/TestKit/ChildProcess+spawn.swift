@@ -2,11 +2,12 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// Held while a program is being started: until it runs it has copies of all our descriptors, so that the port of a
-/// listening socket closed in the meantime remains in use. Source: posix_spawn(3), it returns when the program runs
+/// Held while a program starts: until the program runs, it holds copies of all our descriptors, and the port of a
+/// listening socket remains in use even if we close it in the meantime.
+/// Source: posix_spawn(3): it returns when the program runs
 let spawning = Mutex(())
 
-/// Starts a program as leader of a new process group with default signals and the given descriptors as 0, 1, 2.
+/// Starts a program as the leader of a new process group, with default signals and the given descriptors as 0, 1, 2.
 func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descriptor]) throws -> pid_t {
     var actions = unsafe posix_spawn_file_actions_t()
     unsafe posix_spawn_file_actions_init(&actions)
@@ -15,9 +16,9 @@ func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descrip
     for (number, descriptor) in descriptors.enumerated() {
         unsafe posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(number))
     }
-    // NIO's sockets are not close-on-exec: a child would keep ports and connections of other tests open. Numbers that
-    // are not open do no harm, so a margin covers descriptors that other threads open meanwhile. (Swift does not see
-    // `closefrom`.)
+    // NIO's sockets are not close-on-exec: a child would keep ports and connections of other tests open. Closing
+    // numbers that are not open is harmless, so a margin covers descriptors that other threads open meanwhile. (Swift
+    // does not import `closefrom`.)
     let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { Int32($0) }
     for number in Int32(descriptors.count)..<((open.max() ?? 0) + 64) {
         unsafe posix_spawn_file_actions_addclose(&actions, number)

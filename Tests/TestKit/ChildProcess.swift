@@ -2,13 +2,13 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A program that runs as long as a test needs it, and never longer than the test process.
+/// A program that runs while a test needs it, and never longer than the test process.
 ///
 /// Two small shells ensure that even if this process is killed. The first waits for a line from us and then becomes the
-/// program, leader of its own process group; the second waits on a pipe that only this process holds open and kills
+/// program, the leader of its own process group; the second waits on a pipe that only this process holds open and kills
 /// that group when the pipe closes. The line is sent after the second one runs, so there is no moment without a guard.
-/// Standard output and error are one stream, kept in memory (the last 4 MiB) and, on request, in a file. Dropping the
-/// last reference kills the program; `stop()` ends it gracefully.
+/// Standard output and error are one stream, kept in memory (at least the last 2 MiB, at most 4 MiB) and, on request,
+/// in a file. Dropping the last reference kills the program; `stop()` ends it gracefully.
 public final class ChildProcess: Sendable {
     /// The way in which a program ended.
     public enum Exit: Hashable, Sendable {
@@ -32,9 +32,9 @@ public final class ChildProcess: Sendable {
 
     /// Starts a program.
     /// - Parameters:
-    ///   - program: a path, or a name that is looked up in `PATH`. One that does not exist ends with code 127.
-    ///   - environment: added to this process's own.
-    ///   - log: path of a file that receives the output as well.
+    ///   - program: a path, or a name that is looked up in `PATH`. A program that does not exist ends with code 127.
+    ///   - environment: variables added to those of this process.
+    ///   - log: the path of a file that receives the output as well.
     public init(
         _ program: String, _ arguments: [String] = [], environment: [String: String] = [:],
         workingDirectory: String? = nil, log: String? = nil
@@ -50,7 +50,7 @@ public final class ChildProcess: Sendable {
         let leader = try spawn(
             ["/bin/sh", "-c", script, "sh", workingDirectory ?? "."] + [program] + arguments, variables,
             descriptors: [go.reading, output.writing, output.writing])
-        // No `--` before the group: dash's kill does not know it.
+        // No `--` before the group: dash's kill does not support it.
         let watch = "trap '' INT TERM HUP; read -r end; kill -9 \"-$1\""
         let watcher = try spawn(
             ["/bin/sh", "-c", watch, "sh", "\(leader)"], variables, descriptors: [guardPipe.reading, null, null])
@@ -68,13 +68,13 @@ public final class ChildProcess: Sendable {
     /// The program's output so far.
     public var output: String { self.state.text }
 
-    /// The result, or nil while it runs.
+    /// The way in which the program ended; nil until it has ended and its output is read completely.
     public var exit: Exit? { self.state.exit }
 
-    /// Sends a signal to the program if it still runs.
+    /// Sends a signal to the program if it is still running.
     public func signal(_ number: Int32) { self.state.signal(number) }
 
-    /// Waits for a line of output that satisfies a condition.
+    /// Waits for a line of output that satisfies a condition and returns it.
     /// - Throws: `Failure` at the deadline, or if the program has ended without such a line.
     @discardableResult
     public func line(
@@ -92,13 +92,13 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits for a line that contains a text.
+    /// Waits for a line that contains a text and returns it.
     @discardableResult
     public func line(containing text: String, within limit: Duration = .seconds(20)) async throws -> String {
         try await self.line(within: limit) { $0.contains(text) }
     }
 
-    /// Waits until the program has ended by itself.
+    /// Waits until the program ends; sends no signal.
     /// - Throws: `Failure` at the deadline; the program then continues to run.
     @discardableResult
     public func exit(within limit: Duration) async throws -> Exit {
@@ -110,7 +110,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     public func residentBytes() throws -> Int {
         let path = "/proc/\(self.processIdentifier)/status"
         let status = try String(contentsOfFile: path, encoding: .utf8)
@@ -135,7 +135,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Runs a program to its end and returns its output.
-    /// - Throws: `Failure` if it ends with another code than 0, or not in time.
+    /// - Throws: `Failure` if it ends with a code other than 0 or by a signal, or does not end in time.
     @discardableResult
     public static func run(
         _ program: String, _ arguments: [String], workingDirectory: String? = nil, within limit: Duration = .seconds(60)
@@ -146,7 +146,7 @@ public final class ChildProcess: Sendable {
         return child.output
     }
 
-    /// Does the same as the kernel when this process is killed: closes the pipe on which the guard waits.
+    /// Closes the pipe on which the guard waits, as the kernel does when this process is killed.
     func closeLifeline() { self.lifeline.withLock { $0 = nil } }
 
     private var tail: String { String(self.output.suffix(2000)) }
@@ -155,7 +155,8 @@ public final class ChildProcess: Sendable {
 extension ChildProcess {
     /// The state that the two threads of a child write and its owner reads.
     ///
-    /// The lock is held while a signal is sent and while the child is reaped: a signal never meets a reused identifier.
+    /// The lock is held while a signal is sent and while the child is reaped, so a signal never reaches a reused
+    /// identifier.
     fileprivate final class State: Sendable {
         private struct Values {
             var bytes: [UInt8] = []
@@ -174,7 +175,7 @@ extension ChildProcess {
         }
 
         var text: String { self.values.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
-        /// Nil until all output has been read too, so that a caller that sees the exit sees the last line.
+        /// Nil until all output has been read too, so that a caller that sees the exit also sees the last line.
         var exit: Exit? { self.values.withLock { $0.outputEnded ? $0.exit : nil } }
 
         func signal(_ number: Int32) {

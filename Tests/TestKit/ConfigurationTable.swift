@@ -13,7 +13,8 @@ public struct ConfigurationTable: Sendable {
         var defaults: [String: String] = [:]
         for row in document.split(separator: "\n") where row.hasPrefix("| `WAYBILL_") {
             let cells = row.split(separator: "|").map { $0.drop { $0 == " " } }
-            // A row has one or more keys, and as many defaults in code marks; words instead mean that there is none.
+            // A row has one or more keys, and as many defaults in code marks; words or a placeholder instead mean that
+            // there is none.
             guard cells.count > 1, cells[1].hasPrefix("`"), !cells[1].hasPrefix("`<") else { continue }
             let values = cells[1].matches(of: /`([^`]+)`/).map { String($0.output.1) }
             for (key, value) in zip(cells[0].matches(of: /`([^`]+)`/), values) {
@@ -23,9 +24,9 @@ public struct ConfigurationTable: Sendable {
         self.defaults = defaults
     }
 
-    /// The keys whose default is another than the table's.
+    /// Returns a sentence for each key whose default differs from the table's.
     ///
-    /// - Parameter effective: keys that were not given, with the values as `--check-config` shows them.
+    /// - Parameter effective: keys that were not set, with the values as `--check-config` shows them.
     public func differences(from effective: [(key: String, value: String)]) -> [String] {
         effective.filter { $0.value != "(redacted)" }.compactMap { key, value in
             let documented = self.defaults[key] ?? "(none)"

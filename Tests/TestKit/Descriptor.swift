@@ -1,6 +1,6 @@
 import Glibc
 
-/// One file descriptor, closed with its last reference and never inherited by a child except by `spawn`.
+/// One file descriptor, closed with its last reference and never inherited by a child except through `spawn`.
 final class Descriptor: Sendable {
     /// Valid for the lifetime of this object.
     let number: Int32
@@ -9,8 +9,8 @@ final class Descriptor: Sendable {
     init(_ number: Int32) { self.number = number }
     deinit { close(self.number) }
 
-    /// A socket pair, because Swift does not see `pipe2` and close-on-exec must be set from the first moment: another
-    /// thread may be starting a child, which would then hold our end open.
+    /// Makes a socket pair, because Swift does not import `pipe2` and close-on-exec must be set from the first moment:
+    /// another thread may be starting a child, which would then hold our end open.
     static func pipe() throws -> (reading: Descriptor, writing: Descriptor) {
         var ends: [Int32] = [0, 0]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -20,14 +20,14 @@ final class Descriptor: Sendable {
         return (Descriptor(ends[0]), Descriptor(ends[1]))
     }
 
-    /// Opens a file; a new one can be read by its user only.
+    /// Opens a file; only its user can read a new one.
     static func open(_ path: String, _ flags: Int32) throws -> Descriptor {
         let number = unsafe Glibc.open(path, flags | O_CLOEXEC, 0o600)
         guard number >= 0 else { throw ChildProcess.Failure(description: "opening \(path): error \(errno)") }
         return Descriptor(number)
     }
 
-    /// Nil at the end of the stream.
+    /// Returns the next bytes; nil at the end of the stream and after an error.
     func read(upTo limit: Int) -> [UInt8]? {
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
             var result: Int
@@ -39,7 +39,7 @@ final class Descriptor: Sendable {
         return bytes.isEmpty ? nil : bytes
     }
 
-    /// Writes; data that cannot be written is dropped, since no reader is left.
+    /// Writes the bytes. Bytes that cannot be written are dropped, since no reader is left.
     func write(_ bytes: [UInt8]) {
         _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(self.number, $0.baseAddress, $0.count) }
     }

@@ -14,9 +14,9 @@ public enum DevelopmentBrand {
 
     /// Makes the directory, or overwrites it.
     ///
-    /// It has no default `merchant`, so that an order without one is refused as it would be at a marketplace.
+    /// The brand has no default `merchant`, so an order without one is refused, as it would be at a marketplace.
     /// - Parameters:
-    ///   - certificates: those of the same order type.
+    ///   - certificates: the certificates of the same order type.
     public static func make(
         in directory: String, orderType: String, certificates: DevelopmentCertificates
     ) throws {

@@ -3,7 +3,7 @@ import Foundation
 /// Certificates and keys as Apple would issue them for an order type, made by the `openssl` program under a root of
 /// our own.
 ///
-/// The shapes follow what Wallet checks: chain of three, marker in the intermediate, order type and key usage in the
+/// They have what Wallet checks: a chain of three, the marker in the intermediate, order type and key usage in the
 /// leaf.
 /// Source: Wallet Orders §2.5, §7
 public struct DevelopmentCertificates: Sendable {
@@ -13,12 +13,12 @@ public struct DevelopmentCertificates: Sendable {
         public var orderType: String
         /// Ten upper-case letters and digits.
         public var team: String
-        /// The start of validity of the order type's certificate; nil is one minute ago. Root, intermediate and server
-        /// are always valid at the present time.
+        /// The start of validity of the order type's certificate; nil means one minute ago. Root, intermediate and
+        /// server certificate are always valid at the present time.
         public var notBeforeEpochSeconds: Int64?
-        /// The end of validity of the order type's certificate; nil is a year from now.
+        /// The end of validity of the order type's certificate; nil means a year from now.
         public var notAfterEpochSeconds: Int64?
-        /// A directory with root and intermediate of an earlier call, to issue another certificate under; nil makes
+        /// A directory with the root and intermediate of an earlier call, which issue the new certificate; nil makes
         /// new ones.
         public var authority: String?
         /// The parts that the order type's certificate lacks, to test its refusal.
@@ -42,7 +42,7 @@ public struct DevelopmentCertificates: Sendable {
     /// The directory of the files.
     public let directory: String
 
-    /// The files of an earlier `make`.
+    /// Refers to the files of an earlier `make`.
     public init(directory: String) { self.directory = directory }
 
     /// The root for all verification: `root.pem`.
@@ -90,10 +90,10 @@ public struct DevelopmentCertificates: Sendable {
         return certificates
     }
 
-    /// Copies the files that this process makes once into a new directory: for tests that need certificates, but none
-    /// that differ from those of other tests. RSA keys keep a processor busy.
+    /// Copies the files that this process makes once into a directory, which is created if it is missing. For tests
+    /// that need no certificates of their own: making RSA keys takes processor time.
     ///
-    /// - Parameter orderType: another one gets a certificate of its own from the same authority.
+    /// - Parameter orderType: an order type other than the common one gets its own certificate from the same authority.
     public static func copy(to directory: String, orderType: String = commonOrderType) throws -> Self {
         try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
         for (name, content) in try Self.common.get() {
@@ -142,7 +142,7 @@ extension DevelopmentCertificates.Options {
 }
 
 extension DevelopmentCertificates {
-    /// Root and intermediate, new or from an earlier directory.
+    /// Makes root and intermediate, or copies them from an earlier directory.
     private func makeAuthority(_ options: Options, work: String) throws {
         if let authority = options.authority {
             for name in ["root.pem", "root-key.pem", "intermediate.pem", "intermediate-key.pem"] {
@@ -217,7 +217,7 @@ extension DevelopmentCertificates {
         ])
     }
 
-    /// The leaf is issued with `openssl ca`, the only command of version 3.0 that takes both dates.
+    /// Issues the leaf with `openssl ca`, the only command of version 3.0 that takes both dates.
     private func makeOrderTypeCertificate(_ options: Options, work: String) throws {
         let marker =
             options.omitted.contains(.orderTypeExtension)
@@ -270,7 +270,7 @@ extension DevelopmentCertificates {
         ])
     }
 
-    /// `YYYYMMDDHHMMSSZ`, as `openssl ca -startdate` reads it.
+    /// Returns a time as `YYYYMMDDHHMMSSZ`, the format of `openssl ca -startdate`.
     private static func asn1Time(_ epochSeconds: Int64) -> String {
         let date = Date(timeIntervalSince1970: TimeInterval(epochSeconds))
         return date.formatted(.iso8601).filter(\.isNumber) + "Z"

@@ -1,12 +1,12 @@
-/// The reason why a condition was waited for in vain, with the place of the wait.
+/// The condition that did not hold in time, with the place of the wait.
 public struct NotInTime: Error, CustomStringConvertible {
     public let description: String
 }
 
-/// Checks every few milliseconds until a condition holds.
+/// Checks a condition every 10 ms until it holds.
 ///
-/// - Parameter what: the event that is waited for, for the message.
-/// - Throws: `NotInTime`; the errors of `condition`.
+/// - Parameter what: the awaited event, for the message.
+/// - Throws: `NotInTime` after `patience`; the errors of `condition`.
 public func eventually(
     _ what: String, within patience: Duration = .seconds(30), file: String = #fileID, line: Int = #line,
     _ condition: () async throws -> Bool

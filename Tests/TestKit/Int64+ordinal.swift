@@ -1,6 +1,6 @@
 import Model
 
 extension Int64 {
-    /// Counts an order's versions from 1, whenever its first one was made.
+    /// The position of a version among those of its order, counted from 1 whenever the first one was made.
     public var ordinal: Int64 { self & (1 << OrderState.ordinalBits - 1) }
 }

@@ -2,17 +2,17 @@
 /// authentication. librdkafka's own broker supports neither TLS nor SASL.
 ///
 /// It prints its observations, one line each: `admitted MECHANISM USER`, `refused MECHANISM USER`, and `asked NUMBER`
-/// for the first request of an admitted client, which shows that the client accepts the server as well.
+/// for any later request, which shows that the client accepts the server as well and gets no answer.
 /// Source: Kafka protocol guide, "SASL authentication sequence"; RFC 4616; RFC 5802 §3
 public final class KafkaAuthenticationServer: Sendable {
-    /// The only user.
+    /// The name of the only user.
     public static let user = "waybill"
     /// That user's password.
     public static let password = "a password = with #"
 
     /// `localhost:<port>`.
     public let bootstrap: String
-    /// Its certificate.
+    /// The server's certificate.
     public let certificate: ServerCertificate
     private let child: ChildProcess
 
@@ -22,7 +22,7 @@ public final class KafkaAuthenticationServer: Sendable {
         self.child = child
     }
 
-    /// Starts it and returns when it listens.
+    /// Starts the server and returns when it listens.
     public static func start() async throws -> KafkaAuthenticationServer {
         let certificate = try await ServerCertificate()
         let child = try ChildProcess(
@@ -32,7 +32,7 @@ public final class KafkaAuthenticationServer: Sendable {
             bootstrap: "localhost:\(line.split(separator: " ").last ?? "")", certificate: certificate, child: child)
     }
 
-    /// Lines of a properties file for this server.
+    /// Returns the lines of a properties file for this server.
     public func properties(mechanism: String, password: String = KafkaAuthenticationServer.password) -> String {
         """
         security.protocol=sasl_ssl
@@ -44,10 +44,10 @@ public final class KafkaAuthenticationServer: Sendable {
         """
     }
 
-    /// Waits until it has printed a text.
+    /// Waits until the server has printed a text.
     public func until(_ text: String) async throws { try await self.child.line(containing: text) }
 
-    /// Ends it.
+    /// Ends the server.
     public func stop() async { await self.child.stop() }
 
     private static let program = KafkaServerProgram.with(

@@ -2,7 +2,7 @@ import Foundation
 public import Kafka
 
 extension KafkaBroker {
-    /// Reads the first records of a topic, at least so many, as soon as they are there.
+    /// Reads a topic from its beginning until there are at least `count` records, and returns all that were read.
     public func records(_ count: Int, of topic: String) async throws -> [KafkaRecord] {
         let consumer = try KafkaConsumer(
             KafkaConfiguration(bootstrap: self.bootstrap, properties: Self.quick), group: UUID().uuidString,

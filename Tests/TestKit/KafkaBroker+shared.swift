@@ -2,12 +2,12 @@ import Foundation
 import Kafka
 
 extension KafkaBroker {
-    /// The cluster given by `WAYBILL_TEST_KAFKA` (host:port), or a new broker; with topics of this test alone.
+    /// Returns the cluster named by `WAYBILL_TEST_KAFKA` (host:port), or a new broker, with topics for this test only.
     ///
-    /// Each topic gets a unique name, found in `topics` in the order of the request; tests use these and `group`. On a
-    /// given cluster the topics remain and become empty after an hour. A broker without CreateTopics, such as
+    /// Each topic gets a unique name, found in `topics` in the order of the request; tests use these names and `group`.
+    /// On a named cluster the topics remain and become empty after an hour. A broker without CreateTopics, such as
     /// `waybill-dev kafka`, creates them with its own number of partitions (4), so tests use `topics[n].partitions`.
-    /// - Throws: `KafkaError` if the given cluster does not answer, `Failure` if topics do not come up.
+    /// - Throws: `KafkaError` if the named cluster does not answer, `Failure` if topics do not appear.
     public static func shared(topics wishes: [Topic] = []) async throws -> KafkaBroker {
         try TestServers.use("Kafka broker")
         let topics = wishes.map { Topic(uniqueName($0.name), partitions: $0.partitions) }
@@ -47,7 +47,7 @@ extension KafkaBroker {
         return there
     }
 
-    /// A topic that was just made may be unknown for a moment.
+    /// Returns the number of partitions. Waits up to 20 s, since a new topic may be unknown for a moment.
     private static func partitions(of topic: String, _ admin: KafkaAdmin) async throws -> Int {
         let deadline = ContinuousClock.now + .seconds(20)
         while true {
@@ -63,5 +63,5 @@ extension KafkaBroker {
     }
 }
 
-/// A name that no other test, run or machine uses: for topics, groups and keys on shared servers.
+/// Returns a name that no other test, run or machine uses, for topics, groups and keys on shared servers.
 public func uniqueName(_ label: String) -> String { "waybill-test-\(label)-\(UUID().uuidString.lowercased())" }

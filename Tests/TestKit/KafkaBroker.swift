@@ -4,21 +4,20 @@ import Synchronization
 
 /// A Kafka-protocol broker in this process: librdkafka's mock cluster, one broker over TCP on 127.0.0.1.
 ///
-/// Owner: this object; it ends with `close` or when the last reference goes. Thread: one of librdkafka's.
+/// Owner: this object; the broker ends with `close` or with the last reference. Thread: one of librdkafka's.
 /// Bounded: 5 MiB and 100,000 message sets per partition, the oldest dropped silently; nothing on disk, no compaction,
 /// no CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
-/// Its port is reserved for it from the beginning to the end, also while it is down.
+/// Its port is reserved from the beginning to the end, also while the broker is down.
 ///
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
 /// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: waiting members send no heartbeat
-/// and one would be removed. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
+/// and would be removed. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
 /// `KafkaBroker.shared` returns the cluster that the environment names, for tests that neither stop nor break it.
 @safe
 public final class KafkaBroker: Sendable {
     /// Consumer properties that make rebalances, fetches and commits with the mock as quick as possible.
     ///
-    /// It always waits for the whole `fetch.wait.max.ms` before it answers with nothing, even if a record comes
-    /// meanwhile.
+    /// The mock always waits the whole `fetch.wait.max.ms` before an empty answer, even if a record arrives meanwhile.
     /// Source: rdkafka_mock_handlers.c at v2.0.2, rd_kafka_mock_handle_Fetch
     public static let quick = [
         "session.timeout.ms": "4000", "heartbeat.interval.ms": "200", "fetch.wait.max.ms": "20",
@@ -36,12 +35,12 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// The reason why a broker did not come up, or refused a request.
+    /// The reason why a broker did not start, or refused a request.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
 
-    /// An existing broker: it cannot be stopped or made to fail.
+    /// Represents an existing broker, which cannot be stopped or made to fail.
     init(bootstrap: String, topics: [Topic]) {
         self.cluster = Mutex(nil)
         self.port = nil
@@ -65,7 +64,8 @@ public final class KafkaBroker: Sendable {
     private let port: ReservedPort?
     /// `127.0.0.1:port`, or the value from the environment.
     public let bootstrap: String
-    /// The topics it was started with; for a shared one those created for this test, as they really are.
+    /// The topics it was started with; for a shared broker the topics created for this test, with their actual
+    /// partitions.
     public let topics: [Topic]
     /// A consumer group that no other test uses.
     public let group = uniqueName("group")
@@ -73,7 +73,7 @@ public final class KafkaBroker: Sendable {
     public let properties: [String: String]
 
     /// Starts a broker with these topics. Unknown topics that a producer asks for are created with 4 partitions.
-    /// - Parameter wish: the port; 0 chooses any.
+    /// - Parameter wish: the port; 0 chooses a free one.
     public init(topics: [Topic] = [], port wish: UInt16 = 0) throws {
         try TestServers.use("Kafka broker")
         let port = try wish == 0 ? ReservedPort() : ReservedPort(wish)
@@ -83,7 +83,7 @@ public final class KafkaBroker: Sendable {
             unsafe rd_kafka_conf_destroy(conf)
             throw Failure(description: "no handle")
         }
-        // Its broker binds on this thread.
+        // The mock's broker binds on this thread.
         bindport_next(UInt16(truncatingIfNeeded: port.number))
         let made = unsafe rd_kafka_mock_cluster_new(handle, 1)
         bindport_next(0)
@@ -113,9 +113,9 @@ public final class KafkaBroker: Sendable {
 
     /// Cuts every connection and refuses new ones. Stored records remain.
     ///
-    /// The broker closes its socket and at once binds another one to the port, or aborts the process; it cannot bind
-    /// while a child that is being started still has the old one. Source: rdkafka_mock.c at v2.0.2,
-    /// rd_kafka_mock_broker_cmd
+    /// The broker closes its socket and immediately binds another one to the port; if it cannot, it aborts the process.
+    /// It cannot while a starting child still holds the old socket, so the lock keeps children from starting.
+    /// Source: rdkafka_mock.c at v2.0.2, rd_kafka_mock_broker_cmd
     public func setDown() throws {
         try spawning.withLock { _ in
             try unsafe self.use("going down") { unsafe rd_kafka_mock_broker_set_down($0, 1) }
@@ -134,14 +134,14 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// Delays answers by this much.
+    /// Delays all answers by this time; 0 ends that.
     public func setDelay(milliseconds: Int) throws {
         try unsafe self.use("setting a delay") {
             unsafe rd_kafka_mock_broker_set_rtt($0, 1, Int32(clamping: milliseconds))
         }
     }
 
-    /// Answers the next requests of this kind with these codes. Source: Kafka protocol, API keys and error codes
+    /// Answers the next requests of a kind with these codes, one each. Source: Kafka protocol, API keys and error codes
     public func fail(apiKey: Int16, with codes: [Int32]) throws {
         try unsafe self.use("setting errors") { cluster in
             let errors = codes.map { rd_kafka_resp_err_t(rawValue: $0) }

@@ -1,8 +1,9 @@
-/// The parts that servers in Python share which speak some of the Kafka protocol.
+/// The code shared by the Python servers that speak a part of the Kafka protocol.
 ///
 /// Source: Kafka protocol guide, "Protocol Primitive Types", ApiVersions 0-3
 enum KafkaServerProgram {
-    /// A program that calls `listen` with a function of a connection, and defines `VERSIONS` and whatever else it has.
+    /// Returns a program: the shared code, then `rest`, which defines `VERSIONS` and calls `listen` with a function
+    /// that serves one connection.
     static func with(_ rest: String) -> String { Self.common + rest }
 
     /// `VERSIONS` has the number, the lowest and the highest version of each request.

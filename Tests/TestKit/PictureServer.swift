@@ -10,7 +10,7 @@ public final class PictureServer: Sendable {
         public var status = 200
         public var headers: [String: String] = [:]
         public var body: [UInt8] = []
-        /// True if `Content-Length` is sent; else the end of the connection ends the body.
+        /// True if `Content-Length` is sent; otherwise the end of the connection ends the body.
         public var tellsLength = true
         /// The wait before the status line, in seconds.
         public var delay = 0.0
@@ -35,7 +35,7 @@ public final class PictureServer: Sendable {
         public let path: String
         /// `If-None-Match`, or empty.
         public let condition: String
-        /// All header names and values, as received.
+        /// The header values by lower-case name; of a repeated header the last value.
         public let headers: [String: String]
     }
 
@@ -76,17 +76,17 @@ public final class PictureServer: Sendable {
             port: port, rootPEM: try directory.read("certificate.pem"), child: child, directory: directory)
     }
 
-    /// Sets the answer for a path, which is 404 before.
+    /// Sets the answer for a path; until then the answer is 404.
     public func answer(_ path: String, _ answer: Answer) throws {
         let file = URL(filePath: self.directory.path("answers.json"))
         try self.answers.withLock { answers in
             answers[path] = Wire(answer)
-            // Atomic: the server reads it whenever a request comes.
+            // Atomic, because the server reads the file for each request.
             try JSONEncoder().encode(answers).write(to: file, options: .atomic)
         }
     }
 
-    /// An answer as the server reads it: bytes in base64.
+    /// An answer in the server's format, with the body in base64.
     private struct Wire: Encodable {
         let status: Int
         let headers: [String: String]
@@ -107,7 +107,7 @@ public final class PictureServer: Sendable {
 
     /// The requests so far, in order.
     public var requests: [Request] {
-        // A file and not the child's output: a request is recorded there before the answer is sent.
+        // A file and not the child's output, because the server records a request in it before it sends the answer.
         let lines = (try? self.directory.read("requests")) ?? []
         return String(decoding: lines, as: UTF8.self).split(separator: "\n").compactMap { line in
             guard let data = line.data(using: .utf8),

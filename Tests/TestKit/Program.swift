@@ -1,15 +1,15 @@
 import Foundation
 import Glibc
 
-/// A program that ends by itself, such as `openssl` or `unzip`. For servers there is `ChildProcess`.
+/// Programs that end on their own, such as `openssl` or `unzip`. `ChildProcess` is for servers.
 ///
-/// Started in the same way as `ChildProcess` and not by Foundation, which may crash when two are started at once and
-/// passes all our descriptors on.
+/// They are started as `ChildProcess` does it and not by Foundation, which may crash when two programs are started
+/// concurrently, and which passes all our descriptors on.
 public enum Program {
-    /// Runs a program to its end and returns its output, errors included. Blocks its thread meanwhile.
+    /// Runs a program to its end and returns its output, including standard error. Blocks the calling thread.
     ///
-    /// It gets no input, so none can wait for a password.
-    /// - Parameter name: looked up in the PATH.
+    /// The program gets no input, so it cannot wait for a password.
+    /// - Parameter name: a name that is looked up in `PATH`.
     /// - Throws: `ProgramError` with the command and its output if it fails or is not installed.
     @discardableResult
     public static func run(_ name: String, _ arguments: [String]) throws -> String {

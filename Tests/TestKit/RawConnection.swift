@@ -11,7 +11,7 @@ public final class RawConnection: Sendable {
     /// An answer as received.
     public struct Response: Sendable {
         public let status: Int
-        /// Names in lower case, in the order in which they came.
+        /// Names in lower case, in the order received.
         public let headers: [(name: String, value: String)]
         public let body: [UInt8]
 
@@ -63,7 +63,7 @@ public final class RawConnection: Sendable {
     /// Connects to a port of this machine.
     /// - Parameters:
     ///   - tls: speaks TLS to `localhost` if given.
-    ///   - reads: true if input is read; if false, it stays with the server until `startReading`.
+    ///   - reads: false leaves input with the server until `startReading`.
     public static func open(
         port: Int, tls: NIOSSLContext? = nil, reads: Bool = true
     ) async throws -> RawConnection {
@@ -91,10 +91,10 @@ public final class RawConnection: Sendable {
     /// Closes the output; answers may still come.
     public func closeOutput() async throws { try await self.channel.close(mode: .output) }
 
-    /// Sends as soon as the system accepts it, without waiting for that.
+    /// Sends a text when the system accepts it, without waiting for that.
     public func sendLater(_ text: String) { self.channel.writeAndFlush(ByteBuffer(string: text), promise: nil) }
 
-    /// Returns the next bytes, unparsed.
+    /// Waits for the next bytes and returns them unparsed.
     public func bytes(_ count: Int) async throws -> [UInt8] {
         let deadline = ContinuousClock.now + self.patience
         while true {
@@ -119,8 +119,8 @@ public final class RawConnection: Sendable {
 
     public func send(_ bytes: [UInt8]) async throws { try await self.channel.writeAndFlush(ByteBuffer(bytes: bytes)) }
 
-    /// The next answer.
-    /// - Parameter isHeadOnly: true if the request was HEAD, so a length announces a body that does not come.
+    /// Waits for the next answer and returns it.
+    /// - Parameter isHeadOnly: true if the request was HEAD, so that a length announces a body that does not follow.
     public func response(isHeadOnly: Bool = false) async throws -> Response {
         let deadline = ContinuousClock.now + self.patience
         while true {
@@ -136,13 +136,13 @@ public final class RawConnection: Sendable {
         }
     }
 
-    /// Sends and reads the next answer.
+    /// Sends a request and returns the next answer.
     public func exchange(_ request: String) async throws -> Response {
         try await self.send(request)
         return try await self.response(isHeadOnly: request.hasPrefix("HEAD "))
     }
 
-    /// True if the server closes within the deadline without any unread input.
+    /// Returns true if the server closes within the deadline without any unread input.
     public func isClosedByServer(within limit: Duration = .seconds(10)) async throws -> Bool {
         let deadline = ContinuousClock.now + limit
         while deadline > .now {
@@ -153,12 +153,12 @@ public final class RawConnection: Sendable {
         return false
     }
 
-    /// True if there is no unread input.
+    /// True if the connection is open and has no unread input.
     public var isQuiet: Bool { self.collector.state.withLock { $0.bytes.isEmpty && !$0.hasEnded } }
 
     public func close() async { try? await self.channel.close() }
 
-    /// Connects, sends one request, closes.
+    /// Connects, sends one request, closes the connection and returns the answer.
     public static func once(port: Int, _ request: String) async throws -> Response {
         let connection = try await Self.open(port: port)
         do {

@@ -1,11 +1,11 @@
 /// A Redis cluster for one test: masters that share the slots evenly, optionally with one replica each.
 ///
-/// It takes about two seconds: a node that was just started waits that long before it serves slots (Redis cluster.c,
+/// The start takes about two seconds: a new node waits that long before it serves slots (Redis cluster.c,
 /// `CLUSTER_WRITABLE_DELAY`). A master that does not answer for a second is replaced by its replica.
 public final class RedisCluster: Sendable {
     /// The masters; initially each serves its share of the slots.
     public let masters: [RedisServer]
-    /// In the order of their masters; empty without replicas.
+    /// The replicas in the order of their masters; empty without replicas.
     public let replicas: [RedisServer]
     /// The servers' certificate for clients and for each other; nil without TLS.
     public let certificate: ServerCertificate?
@@ -41,7 +41,7 @@ public final class RedisCluster: Sendable {
         var servers: [RedisServer] = []
         do {
             for _ in 0..<(withReplicas ? 2 * masters : masters) {
-                // The usual distance of 10,000 to the bus port may not be free for two servers of one address.
+                // The usual bus port, 10,000 above the server's, may be in use by another server on this address.
                 let bus = try ReservedPort()
                 var (arguments, ports) = (arguments, [bus])
                 if let certificate {
@@ -75,7 +75,7 @@ public final class RedisCluster: Sendable {
             ] + arguments, keeping: ports)
     }
 
-    /// Starts one more master, which has no slots and is not among `masters`: the caller stops it.
+    /// Starts one more master, which has no slots and is not among `masters`; the caller stops it.
     public func addMaster() async throws -> RedisServer {
         let bus = try ReservedPort()
         let server = try await Self.node(bus, keeping: [bus])
@@ -88,7 +88,7 @@ public final class RedisCluster: Sendable {
         return server
     }
 
-    /// Waits until all running nodes report that all slots are served.
+    /// Waits until all nodes, which must be running, report that all slots are served.
     public func untilWhole() async throws {
         for server in self.masters + self.replicas { try await server.until("cluster_state:ok", in: "cluster", "info") }
     }
@@ -141,7 +141,7 @@ public final class RedisCluster: Sendable {
         }
         try await self.untilWhole()
         for replica in self.replicas { try await replica.until("master_link_status:up", in: "info", "replication") }
-        // Any node must know all of them: a node learns the slots of others by gossip.
+        // Every node must know all slots: it learns the slots of the others by gossip.
         for server in self.masters + self.replicas {
             try await server.until("cluster_slots_ok:16384", in: "cluster", "info")
         }

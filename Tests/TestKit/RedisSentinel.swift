@@ -1,6 +1,6 @@
 /// A master, a replica and three sentinels for one test.
 ///
-/// The servers require a password, the sentinels do not, as is usual. A master that does not answer for half a second
+/// The servers require a password; the sentinels do not, as is usual. A master that does not answer for half a second
 /// is replaced.
 public final class RedisSentinel: Sendable {
     /// The sentinels' name for the master.
@@ -33,7 +33,7 @@ public final class RedisSentinel: Sendable {
         return "redis+sentinel://:\(Self.password)@\(addresses)/\(Self.masterName)"
     }
 
-    /// Starts them and returns when the sentinels know the replica and each other.
+    /// Starts all servers and returns when the sentinels know the replica and each other.
     public static func start() async throws -> RedisSentinel {
         let options = [
             "--requirepass", Self.password, "--masterauth", Self.password, "--repl-diskless-sync-delay", "0",
@@ -73,14 +73,14 @@ public final class RedisSentinel: Sendable {
         return all
     }
 
-    /// Ends all of them.
+    /// Ends all servers.
     public func stop() async {
         for sentinel in self.sentinels { await sentinel.stop() }
         await self.replica.stop()
         await self.master.stop()
     }
 
-    /// Waits until a sentinel reports a value for the master.
+    /// Waits until a sentinel reports a value in a field of the master.
     private func until(_ port: Int, _ field: String, is value: String) async throws {
         let deadline = ContinuousClock.now + .seconds(20)
         while true {

@@ -2,24 +2,24 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A `redis-server` for one test: own port, own folder, nothing saved by default.
+/// A `redis-server` for one test, with its own port and folder; nothing is saved by default.
 ///
-/// `WAYBILL_TEST_REDIS` (a URL) makes `shared()` return that server instead of starting one; it cannot be stopped and
-/// others may use it, so tests on `shared()` use keys of their own. Tests that stop, restart or configure a server call
+/// `WAYBILL_TEST_REDIS` (a URL) makes `shared()` return that server instead of starting one. It cannot be stopped, and
+/// others may use it, so tests on `shared()` use their own keys. Tests that stop, restart or configure a server call
 /// `start()`.
-/// `WAYBILL_TEST_CLUSTER=1` makes `start()` return a cluster of three masters that is started, stopped and killed as
-/// one: everything that a test expects of a server must be there too.
+/// `WAYBILL_TEST_CLUSTER=1` makes `start()` return a cluster of three masters that is started, stopped and killed as a
+/// unit: everything that a test expects of a server must work there too.
 public final class RedisServer: Sendable {
     /// `redis://127.0.0.1:<port>`, or the value from the environment.
     public let url: String
-    /// The port of 127.0.0.1 it listens on; 0 if the environment named the server.
+    /// The port of 127.0.0.1 on which it listens; 0 if the environment named the server.
     public let port: Int
 
     private let ports: [ReservedPort]
     private let arguments: [String]
     private let directory: TemporaryDirectory?
     private let child: Mutex<ChildProcess?>
-    /// The cluster that this represents, if it is not a server of its own.
+    /// The cluster that this object represents; nil for a single server.
     public let cluster: RedisCluster?
 
     private init(
@@ -35,7 +35,7 @@ public final class RedisServer: Sendable {
         self.child = Mutex(nil)
     }
 
-    /// The server given by `WAYBILL_TEST_REDIS`, or a new one.
+    /// Returns the server named by `WAYBILL_TEST_REDIS`, or a new one.
     public static func shared() async throws -> RedisServer {
         try TestServers.use("redis-server")
         if let pointer = unsafe getenv("WAYBILL_TEST_REDIS") {
@@ -44,8 +44,7 @@ public final class RedisServer: Sendable {
         return try await self.start()
     }
 
-    /// Starts a new server and returns when it accepts connections. Its port is reserved for it also while it is
-    /// stopped.
+    /// Starts a new server and returns when it accepts connections. Its port remains reserved while it is stopped.
     /// - Parameter arguments: added to the command line, for example `["--appendonly", "yes"]`.
     public static func start(_ arguments: [String] = []) async throws -> RedisServer {
         guard let flag = unsafe getenv("WAYBILL_TEST_CLUSTER"), unsafe String(cString: flag) == "1" else {
@@ -54,15 +53,15 @@ public final class RedisServer: Sendable {
         return try await Self.startCluster(arguments)
     }
 
-    /// As `start`, but always a cluster.
+    /// Does the same as `start`, but always starts a cluster.
     public static func startCluster(_ arguments: [String] = []) async throws -> RedisServer {
         let cluster = try await RedisCluster.start(arguments: arguments)
         let first = cluster.masters[0]
         return RedisServer(url: first.url, port: first.port, arguments: [], directory: nil, cluster: cluster)
     }
 
-    /// As `start`, but never a cluster.
-    /// - Parameter others: ports that the arguments name, reserved like its own.
+    /// Does the same as `start`, but never starts a cluster.
+    /// - Parameter others: ports that the arguments name, reserved like the server's own.
     public static func startAlone(
         _ arguments: [String] = [], keeping others: [ReservedPort] = []
     ) async throws -> RedisServer {
@@ -74,7 +73,7 @@ public final class RedisServer: Sendable {
         return server
     }
 
-    /// Starts it again on the same port with the same folder, after `stop()` or `kill()`.
+    /// Starts the server again on the same port with the same folder, after `stop()` or `kill()`.
     public func restart() async throws {
         if let cluster {
             for master in cluster.masters { try await master.restart() }
@@ -90,12 +89,12 @@ public final class RedisServer: Sendable {
         try await child.line(containing: "Ready to accept connections")
     }
 
-    /// The data on disk, at one moment, of a server started with `--appendonly yes`, for `putBack`.
+    /// A copy of the data on disk of a server started with `--appendonly yes`, for `putBack`.
     public struct Saved: Sendable {
         fileprivate let copies: [TemporaryDirectory]
     }
 
-    /// Copies its data on disk: everything that it has answered to, with `--appendfsync no`.
+    /// Copies the data on disk. With `--appendfsync no` the copy has every write that the server has answered.
     public func saved() throws -> Saved {
         Saved(
             copies: try (self.cluster?.masters ?? [self]).map { server in
@@ -108,7 +107,7 @@ public final class RedisServer: Sendable {
             })
     }
 
-    /// Restores an older copy of its data; it must not be running.
+    /// Restores an older copy of the data; the server must not be running.
     public func putBack(_ saved: Saved) throws {
         for (server, copy) in zip(self.cluster?.masters ?? [self], saved.copies) {
             guard let directory = server.directory else { continue }
@@ -121,13 +120,13 @@ public final class RedisServer: Sendable {
     /// Source: redis.conf, `appenddirname`
     private static let appendOnlyFolder = "appendonlydir"
 
-    /// Ends it as an operator would: SIGTERM, then SIGKILL after five seconds.
+    /// Ends the server as an operator would: SIGTERM, then SIGKILL after five seconds.
     public func stop() async {
         await self.cluster?.stop()
         _ = await self.child.withLock { $0 }?.stop()
     }
 
-    /// Kills it and returns when it is gone.
+    /// Kills the server and returns when it has ended.
     public func kill() async {
         for master in self.cluster?.masters ?? [] { await master.kill() }
         let child = self.child.withLock { $0 }
@@ -141,22 +140,22 @@ public final class RedisServer: Sendable {
         self.child.withLock { $0 }?.signal(number)
     }
 
-    /// Runs a command by `redis-cli`, to bypass the client under test.
-    /// - Throws: an error if the answer is one.
+    /// Runs a command with `redis-cli`, to bypass the client under test.
+    /// - Throws: an error if the answer is an error.
     @discardableResult
     public func command(_ words: String...) async throws -> String {
         try await self.command(words)
     }
 
-    /// As above.
+    /// Does the same with an array of words.
     @discardableResult
     public func command(_ words: [String]) async throws -> String {
         let answer = try await ChildProcess.run("redis-cli", ["-e", "-p", "\(self.port)"] + words)
         return answer.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// Runs a command on this server, or on each master of the cluster that it represents, and returns all answers. To
-    /// count a server's operations, use this: `command` asks the first master only.
+    /// Runs a command on this server, or on each master of the cluster that it represents, and returns all answers. Use
+    /// it to count a server's operations: `command` asks the first master only.
     @discardableResult
     public func everywhere(_ words: String...) async throws -> [String] {
         var answers: [String] = []

@@ -2,7 +2,7 @@ public import Model
 public import Store
 
 extension Registrations {
-    /// All devices of some orders, whatever their number: one list per key, in order.
+    /// Returns all devices of some orders, whatever their number: one list for each key, in the order of the keys.
     public func devices(of keys: [OrderKey]) async throws(StoreError) -> [[Registered]] {
         var all: [[Registered]] = []
         for key in keys {
@@ -18,7 +18,7 @@ extension Registrations {
         return all
     }
 
-    /// The time of the last modification of each of some orders, UNIX seconds; nil for one that is unknown or removed.
+    /// Returns the time of each order's last modification, UNIX seconds; nil for an order that is unknown or removed.
     public func modified(_ keys: [OrderKey]) async throws -> [Int64?] {
         try await self.look(up: [], modified: keys).modified.map { try $0.get() }
     }

@@ -2,27 +2,28 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A TCP port of 127.0.0.1 that belongs to this object during its lifetime, with or without a server on it.
+/// A TCP port of 127.0.0.1 that belongs to this object until `release()` or the end of its lifetime, with or without a
+/// server on it.
 ///
 /// Owner: this object holds a socket that is bound to the port and never listens. While there is no server, connections
 /// are refused, and the system gives the port neither to outgoing connections nor to a process that asks for any port.
 /// A server that sets SO_REUSEADDR (redis-server, `openssl s_server`, Python's, librdkafka's broker, ours) can bind to
-/// it, stop and come back. The option is set on our socket after it was bound, so that no other reserved port is the
-/// same.
+/// it, stop and bind again. `init()` sets the option on our socket only after binding it, so that it never gets a port
+/// that another object reserves.
 /// Source: Linux net/ipv4/inet_connection_sock.c, `inet_csk_bind_conflict`; inet_hashtables.c, `__inet_hash_connect`
 ///
-/// Ports come from outside the range of outgoing connections, so that one given to a program which outlives this
-/// process is not taken either while that program is down.
+/// `init()` chooses a port outside the range of outgoing connections, so that a port given to a program that outlives
+/// this process is not taken while that program is down.
 ///
-/// A user of the number alone, and not of this object, calls `release()` in the end: an object may be released before
-/// its scope ends.
+/// Code that uses only the number, and not this object, calls `release()` at its end: without a later use,
+/// Swift may destroy this object before its scope ends.
 public final class ReservedPort: Sendable {
-    /// The reason why there is none.
+    /// The reason why a port could not be reserved.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
 
-    /// Its number.
+    /// The port's number.
     public let number: Int
     private let socket: Mutex<Descriptor?>
 
@@ -39,7 +40,7 @@ public final class ReservedPort: Sendable {
         throw Failure(description: "reserving a port of 127.0.0.1: none of 1000 is free")
     }
 
-    /// Reserves the given port: it may have been in use a moment ago, but no process may listen there.
+    /// Reserves the given port. It may have been in use a moment ago, but no process may listen on it.
     public init(_ number: UInt16) throws {
         let socket = try Self.makeSocket()
         try Self.allowReuse(socket)
@@ -52,7 +53,7 @@ public final class ReservedPort: Sendable {
     /// Releases the port; calling it again is harmless.
     public func release() { self.socket.withLock { $0 = nil } }
 
-    /// Below or above the range from which outgoing connections take theirs; 0 (any) if that leaves too few.
+    /// Ports below or above the range of outgoing connections; 0 (any) if that leaves too few.
     ///
     /// Source: ip(7), `ip_local_port_range`
     private static let candidates: ClosedRange<UInt16> = {

@@ -1,8 +1,8 @@
 /// Small pictures and documents that are valid files, made without a library.
 public enum SampleFile {
-    /// A PNG of 300×300 pixels in two colours, striped so that two seeds look different.
+    /// Returns a PNG of `side` × `side` pixels in two colours, striped so that two seeds look different.
     ///
-    /// One bit per pixel and stored blocks keep it at 11 kB without a compressor.
+    /// One bit per pixel keeps it at 12 kB (for 300 pixels) in a stored block, without a compressor.
     /// Source: PNG (ISO/IEC 15948) §5, §11; RFC 1950, RFC 1951 §3.2.4
     public static func png(seed: UInt8, side: Int = 300) -> [UInt8] {
         let rowBytes = (side + 7) / 8
@@ -19,13 +19,13 @@ public enum SampleFile {
             + Self.chunk("PLTE", colours) + Self.chunk("IDAT", Self.zlib(pixels)) + Self.chunk("IEND", [])
     }
 
-    /// A grey JPEG of 304×304 pixels. Source: ITU-T T.81 Annex B, F
+    /// Returns a grey JPEG of 304×304 pixels. Source: ITU-T T.81 Annex B, F
     ///
-    /// All blocks have the same brightness, so that each but the first is two codes: no difference, end of block.
+    /// All blocks have the same brightness, so each block but the first has two codes: no difference, end of block.
     public static func jpeg(seed: UInt8) -> [UInt8] {
         let side = 304
         let quantization = [UInt8](repeating: 8, count: 64)
-        // One Huffman code of length 1 for the only other symbol in use, one of length 2 for the given one.
+        // One Huffman code of length 1 for the first symbol, one of length 2 for the second.
         func table(_ kind: UInt8, _ symbols: [UInt8]) -> [UInt8] {
             [kind, 1, 1] + [UInt8](repeating: 0, count: 14) + symbols
         }
@@ -33,7 +33,7 @@ public enum SampleFile {
             [0xFF, marker] + UInt16(data.count + 2).bigEndianBytes + data
         }
         var bits = BitWriter()
-        // The first block's difference has six bits: its category 6 is symbol 2 of the table, code 10.
+        // The first block's difference has six bits: its category, 6, is the second symbol of the table, with code 10.
         let level = 32 + Int(seed) % 32
         bits.write(0b10, count: 2)
         bits.write(level, count: 6)
@@ -46,7 +46,7 @@ public enum SampleFile {
             + segment(0xDA, [1, 1, 0x00, 0, 63, 0]) + bits.finished + [0xFF, 0xD9]
     }
 
-    /// A PDF of one page with one line of text. Source: ISO 32000-1 §7.5
+    /// Returns a PDF of one page with one line of text. Source: ISO 32000-1 §7.5
     public static func pdf(text: String) -> [UInt8] {
         let content = "BT /F1 24 Tf 72 720 Td (\(text)) Tj ET"
         let objects = [
@@ -84,14 +84,14 @@ public enum SampleFile {
             first = (first + UInt32(byte)) % 65521
             second = (second + first) % 65521
         }
-        // At most 65,535 bytes: one stored block, the last.
+        // At most 65,535 bytes: one stored block, which is the last.
         let length = UInt16(bytes.count)
         let sizes = [UInt8(length & 0xFF), UInt8(length >> 8), UInt8(~length & 0xFF), UInt8(~length >> 8)]
         return [0x78, 0x01, 0x01] + sizes + bytes + (second << 16 | first).bigEndianBytes
     }
 }
 
-/// Writes bits, the highest first, and stuffs a zero after each byte of ones. Source: ITU-T T.81 F.1.2.3
+/// A writer of bits, highest first, that stuffs a zero byte after each byte 0xFF. Source: ITU-T T.81 F.1.2.3
 private struct BitWriter {
     private var bytes: [UInt8] = []
     private var pending: UInt8 = 0
@@ -112,7 +112,7 @@ private struct BitWriter {
         self.count = 0
     }
 
-    /// The bytes, the last one filled with ones.
+    /// The bytes, with the last one filled up with ones.
     var finished: [UInt8] {
         var copy = self
         while copy.count != 0 { copy.write(1, count: 1) }

@@ -5,13 +5,13 @@ import Foundation
 ///
 /// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, InitProducerId 0, DescribeConfigs 1
 public final class ScriptedKafka: Sendable {
-    /// Its answers about a topic.
+    /// The server's answers about a topic.
     public struct Topic: Sendable {
-        /// Kafka's error code for the topic: 3 unknown, 29 refused.
+        /// Kafka's error code for the topic: 0 none, 3 unknown, 29 not authorized.
         public var error = 0
-        /// Copies of each partition, and how many of them are in sync.
+        /// The number of replicas of each partition, and of those in sync.
         public var partitions: [(replicas: Int, inSync: Int)] = [(3, 3)]
-        /// Settings in effect; nil: it refuses to report them.
+        /// The settings in effect; with nil the server refuses to report them.
         public var settings: [String: String]?
 
         public init(settings: [String: String]? = nil) { self.settings = settings }
@@ -28,7 +28,7 @@ public final class ScriptedKafka: Sendable {
         self.child = child
     }
 
-    /// Starts it and returns when it listens.
+    /// Starts the server and returns when it listens.
     public static func start(_ topics: [String: Topic]) async throws -> ScriptedKafka {
         let directory = try TemporaryDirectory("scripted-kafka")
         let script = try directory.write("script.json", try Self.text(topics))
@@ -43,7 +43,7 @@ public final class ScriptedKafka: Sendable {
         try self.directory.write("script.json", try Self.text(topics))
     }
 
-    /// Ends it.
+    /// Ends the server.
     public func stop() async { await self.child.stop() }
 
     private static func text(_ topics: [String: Topic]) throws -> String {

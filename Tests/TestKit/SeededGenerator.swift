@@ -1,4 +1,4 @@
-/// Random numbers that are the same for the same seed, so that a failure can be reproduced.
+/// A generator of random numbers that are the same for the same seed, so that a failure can be reproduced.
 ///
 /// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (SplitMix64)
 public struct SeededGenerator: RandomNumberGenerator, Sendable {

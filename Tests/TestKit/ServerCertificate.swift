@@ -6,9 +6,9 @@ public struct ServerCertificate: Sendable {
     public let key: String
     private let directory: TemporaryDirectory
 
-    /// Makes one with the openssl program.
+    /// Makes a certificate with the `openssl` program.
     ///
-    /// - Parameter names: the names it is valid for, in openssl's form of alternative names.
+    /// - Parameter names: the names for which it is valid, in openssl's syntax for alternative names.
     public init(names: String = "DNS:localhost,IP:127.0.0.1") async throws {
         self.directory = try TemporaryDirectory("certificate")
         self.file = self.directory.path("certificate.pem")
@@ -22,7 +22,7 @@ public struct ServerCertificate: Sendable {
             ])
     }
 
-    /// The arguments with which a `redis-server` speaks TLS on a port, to clients and to other servers.
+    /// Returns the arguments with which a `redis-server` speaks TLS on a port, to clients and to other servers.
     public func redisArguments(port: Int) -> [String] {
         [
             "--tls-port", "\(port)", "--tls-cert-file", self.file, "--tls-key-file", self.key, "--tls-ca-cert-file",

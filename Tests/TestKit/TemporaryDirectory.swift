@@ -2,12 +2,12 @@ import Foundation
 
 /// A directory for one test, removed with its last reference.
 ///
-/// Removal is in `deinit`, so keep the reference as long as a server writes into it; `remove()` does it earlier.
+/// `deinit` removes the directory, so keep the reference while a server writes into it; `remove()` removes it earlier.
 public final class TemporaryDirectory: Sendable {
     /// The absolute path, without a slash at its end.
     public let path: String
 
-    /// Makes a new empty directory below the system's place for temporary files.
+    /// Makes a new empty directory in the system's directory for temporary files.
     /// - Parameter label: a part of the name, for people who look at running processes.
     public init(_ label: String = "test") throws {
         let name = "waybill-\(label)-\(UUID().uuidString.prefix(13))"
@@ -19,10 +19,10 @@ public final class TemporaryDirectory: Sendable {
 
     deinit { self.remove() }
 
-    /// The path of a file or folder in it.
+    /// Returns the path of a file or folder in the directory.
     public func path(_ name: String) -> String { "\(self.path)/\(name)" }
 
-    /// Writes a file into it, atomically for concurrent readers, and returns its path.
+    /// Writes a file, atomically for concurrent readers, and returns its path.
     @discardableResult
     public func write(_ name: String, _ content: [UInt8]) throws -> String {
         let path = self.path(name)
@@ -30,15 +30,15 @@ public final class TemporaryDirectory: Sendable {
         return path
     }
 
-    /// Writes a text file into it and returns its path.
+    /// Writes a text file and returns its path.
     @discardableResult
     public func write(_ name: String, _ text: String) throws -> String { try self.write(name, Array(text.utf8)) }
 
-    /// Reads a file of it.
+    /// Reads a file.
     public func read(_ name: String) throws -> [UInt8] {
         Array(try Data(contentsOf: URL(fileURLWithPath: self.path(name))))
     }
 
-    /// Removes it with all its contents; a second call does nothing.
+    /// Removes the directory with all its contents; a second call does nothing.
     public func remove() { try? FileManager.default.removeItem(atPath: self.path) }
 }

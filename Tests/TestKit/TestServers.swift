@@ -2,7 +2,7 @@ import Foundation
 
 /// The servers of tests: redis-server, brokers, listeners, and programs that run beside the tests.
 public enum TestServers {
-    /// False in a pure run, which `WAYBILL_TEST_PURE=1` asks for: tests with the trait `.server` are skipped then.
+    /// False in a pure run (`WAYBILL_TEST_PURE=1`), which skips the tests with the trait `.server`.
     public static let areAllowed = ProcessInfo.processInfo.environment["WAYBILL_TEST_PURE"] != "1"
 
     /// The reason why a test may not have a server.
@@ -10,7 +10,8 @@ public enum TestServers {
         public let description: String
     }
 
-    /// Called first by each helper that starts a server, or a program that runs beside the test.
+    /// Checks that servers are allowed. Each helper that starts a server, or a program that runs beside the test, calls
+    /// it first.
     /// - Throws: `Refusal` in a pure run, so that a test without the trait fails there.
     public static func use(_ server: String) throws {
         guard !Self.areAllowed else { return }

@@ -74,7 +74,7 @@ import Testing
         #expect(count > 150)
     }
 
-    @Test func everyLinkBetweenArticlesLeadsSomewhere() throws {
+    @Test func everyLinkBetweenArticlesResolves() throws {
         let files = try FileManager.default.subpathsOfDirectory(
             atPath: TidyTests.root.appending(path: Self.folder).path()
         ).filter { $0.hasSuffix(".md") }
@@ -86,7 +86,7 @@ import Testing
         }
     }
 
-    @Test func listsOfSectionsAreRead() {
+    @Test func sectionListsAndHeadingsAreParsed() {
         let sign = "\u{A7}"
         let text = """
             /// Source: RFC 9110 \(sign)13.2.2; Wallet Orders \(sign)4.4 to \(sign)4.6; RFC 7515 \(sign)3.1

@@ -18,7 +18,7 @@ import Testing
         return ["README.md"] + (rooms + scripts).sorted()
     }
 
-    @Test func everyServiceAndRoomHasADocument() throws {
+    @Test func everyServiceAndRoomHasALinkedReadme() throws {
         let documents = try Set(Self.documents())
         let map = try Self.text(".github/CONTRIBUTING.md")
         for room in TidyTests.arrows.keys where !room.hasPrefix("Tests/") {
@@ -28,7 +28,7 @@ import Testing
     }
 
     /// A newcomer finds a file by the map of its room.
-    @Test func everyFolderOfARoomIsInItsDocument() throws {
+    @Test func everyFolderIsListedInItsRoomsReadme() throws {
         for room in TidyTests.arrows.keys where !room.hasPrefix("Tests/") {
             let text = try Self.text("\(room)/README.md")
             let folders = Set(
@@ -43,14 +43,14 @@ import Testing
     }
 
     /// Keys of the previous format are in `Upgrade`.
-    @Test func everyKeyOfRedisIsInOneFile() throws {
+    @Test func redisKeysAreDefinedOnlyInStoreKeys() throws {
         for source in try TidyTests.sources(["Services", "Shared"])
         where !source.path.hasPrefix("Shared/Store/Upgrade/") && !source.path.hasSuffix("/StoreKeys.swift") {
             #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeys.swift")
         }
     }
 
-    @Test func everySuiteThatIsNamedExists() throws {
+    @Test func everyTestSuiteNamedInADocumentExists() throws {
         let files = Set(try TidyTests.sources(["Tests"]).map { $0.path.split(separator: "/").last.map(String.init) })
         var count = 0
         for document in try Self.documents() + [".github/CONTRIBUTING.md"] {
@@ -94,7 +94,7 @@ import Testing
             })
     }
 
-    @Test func everyLinkLeadsSomewhere() throws {
+    @Test func everyLinkInADocumentResolves() throws {
         let files = FileManager.default
         for document in try Self.documents() + [".github/CONTRIBUTING.md", ".github/SECURITY.md"] {
             let text = try Self.text(document)
@@ -114,7 +114,7 @@ import Testing
     }
 
     /// Documents name files and folders; a rename must update those names.
-    @Test func everyPathThatIsNamedExists() throws {
+    @Test func everyPathNamedInADocumentExists() throws {
         let folder = "Shared/Model/Documentation.docc"
         let articles = try FileManager.default.subpathsOfDirectory(
             atPath: TidyTests.root.appending(path: folder).path()
@@ -132,7 +132,7 @@ import Testing
         #expect(count > 30)
     }
 
-    @Test func theTableOfConfigurationHasEveryKeyOnce() throws {
+    @Test func theConfigurationTableListsEveryKeyOnce() throws {
         let keys = try Self.text("Shared/Operations/Configuration/SettingKey.swift")
             .matches(of: /"(WAYBILL_[A-Z_]+)"/).map { String($0.output.1) }
         #expect(keys.count > 30)
@@ -145,7 +145,7 @@ import Testing
         #expect(Set(rows).symmetricDifference(keys) == [], "in one of table and SettingKey.swift only")
     }
 
-    @Test func theReadmeIsShort() throws {
+    @Test func theReadmeHasAtMost150Lines() throws {
         #expect(try Self.text("README.md").split(separator: "\n", omittingEmptySubsequences: false).count <= 150)
     }
 }

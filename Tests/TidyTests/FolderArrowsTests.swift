@@ -81,7 +81,7 @@ import Testing
     ]
 
     @Test(arguments: arrows.keys.sorted())
-    func theTableIsTrue(_ service: String) throws {
+    func folderDependenciesMatchTheTable(_ service: String) throws {
         let found = Self.arrows(in: try TidyTests.sources([service]), of: service)
         let table = try #require(Self.arrows[service])
         for folder in Set(table.keys).union(found.keys).sorted() {
@@ -98,13 +98,13 @@ import Testing
     }
 
     @Test(arguments: arrows.keys.sorted())
-    func noArrowsFormACircle(_ service: String) throws {
+    func folderDependenciesAreAcyclic(_ service: String) throws {
         var open = try #require(Self.arrows[service])
         while let next = open.first(where: { $0.value.isDisjoint(with: open.keys) })?.key { open[next] = nil }
         #expect(open.isEmpty, "each of these needs another one of them: \(open.keys.sorted())")
     }
 
-    @Test func aPlantedArrowIsFound() {
+    @Test func folderDependenciesAreFoundInSourceText() {
         let files = [
             ("S/A/One.swift", "public final class One {}\nlet text = \"Two\" // Two"),
             (

@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func everyMetricThatIsNamedExists() throws {
+    @Test func everyReferencedMetricExists() throws {
         let known = try Self.known()
         #expect(known.count > 50)
         let readers = try Self.readers()
@@ -56,7 +56,7 @@ import Testing
         #expect(missing.isEmpty, "add them to the table of metrics in the README.md of their service")
     }
 
-    @Test func aMisspeltMetricIsNoticed() {
+    @Test func aMisspelledMetricIsDetected() {
         let text = "rate(waybill_pushes_total[5m]) / waybill_age_seconds_bucket + waybill_push_total"
         #expect(
             Self.unknownNames(in: text, known: ["waybill_pushes_total", "waybill_age_seconds"]) == [

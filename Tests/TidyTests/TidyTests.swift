@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(arguments: try sources(["Services", "Shared"]))
-    func sourceIsTidy(_ file: Source) {
+    func sourceFollowsTheCodingRules(_ file: Source) {
         #expect(file.lines.count <= 400, "\(file.path): \(file.lines.count) lines, at most 400")
         let banned = Self.banned.filter { $0.words.contains { file.text.contains($0) } }
         for (index, line) in file.lines.enumerated() {
@@ -76,19 +76,19 @@ import Testing
     }
 
     @Test(arguments: try sources(["Services", "Shared", "Tests/TestKit"]))
-    func importsFollowTheArrows(_ file: Source) {
+    func importsFollowTheDependencyTable(_ file: Source) {
         for violation in Self.violations(file) { Issue.record("\(violation)") }
     }
 
     @Test(arguments: arrows.keys.sorted())
-    func noArrowIsUnused(_ room: String) throws {
+    func everyAllowedImportIsUsed(_ room: String) throws {
         let used = try Self.sources([room]).flatMap { $0.lines.compactMap { Self.imported($0) } }
         for module in Self.arrows[room, default: []].subtracting(used) {
             Issue.record("\(room) does not import \(module): the arrow goes from the table and from Package.swift")
         }
     }
 
-    @Test func aPlantedArrowIsNoticed() {
+    @Test func aForbiddenImportIsDetected() {
         let planted = Source(path: "Shared/Model/Planted.swift", text: "public import Redis\nimport CCrypto")
         #expect(
             Self.violations(planted) == [
@@ -106,7 +106,7 @@ import Testing
         }
     }
 
-    @Test func everyRoomHasItsArrows() throws {
+    @Test func everyRoomIsInTheDependencyTable() throws {
         let root = Self.root
         for top in ["Services", "Shared"] {
             for room in try FileManager.default.contentsOfDirectory(atPath: root.appending(path: top).path()) {

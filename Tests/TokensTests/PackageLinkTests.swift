@@ -18,7 +18,7 @@ import Tokens
         return link.verdict(signature: signature ?? link.signature(secrets), secrets: secrets, nowEpochSeconds: now)
     }
 
-    @Test func aLinkIsGoodUntilItExpires() throws {
+    @Test func aLinkIsValidUntilItExpires() throws {
         #expect(try self.verdict(Self.now + 1) == .valid)
         #expect(try self.verdict(Self.now) == .expired)
         #expect(try self.verdict(0) == .expired)
@@ -28,7 +28,7 @@ import Tokens
         #expect(try self.verdict(.min, at: .min) == .expired)
     }
 
-    @Test func aSignatureIsForOneOrderAndOneMoment() throws {
+    @Test func aSignatureIsBoundToItsOrderAndExpiry() throws {
         let secrets = try self.secrets()
         let link = PackageLink(key: try self.key.get(), expiresEpochSeconds: Self.now + 60)
         let signature = link.signature(secrets)
@@ -47,11 +47,11 @@ import Tokens
         }
     }
 
-    @Test func onlyWhoSignedHearsThatALinkIsTooOld() throws {
+    @Test func anExpiredLinkWithAForgedSignatureIsReportedAsForged() throws {
         #expect(try self.verdict(Self.now - 1, String(repeating: "0", count: 64)) == .forged)
     }
 
-    @Test func theFirstSecretMintsAndAllAreTaken() throws {
+    @Test func theFirstSecretSignsAndEverySecretVerifies() throws {
         let old = try self.secrets("the old secret of the shop")
         let new = try self.secrets("the new secret of the shop\nthe old secret of the shop\n")
         let link = PackageLink(key: try self.key.get(), expiresEpochSeconds: Self.now + 60)
@@ -61,7 +61,7 @@ import Tokens
         #expect(link.verdict(signature: link.signature(new), secrets: old, nowEpochSeconds: Self.now) == .forged)
     }
 
-    @Test func aTokenIsNoPartOfALink() throws {
+    @Test func aLinkSignatureIsNotAnOrderToken() throws {
         let secrets = try self.secrets()
         let link = PackageLink(key: try self.key.get(), expiresEpochSeconds: Self.now + 60)
         let signature = link.signature(secrets)

@@ -8,7 +8,7 @@ import Tokens
 
     private func secrets(_ file: String) throws -> TokenSecrets { try TokenSecrets(file: Array(file.utf8)) }
 
-    @Test func anyoneWithTheSecretComputesTheSameToken() throws {
+    @Test func aTokenIsTheTruncatedHMACSHA256OfItsOrderKey() throws {
         let key = try self.key.get()
         let token = try self.secrets("sixteen bytes or more\n").token(for: key).rawValue
         let python = """
@@ -24,7 +24,7 @@ import Tokens
         #expect(openssl.split(separator: " ").last?.prefix(32) == token[...])
     }
 
-    @Test func theFirstSecretMintsAndAllAreTaken() throws {
+    @Test func theFirstSecretSignsAndEverySecretVerifies() throws {
         let key = try self.key.get()
         let old = try self.secrets("the old secret of the shop")
         let new = try self.secrets("the new secret of the shop\nthe old secret of the shop\n")
@@ -34,7 +34,7 @@ import Tokens
         #expect(!old.isToken(new.token(for: key).rawValue, of: key))
     }
 
-    @Test func aTokenBelongsToOneOrder() throws {
+    @Test func aTokenIsValidOnlyForItsOrder() throws {
         let secrets = try self.secrets("sixteen bytes or more")
         let other = try OrderKey("order.com.example.shop/A-18")
         #expect(!secrets.isToken(secrets.token(for: try self.key.get()).rawValue, of: other))
@@ -42,13 +42,13 @@ import Tokens
         #expect(!secrets.isToken(String(secrets.token(for: other).rawValue.dropLast()), of: other))
     }
 
-    @Test func lineEndsOfWindowsAndEmptyLinesAreNoPartOfASecret() throws {
+    @Test func emptyLinesAndWindowsLineEndingsAreIgnoredInSecretFiles() throws {
         let key = try self.key.get()
         let plain = try self.secrets("sixteen bytes or more").token(for: key)
         #expect(try self.secrets("\r\n\nsixteen bytes or more\r\n\r\n").token(for: key) == plain)
     }
 
-    @Test func aShortSecretIsRefusedWithItsLineAndWithoutItself() throws {
+    @Test func aShortSecretErrorNamesItsLineButNotTheSecret() throws {
         let error = #expect(throws: TokenSecrets.Failure.self) {
             try self.secrets("sixteen bytes or more\n\nhunter2\n")
         }

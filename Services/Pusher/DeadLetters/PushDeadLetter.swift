@@ -2,11 +2,11 @@ import APNS
 import Kafka
 import Model
 
-/// The dead letter of a notification that was given up: the device that was not notified, the change, and all attempts.
+/// The dead letter of a notification that was dropped: the device that was not notified, the change, and the attempts.
 ///
-/// It does not hold the record that caused it: an old version published again would be a rollback. The device learns of
-/// the change with the next notification, or when it polls. Names the device, as `waybill.registrations` does, and
-/// never the push token.
+/// It does not contain the record that caused it: an old version published again would be a rollback. The device learns
+/// of the change with the next notification, or when it polls. It names the device, as `waybill.registrations` does,
+/// and never the push token.
 /// Source: Design §3; `push-letter.schema.json`
 struct PushDeadLetter: Hashable, Sendable {
     /// The last registration that led to the notification, and its order.
@@ -18,7 +18,7 @@ struct PushDeadLetter: Hashable, Sendable {
     let origin: KafkaPosition
     /// The number of records that waited for it.
     let records: Int
-    /// The most characters of a cause: a transport's error may be long, and the schema limits the sentence.
+    /// The most characters of a cause: a transport's error may be long, and the schema limits the reason.
     private static let mostCause = 300
     let history: PushHistory
 
@@ -34,7 +34,7 @@ struct PushDeadLetter: Hashable, Sendable {
         self.history = history
     }
 
-    /// The event and the correction, for a person.
+    /// The event and its remedy, as text for operators.
     var reason: String {
         let type = self.registration.order.orderType
         let what =
@@ -54,7 +54,7 @@ struct PushDeadLetter: Hashable, Sendable {
         self.cause.split(separator: " ").lazy.compactMap { PushReason(rawValue: String($0)) }.first?.advice
     }
 
-    /// The letter for `waybill.dead-letters`. Its timestamp is the time of giving up.
+    /// Returns the record for `waybill.dead-letters`. Its timestamp is the time when the notification was dropped.
     func message(_ topics: Topics) -> KafkaMessage {
         KafkaMessage(
             topic: topics.deadLetters, key: Array(self.registration.order.description.utf8), value: self.value,

@@ -1,16 +1,16 @@
 import Kafka
 import Model
 
-/// Reads the letters of notifications that were given up.
+/// Reads the dead letters of notifications.
 ///
 /// Bounded: `limit` devices.
 struct PushDeadLetterSurvey: Sendable {
     /// Most devices that are remembered, at some hundred bytes each.
     static let limit = 1_000_000
 
-    /// Only letters of this code; nil: of any that begins with `push-`.
+    /// The code of the dead letters to read; nil: any that begins with `push-`.
     let code: String?
-    /// Only letters from this moment on, milliseconds since 1970.
+    /// The earliest time of the dead letters to read, in milliseconds since 1970; nil: any.
     let since: Int64?
 
     fileprivate struct DeviceOfType: Hashable {
@@ -21,7 +21,7 @@ struct PushDeadLetterSurvey: Sendable {
     /// The result of a survey.
     struct Found: Sendable {
         var letters = 0
-        /// A single order of each device and order type: the notification is the same for all of them.
+        /// One order of each device and order type: the notification is the same for all its orders.
         var devices: [PendingPushKey] = []
         fileprivate var known: Set<DeviceOfType> = []
         var isOverfull = false
@@ -75,8 +75,8 @@ struct Retelling: Sendable {
     let rate: Int
     let nowEpochMilliseconds: Int64
 
-    /// - Returns: the number that were written.
-    /// - Throws: the `KafkaError` of the first that was not.
+    /// - Returns: the number of devices written.
+    /// - Throws: the `KafkaError` of the first device that was not written.
     func tell(_ devices: [PendingPushKey]) async throws -> Int {
         let start = ContinuousClock.now
         let step = max(1, min(1000, self.rate / 4))

@@ -6,7 +6,7 @@ import Model
 import NIOPosix
 import Operations
 
-/// `waybill-pusher tell`
+/// `waybill-pusher tell`: notifies the devices of dead letters again.
 struct TellCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tell",
@@ -80,7 +80,7 @@ struct TellCommand: AsyncParsableCommand {
         Self.say("\(try result.get()) devices written to \(common.topics.pushPending)")
     }
 
-    /// Writes to standard output. A reader that is gone ends the program by SIGPIPE, as is customary.
+    /// Writes to standard output. If the reader is gone, SIGPIPE ends the program, as is customary.
     private static func say(_ text: String) {
         try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
     }

@@ -4,10 +4,11 @@ import Kafka
 import Model
 import Operations
 
-/// Performs the side effects of final verdicts: removes registrations, writes dead letters.
+/// Performs the side effects of final verdicts: removes registrations, writes dead letters, and writes devices to the
+/// pending topic.
 ///
-/// Thread: several tasks of the worker. Nothing is given up: while Kafka or Redis is away it is retried with
-/// growing pauses, and the records that wait for it stay open.
+/// Thread: several tasks of the worker. No effect is abandoned before shutdown: while Kafka or Redis is unavailable it
+/// is retried with growing pauses, and the records that wait for it stay open.
 struct FollowUps: Sendable {
     let dispatcher: PushDispatcher
     let retirement: TokenInvalidation
@@ -17,7 +18,8 @@ struct FollowUps: Sendable {
     let log: PusherLog
     var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
 
-    /// One task: performs one effect after the other until none is handed out any more, or the task is cancelled.
+    /// Performs one effect after another until the queue has ended; once the task is cancelled, those that fail are
+    /// abandoned.
     func work() async {
         let queue = self.dispatcher.followUps
         while let effect = await queue.next() {
@@ -26,7 +28,8 @@ struct FollowUps: Sendable {
         }
     }
 
-    /// - Returns: the present registrations of a dead token; nil only if the task was cancelled: it is not done.
+    /// - Returns: for a token that is gone, the present registrations of its keys; nil only if the task was cancelled
+    ///   and the effect is not done.
     private func finish(_ effect: PushEffect) async -> [RegistrationKey: RegistrationRecord]? {
         var round = Round()
         var attempt = 0
@@ -50,13 +53,14 @@ struct FollowUps: Sendable {
                 attempt += 1
                 self.log.isAway(.followUps, "\(error)")
                 let delay = backoff(attempt: attempt, random: self.random)
-                // Uncommitted work is repeated by the next owner.
+                // The partition's next owner repeats uncommitted work.
                 do { try await Task.sleep(for: delay) } catch { return nil }
             }
         }
     }
 
-    /// The progress of a dead token's retirement. A step that was begun is finished, whatever changes meanwhile.
+    /// The progress of removing the registrations of a token that is gone. A step that was begun is finished even if
+    /// the registrations change meanwhile.
     private struct Round {
         var steps: [(key: RegistrationKey, record: RegistrationRecord, progress: TokenInvalidation.Progress)] = []
         /// True once the registrations in hand, and then their devices' others, are among the steps.
@@ -64,7 +68,7 @@ struct FollowUps: Sendable {
         var hasOthers = false
     }
 
-    /// - Returns: the registrations in hand that are present.
+    /// - Returns: the present registrations of the token's keys.
     private func retire(
         _ dead: InvalidToken, _ round: inout Round
     ) async throws -> [RegistrationKey: RegistrationRecord] {
@@ -75,7 +79,7 @@ struct FollowUps: Sendable {
         }
         try await self.finish(&round)
         if !round.hasOthers {
-            // One that is newer shows that the device is back: then none of its others is changed.
+            // A newer registration shows that the device is back: then none of its other registrations is changed.
             if own.count == dead.registrations.count {
                 round.steps += try await self.retirement.others(of: dead).map { ($0, $1, TokenInvalidation.Progress()) }
             }

@@ -4,15 +4,17 @@ import Store
 
 /// Removes registrations whose push token is gone.
 struct TokenInvalidation: Sendable {
-    /// The most times that a registration is published which keeps changing while it is being removed.
+    /// The most times that a registration is published if it keeps changing while it is being removed.
     private static let endLimit = 5
 
-    /// Most other registrations of its device that are removed with one dead token; the rest follow when they change.
+    /// Most other registrations of its device that are removed with one dead token; the rest follow when their orders
+    /// change.
     private static let othersLimit = 200
 
     let topics: Topics
     let registrations: Registrations
-    /// The same kind of check as for lookups, for the same reason.
+    /// Prevents an entry that is not restored yet from counting as unregistered, as for `PushLookup`; nil trusts the
+    /// present entries.
     let view: ViewEpochCache?
     let producer: KafkaProducer
 
@@ -26,8 +28,8 @@ struct TokenInvalidation: Sendable {
     ) async throws -> Bool {
         if !progress.isBuried {
             guard try await self.standing(key) == record else { return false }
-            // The tombstone first: as long as Kafka does not have it, Redis still has the entry that leads here again,
-            // so a crash in between does not bring the token back when Redis is restored.
+            // The tombstone first: while Kafka does not have it, Redis still has the entry, whose next notification
+            // leads here again, so a crash in between does not bring the token back when Redis is restored.
             _ = try await self.producer.produce(
                 KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))
             progress.isBuried = true
@@ -48,15 +50,15 @@ struct TokenInvalidation: Sendable {
 
     /// Publishes the entry in Redis for a registration whose tombstone was published.
     ///
-    /// The device may register again at any moment, and our tombstone may come after that record: a restored view would
-    /// not have it. So the entry in Redis is published, until it is unchanged after the broker has it.
+    /// The device may register again at any moment, and our tombstone may follow that record: a restored view would not
+    /// have it. So the entry in Redis is published until it is unchanged after the broker has acknowledged it.
     ///
     /// - Parameter standing: the entry last seen in Redis; nil corresponds to Kafka's tombstone.
     private func publishEnd(of key: RegistrationKey, standing: RegistrationRecord?) async throws {
         var standing = standing
         var known: RegistrationRecord?
         for _ in 0..<Self.endLimit {
-            // A device that keeps changing its registration is not waited for: it publishes each change itself.
+            // A device that keeps changing its registration is not waited for: the gateway publishes each change.
             if standing == known { break }
             _ = try await self.producer.produce(
                 KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: standing?.encoded))
@@ -65,10 +67,10 @@ struct TokenInvalidation: Sendable {
         }
     }
 
-    /// The other registrations, with the same dead token, of the affected devices: no device would be notified of these
-    /// orders either, and each would cost a notification to find out.
+    /// Returns the other registrations of the affected devices with the same token, which is gone: no device would be
+    /// notified of these orders either, and each would cost a notification to find out.
     ///
-    /// - Returns: at most `othersLimit`; none if the token was registered again, since it is then not dead.
+    /// - Returns: at most `othersLimit`; none if the token was registered again, since it is then in use.
     func others(of dead: InvalidToken) async throws -> [(RegistrationKey, RegistrationRecord)] {
         var others: [RegistrationKey] = []
         guard let type = dead.registrations.first?.key.order.orderType else { return [] }
@@ -84,7 +86,7 @@ struct TokenInvalidation: Sendable {
         return isBack ? [] : standing.filter { dead.means($0.value) }.map { ($0.key, $0.value) }
     }
 
-    /// Those of some registrations that are present in a complete view.
+    /// Returns those of some registrations that are present in a complete view.
     func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
         guard !keys.isEmpty else { return [:] }
         let epochs = try await self.view?.known()
@@ -96,7 +98,7 @@ struct TokenInvalidation: Sendable {
         return standing
     }
 
-    /// The registration in a complete view.
+    /// Returns the registration in a complete view; nil if there is none.
     private func standing(_ key: RegistrationKey) async throws -> RegistrationRecord? {
         let epochs = try await self.view?.known()
         let standing = try await self.registrations.registration(key)

@@ -7,8 +7,8 @@ import NIOCore
 import NIOPosix
 import Operations
 
-/// Sends generated records from their creation to their verdicts: through scheduler, client and metrics as in the
-/// service, without Kafka, Redis and letters.
+/// Sends generated records, from their creation to their verdicts, through scheduler, client and metrics as in the
+/// service, without Kafka, Redis and dead letters.
 ///
 /// Without coalescing, since merged notifications are not sent; with an hourly limit that is checked and never reached.
 struct LoadTest: Sendable {
@@ -17,11 +17,11 @@ struct LoadTest: Sendable {
     let roots: [UInt8]?
     let targets: [LoadTestTarget]
     let notifications: Int
-    /// Devices of each record.
+    /// The number of devices of each record.
     let fanOut: Int
     let streams: Int
     let connections: Int
-    /// The number of notifications in hand at once.
+    /// The number of notifications in hand.
     let ahead: Int
 
     /// - Throws: `APNSError` if the arguments cannot be used or the server does not answer.
@@ -142,7 +142,7 @@ struct LoadTest: Sendable {
     }
 }
 
-/// The resources that this process has used so far.
+/// Returns the resources that this process has used so far.
 private func usage() -> (processorSeconds: Double, peakMegabytes: Double) {
     var usage = rusage()
     // Fails only for a bad argument.

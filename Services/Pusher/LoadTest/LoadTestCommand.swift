@@ -76,14 +76,14 @@ struct LoadTestCommand: AsyncParsableCommand {
         try Self.say(try await loadTest.run().json + "\n")
     }
 
-    /// A name could lead anywhere, so only addresses that are surely this machine count.
+    /// Returns true for an address that is surely this machine; a name could resolve to any address.
     static func isHere(_ endpoint: APNSEndpoint) -> Bool { ["127.0.0.1", "::1"].contains(endpoint.host) }
 
     private func credential() throws -> APNSCredential {
         if let certificate = self.certificate, let key = self.key {
             return .certificate(chainPEM: try Self.content(certificate), keyPEM: try Self.content(key))
         }
-        // As long as a real one, and not signed: nghttpd does not check it.
+        // It has the length of a real signature but is none: nghttpd does not check it.
         return .token(
             ProviderTokenSource(keyIdentifier: "LOADTEST00", teamIdentifier: "LOADTEST01") { _ in
                 (0..<64).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }

@@ -22,7 +22,7 @@ final class LoadTestFeed: Sendable {
 
     /// - Parameters:
     ///   - fanOut: the number of devices that each record concerns.
-    ///   - ahead: the number of notifications in hand at once.
+    ///   - ahead: the number of notifications in hand.
     init(targets: [LoadTestTarget], orderType: OrderTypeIdentifier, notifications: Int, fanOut: Int, ahead: Int) {
         self.targets = targets
         self.orderType = orderType
@@ -31,9 +31,9 @@ final class LoadTestFeed: Sendable {
         self.ahead = max(1, ahead / fanOut)
     }
 
-    /// Returns when every record is done.
+    /// Generates all records, and returns when they are done.
     func run(_ dispatcher: PushDispatcher) async {
-        // As many at once as a batch of the worker has at most; a quarter collects records that finish one by one.
+        // At most as many as a batch of the worker has; a quarter of `ahead` collects records that finish one by one.
         let batch = max(1, min(self.ahead / 4, PushWorker.batchRecords))
         var (made, offset) = (0, Int64(0))
         while made < self.notifications {
@@ -54,7 +54,7 @@ final class LoadTestFeed: Sendable {
         await self.wait(untilInHand: 0)
     }
 
-    /// This many records are done.
+    /// Notes that some records are done.
     func finish(_ count: Int) {
         let continuation = self.state.withLock { state -> CheckedContinuation<Void, Never>? in
             state.inHand -= count

@@ -9,7 +9,7 @@ struct LoadTestReport: Sendable {
     /// The peak resident size.
     let peakMegabytes: Double
 
-    /// One line, for a program to read.
+    /// The report as one line of JSON.
     var json: String {
         let verdicts = self.verdicts.sorted { $0.key < $1.key }.map { "\"\($0)\": \($1)" }.joined(separator: ", ")
         return """

@@ -1,6 +1,6 @@
 import Model
 
-/// The invented order type of a load test's notifications.
+/// Returns the invented order type of a load test's notifications.
 func loadTestOrderType() throws -> OrderTypeIdentifier { try OrderTypeIdentifier("order.com.example.load-test") }
 
 /// An invented device and the order that it follows.
@@ -10,7 +10,8 @@ struct LoadTestTarget: Hashable, Sendable {
     let registration: RegistrationRecord
 }
 
-/// Invented devices, the same in each run; their push tokens are as long as Apple's are today and as hard to compress.
+/// Returns invented devices, the same in each run; their push tokens are as long as Apple's are today and as hard to
+/// compress.
 ///
 /// Source: Wallet Orders §4.3; the generator is SplitMix64
 func loadTestTargets(_ count: Int) throws -> [LoadTestTarget] {

@@ -4,27 +4,27 @@ import Model
 
 /// Records whose order types must wait, folded by key and kept apart from the scheduler. No I/O, no clock.
 ///
-/// The scheduler holds devices; this holds the keys for their lookup, so that it takes less memory, costs no lookup
-/// before a device can be notified, and then finds the current push tokens. A key leaves when its order type has room.
+/// The scheduler holds devices; this holds only the keys to look up, which takes less memory, costs no lookup before a
+/// device can be notified, and then finds the current push tokens. A key leaves when its order type has room.
 ///
-/// A key waits for records of the shared topics, whose offsets cannot advance meanwhile, or for one of the pending
-/// topic, whose offset may stay for days. After a few seconds the former are written to the pending topic and done; at
-/// once while it is crowded, since records of other order types come after them in the same partitions.
-/// Bounded: `room` and `pendingRoom` are the numbers of further records that may come.
+/// A key has records of the shared topics, whose offsets cannot advance meanwhile, or one of the pending topic, whose
+/// offset may stay for days, or both. After a few seconds the former are written to the pending topic and done;
+/// immediately while the parking is crowded, since records of other order types follow them in the same partitions.
+/// Bounded: `room` and `pendingRoom` are the numbers of further records that may be added.
 struct Parking {
     struct Limits {
-        /// Most keys that wait for records of shared topics alone, and most of these records.
+        /// Most keys that have only records of shared topics, and most records of shared topics.
         var keys: Int
         var records: Int
-        /// Most keys that wait for a record of the pending topic.
+        /// Most keys that have a record of the pending topic.
         var pending: Int
     }
 
     private struct Entry {
         var push: ParkedPush
-        /// The newest record of the pending topic that waits for it.
+        /// The newest record of the pending topic for this key.
         var pending: KafkaReceipt?
-        /// Records of `push` that are being written to the pending topic; it is not taken out meanwhile.
+        /// Records of `push` that are being written to the pending topic; the entry is not taken out meanwhile.
         var writing: [KafkaReceipt] = []
         /// Grows whenever the slot is reused, or leaves its queue.
         var ticket: UInt32
@@ -37,23 +37,23 @@ struct Parking {
     }
 
     private struct TypeQueue {
-        /// Slots in the order in which they came, with their tickets; some have left.
+        /// Slots in order of arrival, with their tickets; some are stale.
         var keys: Deque<(slot: Int32, ticket: UInt32)> = []
         var count = 0
     }
 
-    /// The number of slots examined at once.
+    /// The number of slots examined in one call.
     private static let staleStep = 4096
 
     private let limits: Limits
     let pendingTopic: String
     private var entries: [Entry] = []
     private var free: [Int32] = []
-    /// The slot where the search for what is too old continues.
+    /// The slot that the search for keys that are too old examined last.
     private var staleCursor = 0
     private var slots: [PendingPushKey: Int32] = [:]
     private var queues: [OrderTypeIdentifier: TypeQueue] = [:]
-    /// Those whose lookup failed, until they may be looked up again.
+    /// Keys whose lookup must be repeated, until they may be looked up again.
     private var resting = DueTimes()
     /// Keys with records of shared topics, and the time since which they have them.
     private var unwritten: Deque<(key: PendingPushKey, since: ContinuousClock.Instant)> = []
@@ -79,7 +79,7 @@ struct Parking {
     init(_ limits: Limits, pendingTopic: String) {
         self.limits = limits
         self.pendingTopic = pendingTopic
-        // A table that grows holds everybody up while it moves; memory that is not written to costs nothing.
+        // A growing table delays everything while it is copied; memory that is not written to costs nothing.
         self.slots.reserveCapacity(limits.keys + limits.pending)
         self.entries.reserveCapacity(limits.keys + limits.pending)
     }
@@ -87,13 +87,13 @@ struct Parking {
     var isEmpty: Bool { self.slots.isEmpty }
     /// Keys that are parked.
     var count: Int { self.slots.count }
-    /// The number of records of shared topics that may come.
+    /// The number of records of shared topics that may be added.
     var room: Int {
         max(0, min(self.limits.records - self.recordCount, self.limits.keys - (self.slots.count - self.pendingCount)))
     }
     /// True if more than half of the room for records of shared topics is taken.
     var isCrowded: Bool { self.room < min(self.limits.records, self.limits.keys) / 2 }
-    /// The number of records of the pending topic that may come.
+    /// The number of records of the pending topic that may be added.
     var pendingRoom: Int { max(0, self.limits.pending - self.pendingCount) }
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.queues.mapValues(\.count) }
@@ -102,10 +102,10 @@ struct Parking {
 
     func contains(_ key: PendingPushKey) -> Bool { self.slots[key] != nil }
 
-    /// Stores records until their key is taken out; those of a key that is here already wait with it.
+    /// Stores records until their key is taken out; records of a parked key are merged with it.
     ///
     /// - Parameter due: the time from which it may be taken out; nil: as soon as there is room for it.
-    /// - Returns: a record of the pending topic that is done, since a newer one of its key has come.
+    /// - Returns: a record of the pending topic that is done, since there is a newer one of its key.
     mutating func park(
         _ push: ParkedPush, due: ContinuousClock.Instant? = nil, now: ContinuousClock.Instant
     ) -> KafkaReceipt? {
@@ -143,7 +143,7 @@ struct Parking {
     /// Takes out the keys whose devices are looked up next.
     ///
     /// - Parameters:
-    ///   - openings: the number of keys of each order type; taken in rotation, so that none waits for another.
+    ///   - openings: the number of keys of each order type; taken in rotation, so that no type waits for another.
     ///   - records: most records of them together; the last key may exceed it.
     mutating func take(
         _ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant
@@ -168,9 +168,9 @@ struct Parking {
         return pushes
     }
 
-    /// Drops the parked records of some partitions, which go to another member.
+    /// Drops the parked records of revoked partitions.
     ///
-    /// - Returns: the records that will not be done here.
+    /// - Returns: the records that will not be finished here.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
         func isLeaving(_ receipt: KafkaReceipt) -> Bool {
             partitions.contains(KafkaPartition(topic: receipt.topic, partition: receipt.partition))
@@ -198,15 +198,15 @@ struct Parking {
         return dropped
     }
 
-    /// Takes out what is too old to be notified, of the next part of the slots.
+    /// Takes out the keys whose newest change is too old for a notification, from the next part of the slots.
     ///
-    /// - Parameter moment: milliseconds since 1970.
+    /// - Parameter moment: the time before which changes are too old, in milliseconds since 1970.
     mutating func takeStale(before moment: Int64) -> [ParkedPush] {
         (0..<min(Self.staleStep, self.entries.count)).compactMap { _ in
             self.staleCursor = self.staleCursor + 1 < self.entries.count ? self.staleCursor + 1 : 0
             let slot = self.staleCursor
             guard self.entries[slot].isUsed, !self.entries[slot].isWriting,
-                (0..<moment).contains(self.entries[slot].push.epochMilliseconds)
+                self.entries[slot].push.epochMilliseconds >= 0, self.entries[slot].push.epochMilliseconds < moment
             else { return nil }
             return self.takeOut(slot)
         }
@@ -235,7 +235,7 @@ struct Parking {
 
     /// Notes if a key that `takeOverdue` chose was written to the pending topic.
     ///
-    /// - Returns: its records, which are done.
+    /// - Returns: its records, which are done; none if it was not written.
     mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: ContinuousClock.Instant) -> [KafkaReceipt] {
         guard let slot = self.slots[key].map(Int.init), self.entries[slot].isWriting else { return [] }
         let records = self.entries[slot].writing
@@ -255,10 +255,10 @@ struct Parking {
         return isDone ? records : []
     }
 
-    /// A record shows that a key was notified: by this process earlier, or by the former owner of the partition.
+    /// Processes a tombstone: its key was notified by this process, or by a former owner of the partition.
     ///
-    /// - Parameter offset: that of the record that is done, as are those of the key before it.
-    /// - Returns: the parked record that is done.
+    /// - Parameter offset: that of the last record of the key that is done, as are those before it.
+    /// - Returns: the parked record that is done; nil if there is none.
     mutating func notified(_ key: PendingPushKey, partition: Int32, through offset: Int64) -> KafkaReceipt? {
         guard let slot = self.slots[key].map(Int.init), let pending = self.entries[slot].pending,
             pending.partition == partition, pending.offset <= offset
@@ -269,7 +269,7 @@ struct Parking {
         return pending
     }
 
-    /// A record of the pending topic that was taken out is done.
+    /// Notes that a record of the pending topic that was taken out is done.
     ///
     /// - Returns: its key, and true if a newer record of the key waits; nil: it was not taken out.
     mutating func finish(_ receipt: KafkaReceipt) -> (key: PendingPushKey, isReplaced: Bool)? {
@@ -278,20 +278,21 @@ struct Parking {
         return (key, pending.partition == receipt.partition && pending.offset > receipt.offset)
     }
 
-    /// A partition of the pending topic begins: none of its records is taken before it was read up to an offset.
+    /// Begins a partition of the pending topic: none of its records is taken out before it was read up to an offset.
     mutating func beginFold(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
         self.folds.begin(partition, to: end, now: now)
     }
 
-    /// Records of the pending topic up to an offset were added.
+    /// Notes that a partition of the pending topic was read up to an offset.
     mutating func advanceFold(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) {
         if self.folds.advance(partition, to: next, now: now) { self.openPartitions([partition]) }
     }
 
-    /// A partition of the pending topic is not ours.
+    /// Forgets a partition of the pending topic that is not assigned to this process.
     mutating func forgetFold(_ partition: Int32) { self.folds.forget(partition) }
 
-    /// Partitions without a record for long count as read to their end: the last offsets may hold no records.
+    /// Treats partitions that had no record for `PendingFolds.quiet` as read to their end: the last offsets may hold no
+    /// records.
     mutating func endQuietFolds(now: ContinuousClock.Instant) {
         let quiet = self.folds.endQuiet(now: now)
         if !quiet.isEmpty { self.openPartitions(Set(quiet)) }
@@ -299,17 +300,18 @@ struct Parking {
 
     // MARK: Internals
 
-    /// - Parameter since: not earlier than those that were noted before.
+    /// - Parameter since: not earlier than in earlier calls.
     private mutating func noteUnwritten(_ key: PendingPushKey, _ since: ContinuousClock.Instant) {
         self.unwritten.append((key, since))
-        // Keys that left are skipped when they are overdue; while nothing is written they would accumulate.
+        // Keys that were taken out are skipped when they are overdue; while nothing is written, they would accumulate.
         guard let first = self.unwritten.first, self.unwritten.count > 2 * (self.limits.keys + self.limits.pending)
         else { return }
         self.unwritten = Deque(
             self.entries.lazy.filter { !$0.push.receipts.isEmpty }.map { ($0.push.key, first.since) })
     }
 
-    /// A part of an entry is gone: so is the entry if nothing is left, and the rest is not held by it any more.
+    /// Removes an entry of which nothing is left, and queues one that a record of the pending topic no longer holds
+    /// back.
     private mutating func releaseOrRemove(_ slot: Int) {
         if self.entries[slot].isEmpty {
             self.remove(slot)
@@ -358,7 +360,7 @@ struct Parking {
         var push = push
         let type = push.key.order.orderType
         self.queues[type, default: TypeQueue()].count += 1
-        // A single text of the type for all its keys.
+        // All keys of a type share one string for it.
         if let index = self.queues.index(forKey: type) {
             let order = OrderKey(orderType: self.queues.keys[index], order: push.key.order.order)
             push.key = PendingPushKey(order: order, device: push.key.device)

@@ -1,13 +1,13 @@
 import Kafka
 import Synchronization
 
-/// The member of the group that reads the pending topic: a group of its own, so that it can be read more slowly.
+/// The member of the consumer group that reads the pending topic: a separate group, so that it can read more slowly.
 ///
-/// It joins when the topic is there, which may be never: until then nothing comes of it, so nothing of it is done.
+/// It joins once the topic exists, which may be never: until then there are no records to read or to finish.
 /// Owner: `PendingPushes`. Thread: any. Bounded: by the consumer that it opens.
 final class PendingConsumer: Sendable {
-    /// The longest time between two checks for a topic that is missing. The first ones come sooner: a broker that does
-    /// not answer at once holds the offsets back no less.
+    /// The longest time between two checks for a missing topic. The first checks follow each other sooner: a broker
+    /// that is slow to answer holds offsets back as much as a missing topic does.
     static let searchPause = Duration.seconds(30)
 
     let topic: String
@@ -20,9 +20,9 @@ final class PendingConsumer: Sendable {
     private let opened = Mutex<KafkaConsumer?>(nil)
 
     /// - Parameters:
-    ///   - instance: a name of this member that outlives restarts; nil: an ordinary member.
-    ///   - scheduler: told if there is such a topic, and when the group has admitted this process: records written to
-    ///     it have a reader then. It and the parking drop the records of partitions that leave.
+    ///   - instance: the name of this member for static membership, which outlives restarts; nil: a dynamic member.
+    ///   - scheduler: notified if there is such a topic, and when the group has admitted this process: records written
+    ///     to the topic have a reader from then on. Both it and the parking drop the records of revoked partitions.
     init(
         _ kafka: KafkaConfiguration, topic: String, group: String, instance: String?, scheduler: PushScheduler,
         parking: PushParking
@@ -60,12 +60,12 @@ final class PendingConsumer: Sendable {
         return consumer
     }
 
-    /// Records of the topic are done; does not block.
+    /// Marks records of the topic as done; does not block.
     func finished(_ receipts: [KafkaReceipt]) {
         if !receipts.isEmpty { self.opened.withLock { $0 }?.finished(receipts) }
     }
 
-    /// The present bounds of each partition of the topic.
+    /// Returns the present bounds of each partition of the topic.
     ///
     /// - Throws: `KafkaError`, within 10 s if no broker answers.
     func bounds() async throws -> [OffsetRange] {

@@ -1,5 +1,5 @@
-/// The partitions of the pending topic that were read up to the end that they had on assignment: before that, a record
-/// may be done according to one that is not read yet.
+/// The progress of reading each partition of the pending topic up to the end that it had on assignment: before that,
+/// the tombstone of a record may not be read yet.
 ///
 /// Bounded: one entry for each partition.
 struct PendingFolds {
@@ -15,10 +15,10 @@ struct PendingFolds {
     private var known: Set<Int32> = []
     private var underWay: [Int32: Fold] = [:]
 
-    /// True if a partition has begun.
+    /// True if `begin` was called for a partition.
     func isKnown(_ partition: Int32) -> Bool { self.known.contains(partition) }
 
-    /// True if records read from a partition may be taken.
+    /// True if records read from a partition may be taken out.
     func isOpen(_ partition: Int32) -> Bool { self.known.contains(partition) && self.underWay[partition] == nil }
 
     /// - Parameter end: the offset after the last record.

@@ -5,19 +5,19 @@ import Model
 import Operations
 import Synchronization
 
-/// Runs the pending topic: writes keys that wait for more than seconds to it, reads waiting keys from it, and records
-/// there which were notified.
+/// Writes keys that wait for more than a few seconds to the pending topic, reads waiting keys from it, and writes
+/// tombstones for those that were notified.
 ///
 /// Until the topic exists and the group of its readers has admitted this process, nothing is written: waiting
 /// notifications then stay in memory and hold their offsets back.
-/// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the scheduler.
+/// Owner: the worker. Thread: any. Bounded: by `Parking`, and the tombstones by the scheduler.
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
-    /// Most records that are read at once, or notes that are written.
+    /// Most records that are read, or tombstones that are written, in one batch.
     static let batchRecords = 1000
-    /// Most overdue keys that are written at once: many, since the producer has them all on their way to the brokers
-    /// while the first is acknowledged.
+    /// Most overdue keys that are written in one batch: many, since the producer sends them all before the first is
+    /// acknowledged.
     static let batchOverdue = 2000
 
     private let parking: PushParking
@@ -29,7 +29,7 @@ final class PendingPushes: Sendable {
     private let log: PusherLog
     private let hold: Duration
     private let wallClock: @Sendable () -> Int64
-    /// Records that are done, and whose notes must be written.
+    /// Records that are done, and whose tombstones must be written.
     private let notified = Mutex<Deque<(key: PendingPushKey, receipt: KafkaReceipt)>>([])
 
     /// - Parameters:
@@ -63,7 +63,7 @@ final class PendingPushes: Sendable {
 
     // MARK: finished records
 
-    /// Records of any topic are done; does not block.
+    /// Processes finished records of any topic; does not block.
     func finished(_ receipts: [KafkaReceipt]) {
         guard self.parking.hasTaken else { return self.others.finished(receipts) }
         var (others, replaced): ([KafkaReceipt], [KafkaReceipt]) = ([], [])
@@ -82,10 +82,10 @@ final class PendingPushes: Sendable {
         self.consumer.finished(replaced)
     }
 
-    /// The number of notes that must be written.
+    /// The number of tombstones that must be written.
     var openNotes: Int { self.notified.withLock { $0.count } }
 
-    /// Writes notes of the notified keys, until the task is cancelled.
+    /// Writes tombstones for the notified keys until the task is cancelled.
     func writeNotes() async {
         var attempt = 0
         while !Task.isCancelled {
@@ -124,7 +124,7 @@ final class PendingPushes: Sendable {
 
     // MARK: overdue keys
 
-    /// Writes overdue keys, until the task is cancelled; changes that are too old are done without a notification.
+    /// Writes overdue keys until the task is cancelled; finishes changes that are too old without a notification.
     func write() async throws {
         var attempt = 0
         while true {
@@ -166,7 +166,9 @@ final class PendingPushes: Sendable {
         }
     }
 
-    /// - Returns: the attempts that failed in a row.
+    /// Reports a failure and pauses after it, or reports that there is none any more.
+    ///
+    /// - Returns: the number of attempts that failed in a row.
     private func rest(after failure: KafkaError?, attempt: Int) async -> Int {
         guard let failure else {
             if attempt > 0 { self.log.isBack(.pending) }
@@ -179,7 +181,7 @@ final class PendingPushes: Sendable {
 
     // MARK: reading
 
-    /// Reads the topic, as soon as it exists and as far as there is room, until the task is cancelled.
+    /// Reads the topic, once it exists and while there is room, until the task is cancelled.
     ///
     /// - Throws: the errors of `KafkaConsumer.nextBatch`.
     func read() async throws {
@@ -210,7 +212,7 @@ final class PendingPushes: Sendable {
             switch PendingReading(record) {
             case .waits(let push): pushes.append(push)
             case .notified(let key, let offset):
-                // Records that came before it in this batch must be parked first.
+                // Earlier records of this batch must be parked first.
                 done += self.parking.park(pushes)
                 pushes = []
                 let notified = self.parking.with { $0.notified(key, partition: record.partition, through: offset) }
@@ -228,7 +230,7 @@ final class PendingPushes: Sendable {
         consumer.finished(done)
     }
 
-    /// Queries the ends of newly assigned partitions.
+    /// Queries the ends of newly assigned partitions, up to which they are read first.
     private func begin(_ partitions: Set<Int32>, _ consumer: KafkaConsumer) async throws {
         var attempt = 0
         while true {
@@ -246,7 +248,7 @@ final class PendingPushes: Sendable {
             }
         }
         if attempt > 0 { self.log.isBack(.pending) }
-        // One that left meanwhile begins again when it comes back.
+        // A partition that was revoked meanwhile begins again when it is reassigned.
         let assigned = Set(consumer.assignment.map(\.partition))
         for partition in partitions.subtracting(assigned) { self.parking.with { $0.forgetFold(partition) } }
     }
@@ -255,13 +257,13 @@ final class PendingPushes: Sendable {
 /// The meaning of a record of the pending topic.
 enum PendingReading {
     case waits(ParkedPush)
-    /// Devices that wait for the key since this offset of the partition, or before, were notified.
+    /// The devices of the key's records up to this offset of the partition were notified.
     case notified(PendingPushKey, through: Int64)
     case unreadable(String)
 
     init(_ record: KafkaRecord) {
         do {
-            // Without a key, or with one that is not text, a record names nothing.
+            // A record without a key, or with one that is not text, names nothing.
             let key = try PendingPushKey(String(validating: record.key ?? [], as: UTF8.self) ?? "")
             if let value = record.value {
                 let waits = try PendingPushRecord.decode(value)
@@ -281,7 +283,7 @@ enum PendingReading {
 }
 
 extension ParkedPush {
-    /// The record for the pending topic.
+    /// Returns the record for the pending topic.
     func message(_ topic: String, nowEpochMilliseconds now: Int64) -> KafkaMessage {
         let record = PendingPushRecord(
             sinceEpochMilliseconds: self.epochMilliseconds >= 0 ? self.epochMilliseconds : max(0, now),

@@ -2,10 +2,11 @@ import Kafka
 import Model
 import Synchronization
 
-/// The parked keys, shared by the code that parks them, looks them up, writes them to the pending topic and returns
-/// partitions.
+/// The parked keys, shared by the code that parks them, looks them up, writes them to the pending topic, and drops
+/// those of revoked partitions.
 ///
-/// Owner: the worker. Thread: any. Nothing is called under the lock. Bounded: by `Parking`.
+/// Owner: the worker. Thread: any. Under the lock nothing is called but `Parking` and the bodies of `with`. Bounded: by
+/// `Parking`.
 final class PushParking: Sendable {
     private let state: Mutex<Parking>
 
@@ -16,9 +17,9 @@ final class PushParking: Sendable {
         self.state = Mutex(parking)
     }
 
-    /// The number of records of shared topics that may come.
+    /// The number of records of shared topics that may be added.
     var room: Int { self.state.withLock { $0.room } }
-    /// The number of records of the pending topic that may come.
+    /// The number of records of the pending topic that may be added.
     var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
     /// True if records of the pending topic were taken out and are not done.
     var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
@@ -29,7 +30,8 @@ final class PushParking: Sendable {
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
 
-    /// Removes from a batch the records that must wait: those of some order types, and of keys that wait already.
+    /// Removes from a batch the records that must wait: those of some order types, and those of keys that are parked
+    /// already.
     ///
     /// - Returns: the entries to be parked, and their records as indices of the batch.
     func setAside(
@@ -42,7 +44,7 @@ final class PushParking: Sendable {
     }
 
     /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
-    /// - Returns: records of the pending topic that are done, since newer ones of their keys have come.
+    /// - Returns: records of the pending topic that are done, since there are newer ones of their keys.
     @discardableResult
     func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
         let now = ContinuousClock.now
@@ -54,9 +56,9 @@ final class PushParking: Sendable {
         self.state.withLock { $0.take(openings, records: records, now: now) }
     }
 
-    /// Drops the records of partitions that leave.
+    /// Drops the records of revoked partitions.
     ///
-    /// - Returns: the records of them that will not be done here.
+    /// - Returns: their records that will not be finished here.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] { self.state.withLock { $0.drop(partitions) } }
 
     /// Runs `body` with the parked keys; it must not block.

@@ -1,22 +1,23 @@
 import APNS
 
-/// The prospects of notifications with one credential, judged by the outcomes of the last ones.
+/// The health of one credential, judged by the outcomes of its last notifications.
 ///
-/// `healthy` -> `ill` when nothing is answered any more -> `healthy` with the first judgement; from both -> `stopped`
+/// `healthy` -> `ill` when APNs judges nothing any more -> `healthy` with the first judgement; from both -> `stopped`
 /// when APNs refuses the credential -> `healthy` with the first notification that APNs accepts.
 ///
-/// A changed certificate or key starts with a fresh value, and outcomes of the old one are passed to the old value. A
-/// value of bounded size without a clock.
+/// A changed certificate or key starts with a fresh value, which outcomes of the old one do not reach. A value of
+/// bounded size without a clock.
 struct CredentialHealth: Sendable {
     enum State: Hashable, Sendable {
         /// Everything may be sent.
         case healthy
-        /// APNs is away or answers nothing but 5xx: it is probed with a few notifications at a time.
+        /// APNs is unavailable, answers only 5xx, or throttles the whole provider: it is probed with a few
+        /// notifications at a time.
         case ill(since: ContinuousClock.Instant, reason: String)
         /// APNs refuses everything sent with this credential.
         case stopped(since: ContinuousClock.Instant, reason: String)
 
-        /// For a gauge: 0 healthy, 1 ill, 2 stopped.
+        /// The value for a gauge: 0 healthy, 1 ill, 2 stopped.
         var gauge: Int {
             switch self {
             case .healthy: 0
@@ -26,28 +27,28 @@ struct CredentialHealth: Sendable {
         }
     }
 
-    /// A change worth a log line, and for the first two an alarm. Once per change, never per notification.
+    /// A change worth a log line, and for the first two an alarm. Reported once per change, never per notification.
     enum Change: Hashable, Sendable {
         case ill(reason: String)
         case stopped(reason: String)
-        /// With the time since it was last healthy.
+        /// Has the time since it was last healthy.
         case healthy(after: Duration)
     }
 
     /// The notifications that may be sent.
     enum Permission: Hashable, Sendable {
         case all
-        /// A number of notifications as probes, each time other ones, to tokens that APNs accepted before if there are
-        /// any: a poisoned one must not keep all others waiting. The caller then calls `probed`.
+        /// A number of notifications as probes, different ones each time, to tokens that APNs accepted before if there
+        /// are any: a notification that always fails must not block all others. The caller then calls `probed`.
         case probes(Int)
         case nothing(until: ContinuousClock.Instant)
     }
 
-    /// The meaning of an outcome beyond its own notification.
+    /// The consequences of an outcome beyond its own notification.
     struct Ruling: Hashable, Sendable {
-        /// Applies to attempts that are repeated: `.retry`, and `.stopCredential`, which with `.time` is contradicted
-        /// by others (repeat it, `PushRetry.contradicted`), with `.nobody` is the credential's fault (let it wait until
-        /// the credential is healthy).
+        /// Applies to attempts that are repeated: `.retry` and `.stopCredential`. With `.time`, a `.stopCredential` is
+        /// contradicted by other outcomes (retry it: `PushRetry.contradicted`); with `.nobody`, it is the credential's
+        /// fault (let the notification wait until the credential is healthy).
         let blame: FailureAttribution
         let change: Change?
     }
@@ -58,51 +59,52 @@ struct CredentialHealth: Sendable {
         var order = 0
     }
 
-    /// Failures in a row after which APNs counts as away: in a brown-out in which four of five requests fail, one such
-    /// row is not expected within years. With fewer in flight, `patience` decides.
+    /// Failures in a row after which APNs counts as unavailable: in a brown-out in which four of five requests fail, so
+    /// many in a row are not expected within years. With fewer in flight, `patience` decides.
     static let failuresToIll = 100
-    /// The time with nothing but failures after which APNs counts as away: longer than one cut connection and its
-    /// replacement take.
+    /// The time with only failures after which APNs counts as unavailable: longer than the loss and replacement of one
+    /// connection take.
     static let patience = Duration.seconds(5)
-    /// Probes while ill: at once, then after a second, doubling. A few seconds are soon enough for all waiting
-    /// notifications and no load for APNs.
+    /// The first and the longest pause between probes while ill; the first probe is immediate, and the pauses double. A
+    /// few seconds delay the waiting notifications little and are no load for APNs.
     static let firstProbe = Duration.seconds(1)
     static let lastProbe = Duration.seconds(5)
     /// Probes at a time while ill: while APNs fails most requests, a single one would often fail although others
     /// succeed.
     static let illProbes = 4
-    /// The longest Retry-After of APNs as a whole that is honoured, as one probe in five minutes does no harm.
+    /// The longest `Retry-After` that is honoured for APNs as a whole: one probe in five minutes does no harm.
     static let mostRetryAfter = Duration.seconds(300)
-    /// Interval of probes while stopped: each is one more error on a connection that APNs cuts for too many errors.
+    /// Interval of probes while stopped: each is one more error on a connection that APNs closes after too many errors.
     static let stoppedProbe = Duration.seconds(60)
     /// The time for which an accepted notification vouches for its credential against a single refusal.
     static let proof = Duration.seconds(60)
     /// Refusals in a row, all sent after the last accepted one, that outweigh it …
     static let refusalsToStop = 10
-    /// … if they continue for this long: more than one odd host causes before the client has left it.
+    /// … if they continue for this long: longer than one faulty host causes them before the client leaves it.
     static let refusalPatience = Duration.seconds(5)
-    /// Failures within the last minute from which on their share is evaluated.
+    /// The number of failures within the last minute from which their share is evaluated.
     static let failuresToCompare: Int32 = 10
     /// Percent of failures above which the notifications themselves are not to blame.
     static let failedShare: Int64 = 20
-    /// Notifications within the last minute that APNs refuses one by one (our bugs, tokens of another app), of this
-    /// many devices and orders, and this percentage of all: then it is the credential's fault.
+    /// Notifications within the last minute that APNs refuses individually (our bugs, tokens of another app), the
+    /// number of their devices and of their orders, and their percentage of all, from which it is the credential's
+    /// fault.
     static let refusedToStop: Int32 = 20
     static let refusedOrigins = 10
     static let refusedShare: Int64 = 80
-    /// Devices, and percent of all, that get too many requests before the limit counts as one of the provider as a
-    /// whole.
+    /// Devices that get too many requests, and the percentage of these answers, from which the limit counts as one of
+    /// the whole provider.
     static let busyDevices = 10
     static let busyShare: Int64 = 50
-    /// Tokens within the last minute that APNs does not know, and percent of all, after which tokens that were never
-    /// accepted are sent to a few at a time: APNs cuts connections sooner for these errors. An old base of devices,
-    /// with some percent unknown, keeps its pace.
+    /// Tokens within the last minute that APNs does not know, and their percentage of all, from which notifications to
+    /// tokens that were never accepted are sent a few at a time: APNs closes connections sooner for these errors. An
+    /// old base of devices, with a few percent unknown, keeps its full rate.
     ///
     /// Source: Wallet Orders §4.6
     static let unknownToSuspect: Int32 = 10
     static let unknownShare: Int64 = 20
-    /// The time for which 403s may continue that a new connection or provider token should have cured, and the least
-    /// number of them, which must also be half of the failures.
+    /// The time after which the credential stops if 403s continue that a new connection or provider token should have
+    /// cured, and the least number of them, which must also be half of the failures.
     static let mendingLimit = Duration.seconds(60)
     static let mendingFailures: Int32 = 5
 
@@ -115,17 +117,17 @@ struct CredentialHealth: Sendable {
     /// Failures since APNs last judged a notification.
     private var failures = 0
     private var failingSince: ContinuousClock.Instant?
-    /// The one notification that caused all of `failures`, as long as that is so.
+    /// The notification that caused all of `failures`; nil if there are several.
     private var lone: UInt64?
     private var refusals = 0
     private var refusalsSince: ContinuousClock.Instant?
     private var refusedOrigins = RecentOutcomes()
     private var busyOrigins = RecentOutcomes()
-    /// Ill because APNs tells the provider as a whole that it sends too much: the same answer for one device is no sign
-    /// of recovery.
+    /// True if the credential is ill because APNs throttles the whole provider: the same answer for one device is no
+    /// sign of recovery.
     private var isThrottled = false
     private var mendingSince: ContinuousClock.Instant?
-    /// True if tokens that were never accepted must be sent to a few at a time.
+    /// True if notifications to tokens that were never accepted must be sent a few at a time.
     private(set) var isSuspicious = false
 
     func permission(now: ContinuousClock.Instant) -> Permission {
@@ -133,7 +135,7 @@ struct CredentialHealth: Sendable {
         return nextProbe <= now ? .probes(self.isStopped ? 1 : Self.illProbes) : .nothing(until: nextProbe)
     }
 
-    /// The probes that `permission` allowed were given to the client.
+    /// Notes that the probes that `permission` allowed were given to the client.
     mutating func probed(now: ContinuousClock.Instant) {
         switch self.state {
         case .healthy: break
@@ -145,7 +147,7 @@ struct CredentialHealth: Sendable {
         }
     }
 
-    /// A connection to APNs was made: if APNs was away, it is probed at once.
+    /// Notes that a connection to APNs was made: if APNs was unavailable, it is probed immediately.
     mutating func connected(now: ContinuousClock.Instant) {
         guard case .ill = self.state, let next = self.nextProbe, next > now else { return }
         self.nextProbe = now
@@ -193,7 +195,7 @@ struct CredentialHealth: Sendable {
         return self.heal(since, now: now)
     }
 
-    /// APNs is there and distinguishes notifications.
+    /// Notes that APNs is available and distinguishes notifications.
     private mutating func judged(now: ContinuousClock.Instant) -> Change? {
         self.window.record(now: now) { $0.judged += 1 }
         self.lastJudged = now
@@ -220,7 +222,7 @@ struct CredentialHealth: Sendable {
             counts.unknown >= Self.unknownToSuspect && counts.isShare(of: counts.unknown, above: Self.unknownShare)
     }
 
-    /// A device gets too many requests; or so many devices do that the provider as a whole does.
+    /// Processes the throttling of a device, or of the whole provider if it concerns many devices.
     private mutating func busy(
         _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
     ) -> Ruling {
@@ -245,7 +247,7 @@ struct CredentialHealth: Sendable {
         switch retry.cause {
         // Caused by us, which says nothing about APNs or the device.
         case .error(.queueFull), .error(.closed): return Ruling(blame: .nobody, change: nil)
-        // It was never sent, so it is not to blame; if no notification was judged, APNs is.
+        // It was never sent, so it is not to blame; if no notification was judged meanwhile, APNs is.
         case .error(.notStarted), .error(.connecting), .error(.tls):
             let change = isJudgedMeanwhile ? nil : self.isAway(retry, of: notification, now: now)
             return Ruling(blame: .nobody, change: change)
@@ -270,7 +272,7 @@ struct CredentialHealth: Sendable {
         return counts.failed >= Self.failuresToCompare && counts.isShare(of: counts.failed, above: Self.failedShare)
     }
 
-    /// True if no notification was judged since a failed attempt began.
+    /// Counts a failure without a judgement since its attempt began; enough of them make the credential ill.
     private mutating func isAway(
         _ retry: PushRetry, of notification: UInt64, now: ContinuousClock.Instant
     ) -> Change? {
@@ -288,7 +290,8 @@ struct CredentialHealth: Sendable {
             return nil
         }
         if self.lone == notification, retry.isOfAPNs {
-            // Others must be tried before a possibly poisoned one is taken for all; it has its own backoff.
+            // Others must be tried before one notification, which may itself be the cause, counts for all; it has its
+            // own backoff.
             guard case .ill(let since, _) = self.state else { return nil }
             return self.heal(since, now: now)
         }
@@ -301,7 +304,7 @@ struct CredentialHealth: Sendable {
 
     private static func bounded(_ seconds: Int) -> Duration { min(.seconds(max(0, seconds)), Self.mostRetryAfter) }
 
-    /// True if a connection or provider token was replaced, and is refused all the same.
+    /// Stops the credential if 403s continue although the connection or provider token was replaced.
     private mutating func isNotMended(_ retry: PushRetry, now: ContinuousClock.Instant) -> Change? {
         let since = self.mendingSince ?? now
         self.mendingSince = since
@@ -312,7 +315,7 @@ struct CredentialHealth: Sendable {
         return self.stop(retry.reason, now: now)
     }
 
-    /// One notification was refused that can never succeed.
+    /// Processes the refusal of one notification, which can never succeed.
     private mutating func refusedOne(_ reason: String, _ origin: Origin, now: ContinuousClock.Instant) -> Change? {
         self.window.record(now: now) { $0.refused += 1 }
         self.refusedOrigins.record(origin, now: now)
@@ -329,7 +332,7 @@ struct CredentialHealth: Sendable {
         _ reason: String, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
     ) -> Ruling {
         if !self.isStopped, let accepted = self.lastAccepted, now - accepted < Self.proof {
-            // One was accepted after this one was sent: then it is not the credential.
+            // Another one was accepted after this one was sent, so the credential is not the cause.
             if accepted >= sent { return Ruling(blame: .time, change: nil) }
             self.refusals += 1
             let since = self.refusalsSince ?? now
@@ -352,7 +355,7 @@ struct CredentialHealth: Sendable {
 }
 
 extension PushRetry {
-    /// True if APNs itself handled this one, whatever the result; else the network path may be cut.
+    /// True if APNs itself had the request, with any result; else the network path may be interrupted.
     fileprivate var isOfAPNs: Bool {
         switch self.cause {
         case .answer, .error(.timeout), .error(.protocolViolation): true

@@ -1,19 +1,21 @@
 /// The outcomes of one credential's attempts in the last minute, in buckets: shares are more reliable than single
 /// outcomes.
 ///
-/// A value of constant size without a clock; noting costs an addition.
+/// A value of constant size without a clock; recording costs an addition.
 struct HealthWindow: Sendable {
     /// The number of attempts for each outcome.
     struct Counts: Hashable, Sendable {
-        /// APNs judged the notification on its own: `accepted` and `refused`, `unknown` tokens, `busy` devices.
+        /// APNs judged the notification individually: accepted, `refused`, `unknown`, or `busy` unless the whole
+        /// provider is throttled.
         var judged: Int32 = 0
-        /// Refused for a reason of its own, such as a token of another app.
+        /// Refused for a reason that concerns it alone, such as a token of another app.
         var refused: Int32 = 0
         /// APNs does not know the push token.
         var unknown: Int32 = 0
         /// Too many requests for the device.
         var busy: Int32 = 0
-        /// Failed for the service, the connection or the provider token.
+        /// Failed because of the service, the connection or the provider token, or because the whole provider is
+        /// throttled.
         var failed: Int32 = 0
         /// Those of `failed` for which a new provider token or connection is the cure.
         var tokenRefused: Int32 = 0
@@ -27,7 +29,7 @@ struct HealthWindow: Sendable {
             left.tokenRefused += right.tokenRefused
         }
 
-        /// True if more than this percentage of all outcomes is of one kind.
+        /// Returns true if a count is more than a percentage of all outcomes.
         func isShare(of count: Int32, above percent: Int64) -> Bool {
             Int64(count) * 100 > percent * (Int64(self.judged) + Int64(self.failed))
         }
@@ -39,10 +41,10 @@ struct HealthWindow: Sendable {
 
     private var ring = [Counts](repeating: Counts(), count: Self.buckets)
     private var current = 0
-    /// The end of `current`; nil until something is noted.
+    /// The end of `current`; nil until something is recorded.
     private var end: ContinuousClock.Instant?
 
-    /// All of the last minute, as of the last record.
+    /// The sums over the last minute, as of the last call of `record` or `advance`.
     var counts: Counts { self.ring.reduce(into: Counts()) { $0 += $1 } }
 
     mutating func record(now: ContinuousClock.Instant, _ change: (inout Counts) -> Void) {
@@ -50,7 +52,7 @@ struct HealthWindow: Sendable {
         change(&self.ring[self.current])
     }
 
-    /// Forgets what is older than a minute.
+    /// Forgets outcomes that are older than a minute.
     mutating func advance(_ now: ContinuousClock.Instant) {
         guard var end = self.end else {
             self.end = now + Self.bucket

@@ -1,15 +1,15 @@
-/// Limits the notifications to a device per hour: no hour, wherever it begins, has more, and the last change is always
-/// notified.
+/// Limits the notifications to a device per hour: no hour, whenever it begins, has more, and the last change always
+/// causes a notification.
 ///
-/// GCRA: half of them may come at once, the others evenly over the hour, so that a device never waits longer than
-/// `longestWait`. Ask once for a notification, not for each attempt.
-/// Bounded: 16 bytes and some for each recently notified device, at most `capacity` of them; beyond, the devices that
-/// have the most left are forgotten, and may get more. Devices are kept as seeded 64-bit hashes: two that collide, one
-/// of a million million, share a limit. A value without a clock.
+/// GCRA: half of them may come in a burst, the others evenly over the hour, so that a device never waits longer than
+/// `longestWait`. `acquire` must be called once for a notification, not for each attempt.
+/// Bounded: somewhat more than 16 bytes for each recently notified device, at most `capacity` of them; beyond that, the
+/// devices with the most allowance left are forgotten, and may get more. Devices are stored as seeded 64-bit hashes:
+/// two that collide, one in a million million, share a limit. A value without a clock.
 struct HourlyLimit: Sendable {
     /// Half a million devices notified within an hour; 16 MB.
     static let usualCapacity = 500_000
-    /// The number of entries sampled to find the eighth that has the most left.
+    /// The number of entries sampled to find the eighth of the devices with the most allowance left.
     private static let sample = 1_024
     private static let hour: Int64 = 3_600_000_000_000
 
@@ -19,7 +19,7 @@ struct HourlyLimit: Sendable {
     private let tolerance: Int64
     private let capacity: Int
     private let start: ContinuousClock.Instant
-    /// The time when each device is back at its even pace, in nanoseconds since `start`: a past time means nothing.
+    /// The time when each device is back at its even pace, in nanoseconds since `start`: a past time has no effect.
     private var times: [Int: Int64] = [:]
     /// The number of entries that makes a sweep worthwhile.
     private var sweepAt: Int
@@ -30,8 +30,8 @@ struct HourlyLimit: Sendable {
     init(perHour: Int, capacity: Int = Self.usualCapacity, now: ContinuousClock.Instant) {
         let most = Int64(min(max(0, perHour), 1_000_000_000))
         let burst = (most + 1) / 2
-        // An hour, both ends included, fits `burst` and as many as there are whole intervals in it: a nanosecond more
-        // than the hour's fraction makes that one less than `most - burst + 1`.
+        // An hour, both ends included, fits `burst` notifications and one for each whole interval in it: a nanosecond
+        // more than the hour's fraction makes the intervals one fewer than `most - burst + 1`.
         self.interval = most == 0 ? 0 : Self.hour / (most - burst + 1) + 1
         self.tolerance = (burst - 1) * self.interval
         self.capacity = max(1, capacity)
@@ -48,7 +48,7 @@ struct HourlyLimit: Sendable {
     /// Requests one notification to a device, and counts it if it may be sent.
     ///
     /// - Parameter device: the subject of the limit, such as push token and order type.
-    /// - Returns: nil if it may be sent at once; else the wait before the next request, which then succeeds.
+    /// - Returns: nil if it may be sent immediately; else the wait before the next request, which then succeeds.
     mutating func acquire(_ device: some Hashable, now: ContinuousClock.Instant) -> Duration? {
         guard self.interval > 0 else { return nil }
         let time = self.nanoseconds(now)
@@ -66,7 +66,7 @@ struct HourlyLimit: Sendable {
 
     private func nanoseconds(_ now: ContinuousClock.Instant) -> Int64 {
         let (seconds, attoseconds) = (now - self.start).components
-        // A century, so that sums with the interval cannot overflow.
+        // Limited to a century, so that sums with the interval cannot overflow.
         return min(max(0, seconds), 3_155_760_000) * 1_000_000_000 + max(0, attoseconds) / 1_000_000_000
     }
 
@@ -76,19 +76,19 @@ struct HourlyLimit: Sendable {
         return hasher.finalize()
     }
 
-    /// Forgets devices that have the whole burst again; and at the capacity, an eighth of the others, so that the next
-    /// sweep is far away.
+    /// Forgets devices that have their whole burst again, and at capacity an eighth of the others, so that the next
+    /// sweep is not needed soon.
     private mutating func sweep(_ time: Int64) {
         self.times = self.times.filter { $0.value > time }
         if self.times.count >= self.capacity {
-            // Entries are in the order of seeded hashes, so the first ones are a fair sample: sorting all of them would
+            // Entries are in the order of seeded hashes, so the first ones are a fair sample; sorting all of them would
             // delay everything.
             let sample = self.times.values.prefix(Self.sample).sorted()
             // The index is below the count: an eighth of at least one.
             let last = sample[sample.count / 8]
             self.times = self.times.filter { $0.value > last }
         }
-        // Twice the rest, so that sweeping costs each notification a constant.
+        // Twice the remaining number, so that sweeping costs each notification a constant time.
         self.sweepAt = min(max(1024, self.times.count * 2), self.capacity)
     }
 }

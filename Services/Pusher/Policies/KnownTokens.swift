@@ -1,6 +1,6 @@
-/// The push tokens that APNs accepted recently: a credential in doubt is probed with them.
+/// The push tokens that APNs accepted recently, with which an ill or stopped credential is probed.
 ///
-/// A table of seeded 32-bit hashes, the newest of each place: a token may be forgotten, and one of some thousand
+/// A table of seeded 32-bit hashes, the newest of each place: a token may be forgotten, and one in about two thousand
 /// million is wrongly taken for known. Bounded: 32 kB, from the first accepted token on.
 struct KnownTokens: Sendable {
     static let places = 8192
@@ -20,6 +20,6 @@ struct KnownTokens: Sendable {
         return self.hashes[Int(bits % UInt(Self.places))] == Self.mark(bits)
     }
 
-    /// The hash's upper half; never 0, which is an empty place.
+    /// Returns the hash's upper half with its lowest bit set: 0 is an empty place.
     private static func mark(_ bits: UInt) -> UInt32 { UInt32(truncatingIfNeeded: bits >> 32) | 1 }
 }

@@ -34,7 +34,7 @@ struct PushHistory: Hashable, Sendable {
             }
         }
 
-        /// `429 TooManyRequests`, `500`, `timeout`
+        /// The outcome as text, such as `429 TooManyRequests`, `500` or `timeout`.
         var text: String {
             if let error = self.error { return error.rawValue }
             return ([self.status.map { String($0) }, self.reason] as [String?]).compactMap { $0 }
@@ -58,7 +58,7 @@ struct PushHistory: Hashable, Sendable {
 
     private(set) var first: [Attempt] = []
     private(set) var last: [Attempt] = []
-    /// Attempts between `first` and `last` that are not kept.
+    /// The number of attempts between `first` and `last`, which are not kept.
     private(set) var omitted = 0
 
     init() {}
@@ -83,7 +83,7 @@ struct PushHistory: Hashable, Sendable {
     }
 }
 
-/// An `apns-id` if it looks like one: text from an unknown server is not passed on.
+/// Returns a text that looks like an `apns-id`, else nil: other text from an unknown server is not passed on.
 private func uuid(_ text: String) -> String? {
     let isUUID = text.utf8.count == 36 && text.utf8.allSatisfy { $0 == UInt8(ascii: "-") || isHexadecimal($0) }
     return isUUID ? text : nil

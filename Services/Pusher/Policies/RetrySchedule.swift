@@ -1,17 +1,17 @@
 import APNS
 
-/// Decides when one notification that failed is sent again, and when it is given up.
+/// Decides when a notification that failed is sent again, and when its retries end.
 ///
-/// Exponential with jitter, `Retry-After` honoured. Failures for which a device is to blame are bounded in number and
-/// in time; those for which the service or a connection is to blame in time alone, and that is long: a brown-out fails
-/// the same notification often. Each attempt that counts adds the time that it took and the pause after it. The wall
-/// clock would also count an hour in which APNs was away, and give up with the first failure after it. The first
-/// attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition like any other
-/// ten. A value without a clock, small, as each failing notification has one.
+/// The backoff is exponential with jitter, and honours `Retry-After`. Failures because of the device are bounded in
+/// number and in time, those because of the service or a connection only in time, by a long limit: in a brown-out the
+/// same notification fails often. Each attempt that counts adds the time that it took and the pause after it. The wall
+/// clock would also count an hour in which APNs was unavailable, and end the retries with the first failure after it.
+/// The first attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition back
+/// like any others. A value without a clock, and small, since each failing notification has one.
 struct RetrySchedule: Hashable, Sendable {
-    /// The most that one notification may hold up.
+    /// The most attempts and time that one notification may take.
     struct Limits: Hashable, Sendable {
-        /// Attempts that failed for the device.
+        /// Attempts that failed because of the device.
         var attempts = 8
         /// Time that they may take.
         var hold = Duration.seconds(300)
@@ -25,7 +25,8 @@ struct RetrySchedule: Hashable, Sendable {
         case giveUp
     }
 
-    /// The first pause: a new connection is there at once, APNs and a device with too many requests need some rest.
+    /// Returns the first pause: a new connection is available immediately, while APNs, or a device with too many
+    /// requests, needs time.
     static func first(_ scope: PushRetry.Scope) -> Duration {
         switch scope {
         case .connection: .milliseconds(100)
@@ -36,22 +37,22 @@ struct RetrySchedule: Hashable, Sendable {
 
     /// The second pause after a lost connection; from then on it doubles like the others.
     static let secondOfConnection = Duration.seconds(1)
-    /// The longest pause that APNs did not ask for: a device gets its rest, and when the service has recovered all are
-    /// notified within a minute.
+    /// Returns the longest pause that APNs did not request: a busy device needs more time, and once the service has
+    /// recovered, all devices are notified within a minute.
     static func longest(_ scope: PushRetry.Scope) -> Duration {
         switch scope {
         case .device: .seconds(60)
         case .connection, .service: .seconds(30)
         }
     }
-    /// The longest `Retry-After` that is honoured for failures that count no attempts, unless the hold limit is
-    /// shorter: no notification waits longer for an APNs that is back. While APNs is away its credential's probes
-    /// respect the time it asked for.
+    /// The longest `Retry-After` that is honoured for failures that do not count as attempts, unless the hold limit is
+    /// shorter: no notification waits longer after APNs has recovered. While APNs is unavailable, the credential's
+    /// probes respect the time that it requested.
     static let mostRetryAfter = Duration.seconds(300)
 
-    /// Failed attempts, whatever the cause.
+    /// Failed attempts of any cause.
     private(set) var attempts: UInt32 = 0
-    /// Those that failed for the device.
+    /// Attempts that failed because of the device.
     private(set) var counted: UInt32 = 0
     /// Time that they took, the pauses after them included.
     private(set) var held = Duration.zero
@@ -73,8 +74,8 @@ struct RetrySchedule: Hashable, Sendable {
         if self.attempts < .max { self.attempts += 1 }
         let took = max(took, .zero)
         var room = min(Self.mostRetryAfter, limits.hold)
-        // The last attempt is at the limit, also if APNs asked for more: it costs one request too early at most, and it
-        // may succeed.
+        // The last attempt is made at the limit even if APNs requested a longer pause: it costs at most one early
+        // request, and it may succeed.
         switch blame {
         case .nobody: break
         case .time:
@@ -107,7 +108,7 @@ struct RetrySchedule: Hashable, Sendable {
         let whole = min(base * (1 << min(doublings, 10)), Self.longest(retry.scope))
         let jittered = whole * random(0.5...1)
         guard let seconds = retry.afterSeconds, seconds > 0 else { return jittered }
-        // Clients that were given the same time do not all come back at the same time.
+        // Notifications that were given the same time are not all sent again at the same time.
         let asked = Duration.seconds(min(seconds, 86_400)) * random(1...1.1)
         return max(asked, jittered)
     }

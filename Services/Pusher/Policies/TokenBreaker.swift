@@ -1,8 +1,8 @@
 /// Decides if a push token that APNs does not know (BadDeviceToken) is deleted.
 ///
-/// The same answer comes for garbage and for every good token that is sent to the wrong environment, so it is trusted
-/// only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is deleted,
-/// and an alarm is raised. 410 needs no breaker: it comes with a timestamp.
+/// APNs gives the same answer for garbage and for every good token that is sent to the wrong environment, so the answer
+/// is trusted only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is
+/// deleted, and an alarm is raised. 410 needs no breaker: it has a timestamp.
 ///
 /// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet. Bounded:
 /// `buckets` pairs of counters. A value without a clock.
@@ -11,19 +11,19 @@ struct TokenBreaker: Sendable {
         case closed
         case open(since: ContinuousClock.Instant)
 
-        /// For a gauge: 0 closed, 1 open.
+        /// The value for a gauge: 0 closed, 1 open.
         var gauge: Int { if case .open = self { 1 } else { 0 } }
     }
 
     /// The decision about one bad token.
     enum Decision: Hashable, Sendable {
         case retire
-        /// The registration stays, and the notification is given up.
+        /// The registration stays, and the notification is dropped.
         case keep(Reason)
     }
 
     enum Reason: String, Hashable, Sendable, CaseIterable {
-        /// Nothing was delivered yet with this credential: it may all be wrong.
+        /// Nothing was delivered yet with this credential, which may be used with the wrong environment.
         case unproven
         /// Too many are bad.
         case open
@@ -41,11 +41,11 @@ struct TokenBreaker: Sendable {
     static let window = Self.bucket * Self.buckets
     /// Bad tokens within `window` that need no deliveries to compare with: one customer's old devices.
     static let alwaysAllowed = 5
-    /// Deliveries for each further one that is allowed: one of a hundred. APNs answers 410 for devices that are gone,
-    /// so a bad token is garbage, which is rarely registered.
+    /// Deliveries for each further bad token that is allowed. APNs answers 410 for devices that are gone, so a bad
+    /// token is garbage, which is rarely registered.
     static let deliveriesPerBad = 100
-    /// The most in any case: registrations deleted before a flood is noticed come back only when their customers look
-    /// at the order again.
+    /// Most bad tokens that are allowed in any case: registrations deleted before a flood is noticed return only when
+    /// their customers look at the order again.
     static let mostAllowed = 200
     /// Bad tokens in a row, with no delivery in between: with one of a hundred bad this does not happen by chance.
     static let inARow = 10
@@ -60,7 +60,7 @@ struct TokenBreaker: Sendable {
 
     init(now: ContinuousClock.Instant) { self.start = now }
 
-    /// APNs accepted a notification.
+    /// Counts a notification that APNs accepted.
     ///
     /// - Returns: the state if it changed.
     mutating func delivered(now: ContinuousClock.Instant) -> State? {
@@ -72,7 +72,7 @@ struct TokenBreaker: Sendable {
         return self.closeIfQuiet(now)
     }
 
-    /// APNs answered BadDeviceToken.
+    /// Counts an answer of BadDeviceToken, and decides if the registration is removed.
     mutating func refused(now: ContinuousClock.Instant) -> Ruling {
         self.advance(now)
         self.run += 1
@@ -100,7 +100,7 @@ struct TokenBreaker: Sendable {
         return self.run >= Self.inARow || sums.bad > allowed
     }
 
-    /// Closes when a whole window after the opening had deliveries and hardly a bad token.
+    /// Closes the breaker when a whole window after its opening had deliveries and few bad tokens.
     private mutating func closeIfQuiet(_ now: ContinuousClock.Instant) -> State? {
         guard case .open(let since) = self.state, now - since >= Self.window, !self.isFlood, self.sums.delivered > 0
         else { return nil }
@@ -108,7 +108,7 @@ struct TokenBreaker: Sendable {
         return .closed
     }
 
-    /// Clears the buckets that time has passed over.
+    /// Clears the buckets whose time is over.
     private mutating func advance(_ now: ContinuousClock.Instant) {
         let elapsed = (now - self.start).components.seconds
         let index = Int(max(0, elapsed) / Self.bucket.components.seconds)

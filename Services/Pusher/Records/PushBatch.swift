@@ -7,7 +7,7 @@ struct PushBatch {
     /// a change must not miss it. Source: Design §5
     static let registrationWindowSeconds: Int64 = 15 * 60
 
-    /// True if a registration came so soon after its order's last change that the device must be notified.
+    /// Returns true if a registration was made so soon after its order's last change that the device must be notified.
     ///
     /// Measured from the registration, not from the present time: however late the record is read, no device is missed.
     /// - Parameter modified: the modification time of the order, UNIX seconds; nil if it is unknown, or removed.
@@ -20,9 +20,10 @@ struct PushBatch {
     private(set) var changed: [(order: OrderKey, records: [Int])] = []
     /// New registrations, the last of each device and order, and its record.
     private(set) var registered: [RegistrationKey: (registration: RegistrationRecord, record: Int)] = [:]
-    /// Devices that are only known to have registered, or to be waiting for a notification, with their records.
+    /// Parked devices with their records, and for those that wait because they registered, the time of the
+    /// registration.
     private(set) var awaited: [(key: RegistrationKey, registeredEpochMilliseconds: Int64?, records: [Int])] = []
-    /// Records that are older than anything that APNs would still deliver.
+    /// The number of records that are too old for a notification.
     private(set) var staleCount = 0
     /// Records that could not be parsed: topic/partition/offset and the reason.
     private(set) var unreadable: [(origin: String, reason: String)] = []
@@ -30,10 +31,10 @@ struct PushBatch {
     /// known, or not a change.
     let records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]
 
-    /// - Parameter staleBefore: milliseconds since 1970; earlier changes are not notified.
+    /// - Parameter staleBefore: milliseconds since 1970; earlier changes cause no notification.
     init(_ records: [KafkaRecord], topics: Topics, staleBefore: Int64 = .min) {
         self.records = records.map { record in
-            // A record's timestamp is set by its producer: without one, or before 1970, it is meaningless.
+            // A record's timestamp is set by its producer: if missing, or before 1970, it is meaningless.
             (record.receipt, record.topic == topics.orders ? max(-1, record.timestampMilliseconds) : -1)
         }
         var places: [OrderKey: Int] = [:]
@@ -44,7 +45,7 @@ struct PushBatch {
             }
             if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
             do {
-                // Without a key, or with one that is not text, a record names nothing.
+                // A record without a key, or with one that is not text, names nothing.
                 let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
                 if record.topic == topics.registrations {
                     let registration = try RegistrationKey(key)

@@ -19,24 +19,25 @@ struct PushLookup: Sendable {
     let view: MaterializedView?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
-    /// The age from which a registration is not waited for that Redis does not have: far more than a gateway takes to
-    /// write it after its record, and than clocks differ.
+    /// The age from which a registration that Redis does not have is not looked up again: far more than a gateway takes
+    /// to write it after its record, and than clocks differ.
     private static let settlingMilliseconds: Int64 = 60_000
 
     /// The result of a lookup.
     struct Looked: Sendable {
         var found: [Found] = []
-        /// Devices that are not notified, since their orders have more than are notified of one.
+        /// The number of devices that are not notified, since their orders have more devices than are notified of one
+        /// change.
         var untold = 0
-        /// The reasons why some orders have no notifications: Redis has a value of another kind for them, and a retry
-        /// does not help.
+        /// The errors of orders that cause no notifications: Redis has an invalid value for them, and a retry does not
+        /// help.
         var damaged: [StoreError] = []
-        /// Keys that could not be looked up, each separately.
+        /// Keys whose own lookup failed.
         var failed: Set<PendingPushKey> = []
         /// The error of one of them.
         var failure: StoreError?
-        /// Registrations that Redis does not have yet: a change that came meanwhile did not find them, and they did not
-        /// find it. They are looked up once more.
+        /// Registrations that Redis does not have yet: a change that arrived meanwhile did not find them, and their
+        /// lookup did not find the change. They are looked up once more.
         var unsettled: Set<PendingPushKey> = []
     }
 
@@ -72,7 +73,7 @@ struct PushLookup: Sendable {
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
         }
-        // Devices that are parked by themselves, with their current push tokens.
+        // Devices that are parked individually, with their current push tokens.
         let pairs = zip(lookup.registrations.dropFirst(late.count), lookup.modified.dropFirst(late.count))
         for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
             let key = PendingPushKey(awaited.key)
@@ -88,7 +89,7 @@ struct PushLookup: Sendable {
         return looked
     }
 
-    /// True if the gateway may be about to write a registration whose record was read.
+    /// Returns true if the gateway may be about to write a registration whose record was read.
     private func isUnsettled(_ registration: RegistrationRecord, _ standing: RegistrationRecord?) -> Bool {
         let moment = registration.registeredEpochMilliseconds
         return self.now() - moment < Self.settlingMilliseconds

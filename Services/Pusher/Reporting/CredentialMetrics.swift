@@ -6,8 +6,8 @@ import Synchronization
 
 /// The metrics of one credential and the host that it is used with.
 ///
-/// Thread: any, also the client's event loop. A frequent event costs an atomic addition; a rare one, or a series that
-/// is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
+/// Thread: any, including the client's event loop. A frequent event costs an atomic addition; a rare one, or a series
+/// that is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
 final class CredentialMetrics: Sendable {
     /// Upper ends of the buckets for the age of a change when APNs answers, in seconds: fine around the expected p99,
     /// and up to the hour that an outage may last.
@@ -38,13 +38,13 @@ final class CredentialMetrics: Sendable {
         case delivered
         /// It will be sent again.
         case retried
-        /// Another one notified the device as well.
+        /// It was merged into another notification.
         case coalesced
         /// It waited because of the hourly limit.
         case limited
         /// APNs does not know the token, and the registration is kept.
         case unknownToken = "unknown-token"
-        /// It was given up.
+        /// It was dropped, and its device not notified.
         case dropped
     }
 
@@ -117,7 +117,7 @@ final class CredentialMetrics: Sendable {
     /// Counts a device that was not notified.
     func deadLetter(_ code: PushDeadLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
 
-    /// Counts the events in the scheduler.
+    /// Adds the counts of the scheduler.
     func count(_ counts: PushCounts) {
         self.count(.delivered, by: counts.delivered)
         self.count(.retried, by: counts.retried)
@@ -151,7 +151,8 @@ final class CredentialMetrics: Sendable {
     /// Sets the number of orders, or devices of them, that wait for the credential.
     func pending(_ count: Int) { self.apply(.set(.pending, to: Double(count))) }
 
-    /// Removes the gauges of a credential that is not used any more; counters stay, since they must not start again.
+    /// Removes the gauges of a credential that is not used any more; counters stay, since they must not restart at
+    /// zero.
     func retire() {
         self.made.withLock { made in
             for meter in made.meters.values { meter.destroy() }

@@ -3,19 +3,19 @@ import Model
 
 /// One series of a credential's metrics that is made on first use.
 ///
-/// The labels come from closed sets, whatever a peer sends: undocumented values become `other`.
+/// The labels come from closed sets: undocumented values that a peer sends become `other`.
 enum CredentialSeries: Hashable, Sendable {
     /// Connections that were made.
     case connected
-    /// Connections that could not be made or ended other than by our wish, by our code.
+    /// Connections that could not be made, or that ended without our closing them, by the code of the error.
     case disconnected(APNSError.Code)
     /// GOAWAY frames, by APNs' reason and the frame's code.
     case goAway(reason: String, code: String)
-    /// Announcements of another limit of streams.
+    /// Announcements of another stream limit.
     case settings
-    /// Requests that came back unprocessed.
+    /// Requests that APNs left unprocessed.
     case refusedStreams
-    /// Connections that were replaced by another.
+    /// Connections that were replaced by others.
     case replaced(APNSEvent.Replacement)
     /// Requests by outcome.
     case requests(status: String, reason: String)

@@ -20,7 +20,7 @@ enum CredentialUpdate: Hashable, Sendable {
         }
     }
 
-    /// The effect of a client's snapshot: each gauge every time, so that none keeps an old value.
+    /// Returns the effects of a client's snapshot: each gauge every time, so that none keeps an old value.
     static func all(_ snapshot: APNSSnapshot) -> [CredentialUpdate] {
         APNSSnapshot.ConnectionState.allCases.map { state in
             .set(.connections(state), to: Double(snapshot.connections[state] ?? 0))

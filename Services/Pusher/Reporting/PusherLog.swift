@@ -3,16 +3,16 @@ import Model
 import Operations
 import Synchronization
 
-/// The pusher's reports to the log and to readiness: a line when something begins or ends, and an occasional one while
-/// it lasts; never one for each notification.
+/// The pusher's reports to the log and to readiness: a line when a condition begins and an occasional one while it
+/// lasts, and one when a credential recovers; never one for each notification.
 ///
-/// Bounded: one entry for each upstream, and for each reason of `PushCounts`.
+/// Bounded: one entry for each upstream, for each brand, and for each reason of `PushCounts`.
 final class PusherLog: Sendable {
-    /// A service that a pusher needs and can be without for a while.
+    /// A service that a pusher needs, and can do without for a while.
     enum Upstream: String, Hashable, Sendable, CaseIterable {
         /// Redis, for lookups of registrations.
         case lookups
-        /// Redis and Kafka, for registrations that are removed and letters.
+        /// Redis and Kafka, for the effects of verdicts, such as removed registrations and dead letters.
         case followUps
         /// Kafka, for keys that move to the pending topic and back.
         case pending
@@ -29,14 +29,14 @@ final class PusherLog: Sendable {
     /// The time between two log lines about a condition that lasts.
     static let pause = Duration.seconds(10)
 
-    /// The name in `/readyz` of an APNs that does not answer. It makes no pusher unready: another one would fare no
-    /// better.
+    /// The name in `/readyz` of the condition that APNs does not answer. It makes no pusher unready: another one could
+    /// do no more.
     static let apns = "apns"
 
     private let logger: Logger
     private let readiness: Readiness
     private let outages = Mutex<[Upstream: Outage]>([:])
-    /// Brands for which APNs is away, with the reasons.
+    /// Brands for which APNs is unavailable, with the reasons.
     private let away = Mutex<[String: String]>([:])
     private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
     private let unsaid = Mutex<[String: Int]>([:])
@@ -46,7 +46,7 @@ final class PusherLog: Sendable {
         self.readiness = readiness
     }
 
-    /// An operation failed and is retried.
+    /// Reports that an operation failed and is retried.
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
         let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, loggedAt: now - Self.pause)
@@ -64,7 +64,7 @@ final class PusherLog: Sendable {
             "operation failed, retrying", metadata: ["upstream": "\(upstream.rawValue)", "error": "\(reason)"])
     }
 
-    /// The upstream works again.
+    /// Reports that an upstream works again.
     func isBack(_ upstream: Upstream) {
         self.outages.withLock { outages in
             guard outages.removeValue(forKey: upstream)?.isUnready == true,
@@ -74,14 +74,14 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// Notifications were given up: a line for each reason, with the number since the last one.
+    /// Logs the notifications that were dropped: a line for each reason, with the number since the last line.
     func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
         for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
         let due = self.unsaid.withLock { unsaid in
             let due = self.logged.withLock { logged in
                 let due = unsaid.filter { reason, _ in logged[reason].map { now - $0 >= Self.pause } ?? true }
                 for reason in due.keys { logged[reason] = now }
-                // Some reasons come from APNs: they are forgotten when they are quiet.
+                // Some reasons contain text from APNs: they are forgotten when they no longer occur.
                 logged = logged.filter { now - $0.value < Self.pause * 2 }
                 return due
             }
@@ -93,10 +93,10 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// The name in `/readyz` of the condition that waiting notifications cannot be written anywhere.
+    /// The name in `/readyz` of the condition that waiting notifications cannot be written to the pending topic.
     static let pendingTopic = "push-pending"
 
-    /// Notes if waiting notifications can be written.
+    /// Reports if waiting notifications can be written.
     ///
     /// - Parameter reason: the reason why they cannot; nil: they can.
     func pendingTopicFails(_ reason: String?) {
@@ -107,12 +107,12 @@ final class PusherLog: Sendable {
             metadata: ["error": "\(reason)"])
     }
 
-    /// A record cannot be parsed.
+    /// Logs that a record cannot be parsed.
     func unreadable(origin: String, reason: String) {
         self.logger.error("cannot read a record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
     }
 
-    /// A credential's state changed.
+    /// Reports that a credential's state has changed.
     func changed(_ type: String, _ change: CredentialQueue.Change) {
         let metadata: Logger.Metadata = ["type": "\(type)"]
         switch change {
@@ -123,7 +123,7 @@ final class PusherLog: Sendable {
             self.tellReadiness(type, reason)
             self.logger.error("APNs does not respond; notifications wait", metadata: metadata.with("reason", reason))
         case .health(.stopped(let reason)):
-            // It answers, so it is not away: another process would fare no better.
+            // APNs answers, so it is not unavailable, and another process could do no more.
             self.tellReadiness(type, nil)
             self.logger.critical("APNs rejects the credential", metadata: metadata.with("reason", reason))
         case .breaker(.closed):
@@ -135,11 +135,11 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// A credential was replaced, or its brand is gone: that APNs did not answer the old one means nothing any more,
-    /// and nothing else would withdraw the report.
+    /// Withdraws the report that APNs does not answer for a credential that was replaced, or whose brand is gone:
+    /// nothing else would withdraw it.
     func renewed(_ type: OrderTypeIdentifier) { self.tellReadiness(type.rawValue, nil) }
 
-    /// - Parameter reason: the reason why APNs is away for a brand; nil: it is not.
+    /// - Parameter reason: the reason why APNs is unavailable for a brand; nil: it is not.
     private func tellReadiness(_ type: String, _ reason: String?) {
         self.away.withLock { away in
             away[type] = reason
@@ -149,7 +149,7 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// The service is about to end.
+    /// Logs that the service is about to end.
     func stopping() {
         self.logger.info("stopping: waiting for answers in flight; waiting records stay uncommitted")
     }

@@ -13,26 +13,27 @@ final class PusherMetrics: Sendable {
     let recordsUnreadable: Counter
     /// Changes and registrations without a notification because they are too old.
     let recordsStale: Counter
-    /// Records that were told of before their group lost its offsets.
+    /// Records whose devices were notified before their group lost its offsets.
     let recordsAgain: Counter
     /// Records that wait until their credential has room.
     let recordsParked: Meter
     /// Orders, or devices of them, that were written to the pending topic.
     let pendingWritten: Counter
-    /// Those that were done since then.
+    /// Orders, or devices of them, that were finished in the pending topic.
     let pendingTold: Counter
     /// 1 if the pending topic is in use, 0 if waiting notifications stay in memory.
     let pendingTopic: Meter
     /// Lookups that failed and are retried.
     let lookupRetries: Counter
-    /// Devices that were not notified of a change, since their order has more than are notified of one.
+    /// Devices that were not notified of a change, since their order has more devices than are notified of one change.
     let devicesUntold: Counter
     private let recordsInHand: Meter
     private let waiting: Meter
     private let ready: Meter
     private let inFlight: Meter
     private let settling: Meter
-    /// Time for which nothing was finished although records are in hand: a stall that the group cannot see.
+    /// Time for which nothing was finished although records are in hand: a stall that the consumer group does not
+    /// detect.
     private let quietSeconds: Meter
     private let factory: MetricsRegistry
     private let host: String
@@ -78,7 +79,7 @@ final class PusherMetrics: Sendable {
     var unknownTypes: CredentialMetrics { self[Self.unknownType] }
     static let unknownType = "none"
 
-    /// The metrics that a letter belongs to.
+    /// Returns the metrics that a dead letter belongs to.
     func of(_ letter: PushDeadLetter) -> CredentialMetrics {
         letter.code == .brandMissing ? self.unknownTypes : self[letter.registration.order.orderType.rawValue]
     }

@@ -14,9 +14,9 @@ struct CredentialQueue {
         case retire(before: Int64)
         /// APNs does not know the push token, which may be our fault: the registration stays.
         case keep(reason: String)
-        /// It was tried for long enough.
+        /// Its attempts or its time are used up.
         case giveUp(reason: String)
-        /// APNs says that it can never succeed.
+        /// According to APNs' answer it can never succeed.
         case drop(reason: String)
     }
 
@@ -40,21 +40,21 @@ struct CredentialQueue {
     private(set) var breaker: TokenBreaker
     /// Tokens that APNs accepted, for probes.
     private var known = KnownTokens()
-    /// The targets that were probed last, so that each probe uses another one.
+    /// Hashes of the targets that were probed last: each probe uses a different target.
     private var probed: Deque<Int> = []
     private static let probedKept = 4 * CredentialHealth.illProbes
-    /// The events since the counts was last taken.
+    /// The events since the counts were last taken.
     var counts = PushCounts()
     /// Slots of targets that may be sent, with their tickets.
     var ready: Deque<(slot: Int32, ticket: UInt32)> = []
-    /// Slots whose tokens APNs may not know, with their tickets; few of them are sent to at once.
+    /// Slots whose tokens APNs may not know, with their tickets; at most `mostSuspects` of them are in flight.
     var suspects: Deque<(slot: Int32, ticket: UInt32)> = []
-    /// Most suspects that are sent to at once.
+    /// Most suspects that are in flight.
     static let mostSuspects = 4
     private var suspectsInFlight = 0
     /// Notifications that are with the client.
     private(set) var inFlight = 0
-    /// Pairs of a record and a device thin the scheduler holds for this queue.
+    /// Pairs of a record and a device that the scheduler holds for this queue.
     var links = 0
     private var changes: [Change] = []
 
@@ -66,13 +66,14 @@ struct CredentialQueue {
         self.breaker = TokenBreaker(now: now)
     }
 
-    /// True if only probes can be sent with the credential.
+    /// True if a brand is loaded and only probes can be sent with its credential.
     var isTroubled: Bool {
         if case .healthy = self.health.state { return false }
         return self.isOpen
     }
 
-    /// The brand has another credential, or is loaded again.
+    /// Opens the queue for another credential, or for a brand that is loaded again, and forgets the health of the old
+    /// one.
     mutating func renew(_ generation: Int, now: ContinuousClock.Instant) {
         self.isOpen = true
         self.generation = generation
@@ -82,7 +83,7 @@ struct CredentialQueue {
         self.probed.removeAll()
     }
 
-    /// True if something may be sent as far as the queue is concerned.
+    /// True if any target is ready, regardless of the credential's health.
     var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
 
     /// True if a notification sent at this time is a probe of the credential.
@@ -90,40 +91,40 @@ struct CredentialQueue {
         if case .probes = self.health.permission(now: now) { true } else { false }
     }
 
-    /// True if APNs may not know the token of a device: while the credential's tokens are suspicious, few such are sent
-    /// to at once.
+    /// True if APNs may not know the token of a device: while the credential's tokens are suspicious, few such
+    /// notifications are in flight.
     ///
     /// - Parameter device: hash of the push token.
     func isSuspect(_ device: Int) -> Bool { !self.known.contains(device) }
 
-    /// True if one more suspicious token may be sent to.
+    /// True if one more suspect may be in flight.
     var hasSuspectRoom: Bool { self.suspectsInFlight < Self.mostSuspects }
 
-    /// The suitability of a target as a probe of the credential; the higher, the better.
+    /// Returns the suitability of a target as a probe of the credential, from 0 to 2; higher is better.
     func probeRank(_ device: Int) -> Int {
         if self.probed.contains(device) { return 0 }
         return self.known.contains(device) ? 2 : 1
     }
 
-    /// A probe is sent.
+    /// Notes that a probe is sent to a device.
     mutating func probes(_ device: Int) {
         if self.probed.count == Self.probedKept { self.probed.removeFirst() }
         self.probed.append(device)
     }
 
-    /// Moves suspicious tokens to the common queue.
+    /// Moves all suspects to the common queue.
     mutating func trustSuspects() {
         self.ready += self.suspects
         self.suspects.removeAll()
     }
 
-    /// A suspicious token is sent to.
+    /// Counts a suspect in flight.
     mutating func sentSuspect() { self.suspectsInFlight += 1 }
 
-    /// A connection to APNs was made.
+    /// Notes that a connection to APNs was made.
     mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
 
-    /// The number of notifications that may be sent.
+    /// Returns the number of notifications that may be sent.
     func free(now: ContinuousClock.Instant) -> Int {
         guard self.isOpen else { return 0 }
         let room = max(0, self.most - self.inFlight)
@@ -140,7 +141,7 @@ struct CredentialQueue {
         self.health.probed(now: now)
     }
 
-    /// The time since which, and the reason why, nothing can succeed with this credential.
+    /// The time since which the credential is stopped, and the reason; nil if it is not.
     var stop: (since: ContinuousClock.Instant, reason: String)? {
         guard case .stopped(let since, let reason) = self.health.state else { return nil }
         return (since, reason)
@@ -184,14 +185,14 @@ struct CredentialQueue {
         switch verdict {
         case .delivered: return .delivered
         case .retire(let moment): return .retire(before: moment)
-        // The new credential may be allowed what an older one was not.
+        // The new credential may have a permission that the older one lacked.
         case .drop where generation != self.generation, .unknownToken where generation != self.generation:
             return .again(after: Self.rest)
         case .unknownToken: return self.unknown(tries, now: now)
         case .drop(let reason): return .drop(reason: reason)
         case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter())
         case .stopCredential(let reason):
-            // Others are delivered meanwhile: the answer came from one host or one connection.
+            // Others are delivered meanwhile, so the refusal came from one host or one connection.
             if blame != .nobody {
                 return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter())
             }
@@ -199,10 +200,10 @@ struct CredentialQueue {
         }
     }
 
-    /// A push token that APNs reported as gone was registered again since: APNs' answer is outdated, or will come
-    /// again.
+    /// Decides on the next attempt for a push token that APNs reported as gone and that was registered again since:
+    /// APNs' answer is outdated, or will be repeated.
     ///
-    /// The time that Redis and Kafka took to report it is not the device's fault.
+    /// The time that Redis and Kafka took does not count against the device.
     func renewed(
         _ tries: inout PushAttempts, now: ContinuousClock.Instant, jitter: Double
     ) -> (step: RetrySchedule.Step, reason: String) {
@@ -218,7 +219,7 @@ struct CredentialQueue {
         let ruling = self.breaker.refused(now: now)
         if let change = ruling.change { self.changes.append(.breaker(change)) }
         return switch ruling.decision {
-        // APNs cannot have meant a registration that came while the notification was in flight.
+        // APNs' answer cannot concern a registration made while the notification was in flight.
         case .retire: .retire(before: tries.sentEpochMilliseconds)
         case .keep(.unproven): .keep(reason: "\(text), and nothing was delivered yet")
         case .keep(.open): .keep(reason: "\(text), as too many")

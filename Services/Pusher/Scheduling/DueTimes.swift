@@ -2,9 +2,9 @@ import DequeModule
 import HeapModule
 
 /// The times at which targets become due. Windows are all of one length, so they end in the order in which they began
-/// and need no sorting; all other times are sorted by a heap.
+/// and need no sorting; all other times are in a heap.
 struct DueTimes {
-    /// A target at the time when its time was set; its ticket shows if it has moved on since.
+    /// A target and its due time; the ticket shows if the target has moved on since the entry was made.
     struct Entry: Comparable {
         let due: ContinuousClock.Instant
         let slot: Int32
@@ -23,7 +23,7 @@ struct DueTimes {
         return min(window.due, later.due)
     }
 
-    /// Adds the end of a window. One that ends before others that came sooner is sorted in with the rest.
+    /// Adds the end of a window. A window that ends before one that was added earlier goes into the heap.
     mutating func add(window entry: Entry) {
         if let last = self.windows.last, entry.due < last.due {
             self.later.insert(entry)
@@ -35,7 +35,7 @@ struct DueTimes {
     /// Adds any other time.
     mutating func add(later entry: Entry) { self.later.insert(entry) }
 
-    /// Removes and returns the next entry whose time has come.
+    /// Removes and returns the next entry that is due.
     mutating func next(now: ContinuousClock.Instant) -> Entry? {
         let window = self.windows.first.flatMap { $0.due <= now ? $0 : nil }
         if let top = self.later.min, top.due <= now, window.map({ top.due < $0.due }) ?? true {

@@ -1,7 +1,7 @@
 import DequeModule
 import Synchronization
 
-/// The effects of notifications that have their verdicts, and the queues that wait for work.
+/// The effects of notifications that have their verdicts, and the tasks that wait for them.
 ///
 /// Bounded by the scheduler: one effect for each target at most.
 final class FollowUpQueue: Sendable {
@@ -14,7 +14,7 @@ final class FollowUpQueue: Sendable {
         var lettersInWork = 0
         let mostLetters: Int
 
-        /// The next one that may be performed.
+        /// Removes and returns the next effect that may be performed.
         mutating func next() -> PushEffect? {
             if self.lettersInWork < self.mostLetters, let letter = self.letters.popFirst() {
                 self.lettersInWork += 1
@@ -31,16 +31,16 @@ final class FollowUpQueue: Sendable {
         }
     }
 
-    /// The number of effects performed at once: each waits for Kafka's acknowledgement most of the time.
+    /// The number of effects that are performed concurrently: each waits for Kafka's acknowledgement most of the time.
     static let concurrency = 32
 
     private let state: Mutex<State>
 
-    /// - Parameter mostLetters: the most letters being written at once: a topic that accepts none must leave room for
-    ///   the removal of registrations.
+    /// - Parameter mostLetters: the most dead letters in progress: a topic that accepts none must leave room for the
+    ///   removal of registrations.
     init(mostLetters: Int = FollowUpQueue.concurrency / 2) { self.state = Mutex(State(mostLetters: mostLetters)) }
 
-    /// The number that wait or are in progress.
+    /// The number of effects that wait or are in progress.
     var count: Int { self.state.withLock { $0.retirements.count + $0.letters.count + $0.inWork } }
 
     func add(_ effects: [PushEffect]) {
@@ -56,7 +56,7 @@ final class FollowUpQueue: Sendable {
         for queue in queues { queue.resume() }
     }
 
-    /// Waits for work; nil when none is handed out any more. Each must be followed by `ended`.
+    /// Waits for an effect and returns it; nil after `end`. Each effect must be followed by `ended`.
     func next() async -> PushEffect? {
         while true {
             let (effect, isEnded) = self.state.withLock { state -> (PushEffect?, Bool) in
@@ -76,7 +76,7 @@ final class FollowUpQueue: Sendable {
         }
     }
 
-    /// One that was handed out is done, or abandoned.
+    /// Notes that an effect is done or abandoned.
     func ended(_ effect: PushEffect) {
         self.state.withLock { state in
             state.inWork -= 1
@@ -84,7 +84,7 @@ final class FollowUpQueue: Sendable {
         }
     }
 
-    /// Stops handing out work.
+    /// Stops handing out effects, and releases the tasks that wait.
     func end() {
         let queues = self.state.withLock { state in
             state.isEnded = true

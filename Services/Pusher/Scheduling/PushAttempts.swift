@@ -4,9 +4,9 @@ import APNS
 struct PushAttempts: Sendable {
     /// The same for all attempts of one notification, different for the next.
     let serial: UInt64
-    /// True if it was never sent: only then it counts against the hourly limit.
+    /// True if it was never sent: only its first attempt counts against the hourly limit.
     var isFirst = true
-    /// True if it is in flight as one of the few whose tokens APNs may not know.
+    /// True if it is in flight as a suspect: see `CredentialQueue.suspects`.
     var isSuspect = false
     /// The time when it was last given to the client.
     var sent: ContinuousClock.Instant

@@ -2,12 +2,12 @@ import APNS
 import Kafka
 import Model
 
-/// Does the work that the scheduler decides on: gives due notifications to the clients, reports the records that are
-/// done and the changes of credentials, queues the effects. Replies of the clients come back to it.
+/// Does the work that the scheduler decides on: submits due notifications to the clients, reports finished records and
+/// changes of credentials, and queues effects. It also receives the clients' replies.
 ///
-/// Owner: the worker. Thread: any; replies come on the clients' loops, and notifications that they make room for leave
-/// from there, so that a notification costs no task switch. A client's handlers retain the dispatcher, and the
-/// scheduler retains the client until it is replaced or removed. Bounded: by the scheduler.
+/// Owner: the worker. Thread: any. Replies arrive on the clients' event loops, and the notifications that they make
+/// room for are submitted from there, so that a notification costs no task switch. A client's handlers retain the
+/// dispatcher, and the scheduler retains the client until it is replaced or removed. Bounded: by the scheduler.
 final class PushDispatcher: Sendable {
     let scheduler: PushScheduler
     let followUps = FollowUpQueue()
@@ -16,7 +16,7 @@ final class PushDispatcher: Sendable {
 
     /// - Parameters:
     ///   - onFinished: called with the records that are done; must not block.
-    ///   - onChange: called when a credential's health changed; must not block.
+    ///   - onChange: called when a credential's health or breaker changes; must not block.
     init(
         _ scheduler: PushScheduler, onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
         onChange: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
@@ -34,12 +34,12 @@ final class PushDispatcher: Sendable {
         self.perform(self.scheduler.receive(replies, of: type, generation: generation))
     }
 
-    /// A connection of one credential's client was made.
+    /// Notes that one credential's client has made a connection: see `PushScheduler.connected`.
     func connected(_ type: OrderTypeIdentifier) { self.perform(self.scheduler.connected(type)) }
 
     /// Processes everything that has become due.
     ///
-    /// - Returns: the time when something is due next; nil: nothing waits for its time.
+    /// - Returns: the time when something is due next; nil if nothing is.
     @discardableResult
     func look() -> ContinuousClock.Instant? {
         let (next, work) = self.scheduler.look(openEffects: self.followUps.count)
@@ -47,9 +47,9 @@ final class PushDispatcher: Sendable {
         return next
     }
 
-    /// The work for a notification is done.
+    /// Notes that an effect was performed.
     ///
-    /// - Parameter standing: the present registrations of a dead token.
+    /// - Parameter standing: for a token that is gone, the present registrations of its keys.
     func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
         self.perform(self.scheduler.done(effect, standing: standing))
     }

@@ -7,7 +7,7 @@ struct PushEffect: Sendable {
         case retire(InvalidToken)
         /// Publishes that a device was not notified.
         case report(PushDeadLetter)
-        /// Notes that some devices have yet to be notified.
+        /// Writes to the pending topic that some devices have yet to be notified.
         case suspend([ParkedPush])
     }
 
@@ -24,7 +24,7 @@ struct InvalidToken: Sendable {
     /// The registrations that led to the notification, each as last looked up.
     let registrations: [RegistrationKey: RegistrationRecord]
 
-    /// True if APNs' answer concerns a registration.
+    /// Returns true if APNs' answer concerns a registration.
     func means(_ registration: RegistrationRecord) -> Bool {
         registration.pushToken == self.token && registration.registeredEpochMilliseconds < self.moment
     }

@@ -1,26 +1,26 @@
-/// Counts of everything thin the scheduler has in hand.
+/// Counts of everything that the scheduler has in hand.
 struct PushGauges: Hashable, Sendable {
     /// Records that are not done.
     var records = 0
-    /// Devices and order types that must be notified, wherever they are.
+    /// Pairs of a device and an order type to be notified, in any place.
     var targets = 0
     /// Targets that wait for the end of their window, for their turn in the hour, or for a retry.
     var waiting = 0
     /// Targets that wait for their turn with their credential.
     var ready = 0
-    /// Targets with the clients.
+    /// Targets whose notifications are with the clients.
     var inFlight = 0
-    /// Targets that wait for the removal of a registration or for a letter to be written.
+    /// Targets that wait for an effect, such as the removal of a registration or a dead letter.
     var settling = 0
 }
 
 extension PushStateMachine {
-    /// Counted without looking at each target.
+    /// The present counts, computed without visiting each target.
     var gauges: PushGauges {
         var gauges = PushGauges()
         gauges.records = self.recordCount
         gauges.targets = self.targetCount
-        // Targets that have moved on remain in a queue until their turn comes: rarely any.
+        // Entries of targets that have moved on stay in a queue until their turn; they are rare.
         gauges.ready = self.queues.reduce(0) { $0 + $1.ready.count + $1.suspects.count }
         gauges.inFlight = self.queues.reduce(0) { $0 + $1.inFlight }
         gauges.settling = self.settlingCount

@@ -4,8 +4,8 @@ import Kafka
 import Model
 import Synchronization
 
-/// The state machine behind its lock, with the clients that send its notifications. It calls nobody: what must be done
-/// is returned, and `PushDispatcher` does it.
+/// The state machine with its lock, and the clients that send its notifications. It performs no work itself: it returns
+/// the work, and `PushDispatcher` does it.
 ///
 /// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
 final class PushScheduler: Sendable {
@@ -22,8 +22,8 @@ final class PushScheduler: Sendable {
         var sends: [(client: APNSClient, requests: [PushRequest])] = []
         var effects: [PushEffect] = []
         var changes: [(type: OrderTypeIdentifier, change: CredentialQueue.Change)] = []
-        /// Clients whose credential was stopped: each request that waits there would be refused, one after the other
-        /// for a minute, and hold back its offset.
+        /// Clients whose credential is stopped: the requests queued there would be refused one after another for a
+        /// minute, and hold back their offsets.
         var recalls: [APNSClient] = []
     }
 
@@ -35,13 +35,16 @@ final class PushScheduler: Sendable {
         var keptSeconds = PushScheduler.leastKeptSeconds
     }
 
-    /// Letters that may be in progress before more is given up for a credential that is stopped.
+    /// Effects that may be in progress before more notifications are dropped for a stopped credential or a missing
+    /// brand.
     private static let letterLimit = 256
-    /// The same for devices that move to the pending topic.
+    /// Effects that may be in progress before more devices move to the pending topic.
     static let suspensionLimit = 2048
-    /// Changes are notified for a week even if APNs keeps notifications for less: they may have waited for us.
+    /// Changes cause notifications for a week even if APNs keeps notifications for less: they may have waited for a
+    /// pusher.
     static let leastKeptSeconds: Int64 = 7 * 24 * 3600
-    /// The number of devices added, or moved to the pending topic, under one lock: replies wait for it on their loop.
+    /// The most devices added, or moved to the pending topic, while the lock is held: replies wait for it on their
+    /// event loop.
     private static let chunk = 256
 
     private let state: Mutex<State>
@@ -68,7 +71,7 @@ final class PushScheduler: Sendable {
 
     /// Installs a client.
     ///
-    /// - Returns: the one that it replaces.
+    /// - Returns: the client that it replaces.
     func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
         self.state.withLock { state in
             let queue = state.machine.open(type, generation: way.generation, now: self.clock())
@@ -78,7 +81,7 @@ final class PushScheduler: Sendable {
         }
     }
 
-    /// The credential is the same, but the options of its notifications have changed.
+    /// Changes the options of a credential's notifications.
     func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
         self.state.withLock { state in
             if let queue = state.machine.number(of: type) { state.ways[queue]?.options = options }
@@ -86,9 +89,9 @@ final class PushScheduler: Sendable {
         }
     }
 
-    /// A brand is gone.
+    /// Removes a brand's client and closes its queue.
     ///
-    /// - Returns: its client.
+    /// - Returns: the client; nil if there was none.
     func remove(_ type: OrderTypeIdentifier) -> APNSClient? {
         self.state.withLock { state in
             guard let queue = state.machine.number(of: type) else { return nil }
@@ -97,7 +100,7 @@ final class PushScheduler: Sendable {
         }
     }
 
-    /// Stops all sending.
+    /// Removes all clients, which ends all sending.
     ///
     /// - Returns: all clients.
     func removeAll() -> [APNSClient] {
@@ -109,26 +112,26 @@ final class PushScheduler: Sendable {
 
     // MARK: records
 
-    /// From this call on, keys that wait too long move to the pending topic.
+    /// Lets keys that wait too long move to the pending topic from this call on.
     func suspend(to topic: String) { self.state.withLock { $0.machine.pendingTopic = topic } }
 
-    /// The pending topic was found, or cannot be used: it does not exist, or access to it is denied. Before the first
+    /// Notes if the pending topic cannot be used, because it does not exist or access to it is denied. Before the first
     /// call this is unknown.
     func pendingTopic(isMissing: Bool) { self.state.withLock { $0.machine.lacksPendingTopic = isMissing } }
 
     /// True if keys that wait too long move to the pending topic.
     var isSuspending: Bool { self.state.withLock { $0.machine.pendingTopic != nil } }
 
-    /// A change that was published before this time, in milliseconds since 1970, is not notified any more: APNs would
+    /// The time, in milliseconds since 1970, before which published changes cause no notification any more: APNs would
     /// not keep a notification for so long either.
     var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.keptSeconds } * 1000 }
 
-    /// The number of records that may come in, and the order types whose records must be parked.
+    /// The number of records that may be added, and the order types whose records must be parked.
     var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
         self.state.withLock { ($0.machine.room, $0.machine.parkedTypes) }
     }
 
-    /// The number of parked keys of some order types that may be looked up.
+    /// Returns the number of parked keys that may be looked up, for each of some order types.
     func openings(_ types: some Sequence<OrderTypeIdentifier>) -> [OrderTypeIdentifier: Int] {
         self.state.withLock { state in
             Dictionary(types.map { ($0, state.machine.opening(of: $0)) }) { first, _ in first }
@@ -137,7 +140,7 @@ final class PushScheduler: Sendable {
 
     /// Withdraws records that were added and not looked up.
     ///
-    /// - Returns: for each true if it is still ours; false if its partition left meanwhile.
+    /// - Returns: for each, false if its partition was revoked meanwhile.
     func withdraw(_ numbers: [Int32]) -> [Bool] {
         self.state.withLock { state in numbers.map { state.machine.withdraw($0) } }
     }
@@ -178,9 +181,9 @@ final class PushScheduler: Sendable {
         }
     }
 
-    /// Drops the records of partitions that leave.
+    /// Drops the records of revoked partitions.
     ///
-    /// - Returns: the records of them that will not be done here.
+    /// - Returns: their records that will not be finished here.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
         self.state.withLock { $0.machine.drop(partitions) }
     }
@@ -199,7 +202,7 @@ final class PushScheduler: Sendable {
                 if let effect { work.effects.append(effect) }
             }
             for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
-            // Again with each burst: some may have been on their way to the client.
+            // Repeated with each burst: requests may have been on their way to the client at the last recall.
             if state.machine.queues[queue].stop != nil, state.machine.queues[queue].inFlight > 0,
                 let way = state.ways[queue]
             {
@@ -209,7 +212,7 @@ final class PushScheduler: Sendable {
         }
     }
 
-    /// A connection of one credential's client was made: if APNs was away, a probe checks if it is back.
+    /// Notes that one credential's client has made a connection: if APNs was unavailable, a probe checks if it is back.
     func connected(_ type: OrderTypeIdentifier) -> Work {
         let now = self.clock()
         return self.change { state, work in
@@ -222,7 +225,7 @@ final class PushScheduler: Sendable {
     /// Processes everything that has become due.
     ///
     /// - Parameter openEffects: the number of effects that are not performed yet.
-    /// - Returns: the time when something is due next; nil: nothing waits for its time.
+    /// - Returns: the time when something is due next; nil if nothing is.
     func look(openEffects: Int) -> (next: ContinuousClock.Instant?, work: Work) {
         let now = self.clock()
         var next: ContinuousClock.Instant?
@@ -236,16 +239,17 @@ final class PushScheduler: Sendable {
                 if most > 0, work.effects.count == most { next = now }
             } else if openEffects < Self.letterLimit {
                 let most = Self.letterLimit - openEffects
-                work.effects += state.machine.giveUpBrandless(now: now, most: most)
-                work.effects += state.machine.giveUpStuck(now: now, most: most)
+                let brandless = state.machine.giveUpBrandless(now: now, most: most)
+                work.effects += brandless
+                work.effects += state.machine.giveUpStuck(now: now, most: most - brandless.count)
             }
         }
         return (next, work)
     }
 
-    /// The work for a notification is done.
+    /// Notes that an effect was performed.
     ///
-    /// - Parameter standing: the present registrations of a dead token.
+    /// - Parameter standing: for a token that is gone, the present registrations of its keys.
     func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord]) -> Work {
         let now = self.clock()
         return self.change { state, work in
@@ -259,13 +263,14 @@ final class PushScheduler: Sendable {
     /// Stops sending; notifications in flight still get their verdicts.
     func stop() { self.state.withLock { $0.isStopped = true } }
 
-    /// The events since the last call, of each order type; nil: of those without a brand.
+    /// Returns the events since the last call for each order type; those of all order types without a brand have the
+    /// type nil.
     func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
         self.state.withLock { state in
             var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.unknownTypes)]
             state.machine.unknownTypes = PushCounts()
             for queue in state.machine.queues.indices {
-                // Order types come with the records' keys: those without a brand must not become names of metrics.
+                // Order types come from the records' keys: those without a brand must not become labels of metrics.
                 let type = state.machine.queues[queue].isOpen ? state.machine.queues[queue].orderType : nil
                 counts.append((type, state.machine.queues[queue].counts))
                 state.machine.queues[queue].counts = PushCounts()

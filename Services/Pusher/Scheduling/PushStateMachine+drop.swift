@@ -1,10 +1,9 @@
 import Kafka
 
 extension PushStateMachine {
-    /// Drops the waiting records of some partitions, which go to another member. Notifications in flight get their
-    /// verdicts.
+    /// Drops the waiting records of revoked partitions. Notifications in flight still get their verdicts.
     ///
-    /// - Returns: the records that will not be done here: of this call and of an earlier one.
+    /// - Returns: the records that will not be finished here, including those dropped since the last call.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
         var isAny = false
         for index in self.records.indices where self.records[index].open > 0 && !self.records[index].isDropped {
@@ -16,21 +15,21 @@ extension PushStateMachine {
         }
         if isAny {
             for slot in self.targets.indices where !self.targets[slot].waiting.isEmpty { self.dropWaiting(slot) }
-            // A lookup that is not done yet may still find devices.
+            // A lookup in progress may still find devices.
             for index in self.records.indices where self.records[index].isLeaving && self.records[index].isLooking {
                 self.letGo(index)
             }
         }
-        // Another consumer, of other topics, must be notified of its own records.
+        // Records of other topics belong to another consumer, which must get them from its own call.
         let topics = Set(partitions.map(\.topic))
         let dropped = self.lateDrops.filter { topics.isEmpty || topics.contains($0.topic) }
         self.lateDrops.removeAll { topics.isEmpty || topics.contains($0.topic) }
         return dropped
     }
 
-    /// Removes the links of leaving records from a target's waiting links, and the target when nothing is left.
+    /// Removes the links of leaving records from a target's waiting links, and the target if nothing is left.
     ///
-    /// - Returns: true if anything is left.
+    /// - Returns: false if this removed the last waiting link.
     @discardableResult
     mutating func dropWaiting(_ slot: Int) -> Bool {
         let leaving = self.targets[slot].waiting.filter { self.records[Int($0.record)].isLeaving }
@@ -45,7 +44,7 @@ extension PushStateMachine {
         return false
     }
 
-    /// No device is notified for a record any more.
+    /// Drops a record: no further device is notified for it.
     mutating func letGo(_ index: Int) {
         guard self.records[index].open > 0, !self.records[index].isDropped else { return }
         self.records[index].isDropped = true

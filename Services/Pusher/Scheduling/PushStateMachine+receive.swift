@@ -44,9 +44,9 @@ extension PushStateMachine {
         return nil
     }
 
-    /// Without a pending topic, gives up notifications that waited too long for a credential that is stopped.
+    /// Drops notifications that waited too long for a stopped credential; used without a pending topic.
     ///
-    /// - Returns: at most `most` letters to be written.
+    /// - Returns: at most `most` dead letters, which must be written.
     mutating func giveUpStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
         var effects: [PushEffect] = []
         for queue in self.queues.indices {
@@ -64,11 +64,11 @@ extension PushStateMachine {
         return effects
     }
 
-    /// Gives up notifications that wait for brands that are not loaded, without a pending topic. While it is unknown
-    /// if there is one, as in the first seconds of a process, they wait for it, though not longer than for a stopped
+    /// Drops notifications for brands that are not loaded; used without a pending topic. While it is unknown if there
+    /// is such a topic, as in the first seconds of a process, they wait for it, but not longer than for a stopped
     /// credential.
     ///
-    /// - Returns: at most `most` letters to be written.
+    /// - Returns: at most `most` dead letters, which must be written.
     mutating func giveUpBrandless(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
         var effects: [PushEffect] = []
         let hold = self.lacksPendingTopic ? .zero : self.limits.hold
@@ -85,13 +85,13 @@ extension PushStateMachine {
         return effects
     }
 
-    /// A device is not notified: a letter must be written.
+    /// Drops a notification and returns its dead letter, which must be written.
     ///
-    /// - Parameter reason: for people; no secrets.
+    /// - Parameter reason: text for operators, without secrets.
     mutating func giveUp(_ slot: Int, _ code: PushDeadLetterCode, _ reason: String) -> PushEffect {
         let target = self.targets[slot]
         self.queues[Int(target.queue)].counts.drop(reason)
-        // Only targets with links are sent, and only sent ones are given up; a link's record is in hand.
+        // Only targets with links are sent, and only sent ones are dropped; a link's record is in hand.
         let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
         let letter = PushDeadLetter(
             code, reason,
@@ -109,7 +109,7 @@ extension PushStateMachine {
         return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)
     }
 
-    /// It failed and is retried at that moment, together with everything that came meanwhile.
+    /// Schedules a retry for the given time, merged with the changes that arrived meanwhile.
     mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
         if self.targets[slot].waiting.isEmpty {
             self.targets[slot].exchange()
@@ -118,11 +118,11 @@ extension PushStateMachine {
             self.targets[slot].sent = []
         }
         self.wait(slot, until: moment)
-        // Records that went to another member meanwhile are not retried here.
+        // Records whose partition was revoked meanwhile are not retried here.
         _ = self.dropWaiting(slot)
     }
 
-    /// Ends the links that a notification was sent for; later ones have a window of their own.
+    /// Ends the links that a notification was sent for; later ones get their own window.
     mutating func finish(_ slot: Int) {
         self.end(self.targets[slot].sent, of: slot)
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)

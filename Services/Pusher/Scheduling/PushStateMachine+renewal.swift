@@ -2,10 +2,10 @@ import APNS
 import Kafka
 import Model
 
-/// Handles a notification whose push token is gone: its device may have come back meanwhile, with another token or with
-/// the same one, and then still has to be notified.
+/// Handles notifications whose push token is gone: the device may have registered again meanwhile, with another token
+/// or with the same one, and must then still be notified.
 extension PushStateMachine {
-    /// The registrations that led to a notification, the last one of each key.
+    /// Returns a target's push token and the registrations that led to its notification, the last one of each key.
     func deadToken(_ slot: Int, before moment: Int64) -> InvalidToken {
         let target = self.targets[slot]
         var registrations: [RegistrationKey: RegistrationRecord] = [:]
@@ -17,13 +17,13 @@ extension PushStateMachine {
         return InvalidToken(token: target.token, moment: moment, registrations: registrations)
     }
 
-    /// The work for a notification is done: so are its records, except for devices that registered again.
+    /// Finishes the records of a notification whose effect was performed, except for devices that registered again.
     ///
     /// - Parameters:
-    ///   - standing: the present registrations of a dead token: with another push token that one is notified, with the
-    ///     same one it is retried, as a failure of this device that counts.
+    ///   - standing: for a token that is gone, the present registrations of its keys: a registration with another push
+    ///     token is notified, one with the same token is retried, which counts as a failure of the device.
     ///   - jitter: 0 to 1.
-    /// - Returns: the effects for those that were tried for long enough.
+    /// - Returns: the dead letter of a notification whose attempts are used up.
     mutating func done(
         _ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
         jitter: Double
@@ -52,7 +52,7 @@ extension PushStateMachine {
         }
     }
 
-    /// - Returns: the links that still want this push token; others are over, or continue with the present token.
+    /// - Returns: the links that still need this push token; others end, or continue with the present token.
     private mutating func keptLinks(
         _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ standing: [RegistrationKey: RegistrationRecord],
         now: ContinuousClock.Instant
@@ -61,7 +61,7 @@ extension PushStateMachine {
         var over: [Link] = []
         for link in links {
             let key = self.key(of: link, slot)
-            // A registration that was found later is newer than the one that was looked up.
+            // A link that was added later may have a newer registration than the one that was looked up.
             guard let asked = dead.registrations[key],
                 link.registeredEpochMilliseconds <= asked.registeredEpochMilliseconds
             else {
@@ -86,7 +86,7 @@ extension PushStateMachine {
                 self.tell(registration.pushToken, of: renewed, in: Int(self.targets[slot].queue), now: now)
             }
         }
-        // After the new targets, so that no record is done in between.
+        // After the new links were added, so that no record is finished in between.
         self.end(over, of: slot)
         return kept
     }

@@ -2,17 +2,17 @@ import DequeModule
 import Model
 
 extension PushStateMachine {
-    /// One notification that is to be sent.
+    /// A notification to send.
     struct Due {
-        /// The number of the request, so that its reply finds its target.
+        /// The number of the request, by which its reply finds the target.
         let number: UInt64
         let token: PushToken
     }
 
-    /// A target and the ticket with which it left, in one number.
+    /// Combines a target's slot and ticket in one number.
     static func number(_ slot: Int, _ ticket: UInt32) -> UInt64 { UInt64(ticket) << 32 | UInt64(UInt32(slot)) }
 
-    /// The target that a number refers to; nil if it is not, or not any more, in that place.
+    /// Returns the slot of the target that a number refers to; nil if the target is not, or no longer, in that place.
     func slot(of number: UInt64, in place: Place) -> Int? {
         let slot = Int(number & 0xFFFF_FFFF)
         guard self.targets.indices.contains(slot), self.targets[slot].ticket == UInt32(number >> 32),
@@ -21,7 +21,7 @@ extension PushStateMachine {
         return slot
     }
 
-    /// Makes targets ready whose time has come.
+    /// Makes targets ready that are due.
     mutating func wake(now: ContinuousClock.Instant) {
         while let entry = self.due.next(now: now) {
             let slot = Int(entry.slot)
@@ -62,13 +62,13 @@ extension PushStateMachine {
         return due
     }
 
-    /// The waiting records belong to the notification that leaves at this point.
+    /// Assigns the waiting links to the notification that is about to be sent.
     mutating func beginSending(_ slot: Int) {
         self.targets[slot].exchange()
     }
 
-    /// The next target that is ready; one that has moved on is skipped. Tokens that APNs may not know come a few at a
-    /// time, and do not keep others waiting.
+    /// Removes and returns the next target that is ready; those that have moved on are skipped. Tokens that APNs may
+    /// not know are sent to a few at a time, and do not delay others.
     mutating func nextReady(_ queue: Int) -> Int? {
         let isSuspicious = self.queues[queue].health.isSuspicious
         while !isSuspicious || self.queues[queue].hasSuspectRoom,
@@ -89,8 +89,9 @@ extension PushStateMachine {
     /// The number of entries searched for a probe.
     private static let probeSearch = 256
 
-    /// The next target to probe the credential with: of those in front one whose token APNs accepted before, none that
-    /// was used for a recent probe, and if there is a choice not the head of the queue.
+    /// Removes and returns the next target to probe the credential with. Of the first entries it prefers one whose
+    /// token APNs accepted before, avoids those of recent probes, and else takes the last instead of the head of the
+    /// queue.
     private mutating func nextProbe(_ queue: Int) -> Int? {
         if self.queues[queue].ready.isEmpty { self.queues[queue].trustSuspects() }
         var best: (index: Int, rank: Int)?
@@ -110,7 +111,7 @@ extension PushStateMachine {
         self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].place == .ready
     }
 
-    /// - Returns: the time that the device must wait for its turn; nil: none.
+    /// - Returns: the time that the device must wait for its turn; nil if it need not wait.
     private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.limits.hourlyLimit > 0 else { return nil }
         return self.hourly.acquire(self.targets[slot].key, now: now)

@@ -1,14 +1,14 @@
 import APNS
 import Model
 
-/// Moves notifications that wait in the scheduler for too long to the pending topic, so that the offsets of their
-/// records advance.
+/// Moves notifications that wait too long in the scheduler to the pending topic, so that the offsets of their records
+/// advance.
 extension PushStateMachine {
-    /// The number of targets examined at once.
+    /// The number of targets examined in one call.
     static let suspendStep = 4096
 
-    /// Searches a part of the scheduler for devices that have waited too long: for a brand that is not loaded or whose
-    /// credential is ill or stopped, for its turn under the hourly limit, or simply longer than they should. Records
+    /// Searches the next part of the targets for devices that have waited too long: for a brand that is not loaded or
+    /// whose credential is ill or stopped, for their turn under the hourly limit, or to be sent or retried. Records
     /// from the pending topic stay.
     ///
     /// - Returns: at most `most` effects.
@@ -31,7 +31,7 @@ extension PushStateMachine {
         let queue = Int(self.targets[slot].queue)
         let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
         // A notification that was never sent waits after its window only because of the hourly limit: for a minute or
-        // more, and a restart would repeat everything that came after its record.
+        // more, and a restart would repeat all records after its own.
         let awaitsTurn = self.targets[slot].place == .waiting && self.targets[slot].tries.isFirst
         let hold = cannotSend || awaitsTurn ? self.limits.parkedHold : self.limits.schedulerHold
         guard now - self.targets[slot].since >= self.limits.window + hold else { return false }
@@ -55,7 +55,7 @@ extension PushStateMachine {
 }
 
 extension PushOutcome {
-    /// True if a notification with this outcome failed because of the service, not of its device.
+    /// True if a notification with this outcome failed because of the service or a connection, not of its device.
     var isOfTheService: Bool {
         guard case .retry(let retry) = verdict(of: self, sentEpochMilliseconds: .max) else { return false }
         return retry.scope != .device

@@ -4,31 +4,31 @@ import Model
 /// Everything that the pusher has in hand: the devices to be notified of each record, and when. No I/O, no clock, no
 /// task.
 ///
-/// A record is in hand until every device that it concerns was notified, or will not be. A device is notified once for
-/// all records that came within its window; those that come while a notification is in flight make another one, since
-/// it is unknown if the device asks before or after them.
+/// A record is in hand until every device that it concerns is notified or dropped. A device is notified once for all
+/// records that arrive within its window; those that arrive while a notification is in flight cause another one, since
+/// the device may ask before or after them.
 ///
 /// ```
-/// waiting -> ready -> in flight -> (settling) -> gone, or waiting again for what came meanwhile
+/// waiting -> ready -> in flight -> (settling) -> gone, or waiting again for later changes
 ///    ^-------------------'  again later
 /// ```
 ///
-/// Bounded by `PushLimits`: `room` is the number of records that may come in; devices of these records may exceed it.
+/// Bounded by `PushLimits`: `room` is the number of records that may be added; their devices may exceed the limits.
 struct PushStateMachine {
-    /// One record that is in hand.
+    /// A record in hand.
     struct Record {
         let receipt: KafkaReceipt
         /// The time when the change was published, milliseconds since 1970; -1: not known, or not a change.
         let epochMilliseconds: Int64
-        /// True if it is in a topic where it may wait for long.
+        /// True if it comes from the pending topic, where it may wait for long.
         let isPending: Bool
-        /// The number of devices yet to be notified, plus one for a lookup that is not done.
+        /// The number of devices yet to be notified, plus one until their lookup is done.
         var open: Int32
         /// True if its devices are not all known yet.
         var isLooking = true
-        /// True if its partition leaves: notifications in flight may still finish it.
+        /// True if its partition was revoked: notifications in flight may still finish it.
         var isLeaving = false
-        /// True if it was let go: no device is notified for it any more.
+        /// True if it was dropped: no further device is notified for it.
         var isDropped = false
     }
 
@@ -48,7 +48,7 @@ struct PushStateMachine {
         case waiting
         /// Waits for its turn with its credential.
         case ready
-        /// With the client; it comes back by its number.
+        /// With the client, whose reply carries its number.
         case inFlight
         /// It has its verdict, and an effect must be performed before its records are done.
         case settling
@@ -57,19 +57,19 @@ struct PushStateMachine {
     struct Target {
         let key: Key
         var place = Place.nowhere
-        /// Grows whenever the target moves: a reference with an old one is stale.
+        /// Grows whenever the target moves: a reference with an older ticket is stale.
         var ticket: UInt32 = 0
         /// The links of the next notification.
         var waiting: [Link] = []
-        /// The links of the one in flight.
+        /// The links of the notification in flight.
         var sent: [Link] = []
-        /// The time when the first of `waiting` came.
+        /// The time when the first of `waiting` was added.
         var since: ContinuousClock.Instant
         var tries: PushAttempts
         var queue: Int32 { self.key.queue }
         var token: PushToken { self.key.token }
 
-        /// Makes the waiting links the sent ones, or the other way round: for a target with one of them empty.
+        /// Swaps the waiting and the sent links, for a target that has only one of them.
         mutating func exchange() { swap(&self.sent, &self.waiting) }
     }
 
@@ -92,17 +92,18 @@ struct PushStateMachine {
         func hash(into hasher: inout Hasher) { hasher.combine(self.hash) }
     }
 
-    /// Order types come with the records' keys: this many without a brand get letters.
+    /// The number of queues from which an order type without a brand gets none, since order types come from the
+    /// records' keys; its notifications are dropped without dead letters.
     static let queueLimit = 1000
-    /// The reason for letters about orders whose brand is not loaded.
+    /// The reason of notifications that are dropped because their order type has neither a brand nor a queue.
     static let brandless = "no brand is loaded for the order type"
 
     let limits: PushLimits
-    /// The topic for devices that wait too long; nil: it cannot be used, they stay.
+    /// The topic for devices that wait too long; nil while it cannot be used, and they stay.
     var pendingTopic: String?
-    /// True if the topic is known not to be usable; before that, it may still be searched for.
+    /// True if the topic is known to be unusable; false also while that is unknown.
     var lacksPendingTopic = false
-    /// The slot where the search for devices that wait too long continues.
+    /// The slot that the search for devices that wait too long examined last.
     var suspendCursor = 0
     var records: [Record] = []
     private var freeRecords: [Int32] = []
@@ -115,9 +116,9 @@ struct PushStateMachine {
     var hourly: HourlyLimit
     /// Receipts of records that are done, until they are taken.
     private var finished: [KafkaReceipt] = []
-    /// Receipts of records that were let go outside `drop`.
+    /// Receipts of dropped records that `drop` has not returned yet.
     var lateDrops: [KafkaReceipt] = []
-    /// The counts of notifications of order types without a brand, which have no queue.
+    /// The counts of order types that have neither a brand nor a queue.
     var unknownTypes = PushCounts()
     private(set) var linkCount = 0
     var settlingCount = 0
@@ -127,7 +128,7 @@ struct PushStateMachine {
     init(limits: PushLimits, now: ContinuousClock.Instant) {
         self.limits = limits
         self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
-        // A table that grows holds everybody up while it moves; memory that is not written to costs nothing.
+        // A growing table delays everything while it is copied; memory that is not written to costs nothing.
         self.slots.reserveCapacity(limits.targets)
         self.targets.reserveCapacity(limits.targets)
         self.records.reserveCapacity(limits.records)
@@ -136,7 +137,7 @@ struct PushStateMachine {
     var recordCount: Int { self.records.count - self.freeRecords.count }
     var targetCount: Int { self.targets.count - self.freeTargets.count }
 
-    /// The number of records that may come in.
+    /// The number of records that may be added.
     var room: Int {
         max(
             0,
@@ -147,7 +148,7 @@ struct PushStateMachine {
 
     // MARK: queues
 
-    /// The queue of an order type, which without a brand is closed; nil: there are too many without one.
+    /// Returns the queue of an order type, which is closed if no brand is loaded; nil: there are too many queues.
     mutating func queue(of type: OrderTypeIdentifier, now: ContinuousClock.Instant) -> Int? {
         if let number = self.queueNumbers[type] { return number }
         guard self.queues.count < Self.queueLimit else { return nil }
@@ -156,7 +157,7 @@ struct PushStateMachine {
         return number
     }
 
-    /// The queue of an order type; nil: it was never needed.
+    /// Returns the queue of an order type; nil: it was never needed.
     func number(of type: OrderTypeIdentifier) -> Int? { self.queueNumbers[type] }
 
     /// Opens the queue of a brand, or gives it another credential.
@@ -172,7 +173,8 @@ struct PushStateMachine {
         return self.queues.count - 1
     }
 
-    /// A brand is gone: notifications that wait for it are given up.
+    /// Closes the queue of a brand that is gone: its notifications move to the pending topic, or are dropped if there
+    /// is none.
     mutating func close(_ type: OrderTypeIdentifier) {
         if let number = self.queueNumbers[type] { self.queues[number].isOpen = false }
     }
@@ -196,7 +198,7 @@ struct PushStateMachine {
         }
     }
 
-    /// All devices of these records are known at this point. A number below zero means a record that was withdrawn.
+    /// Notes that all devices of some records are known. A number below zero is that of a withdrawn record.
     mutating func endLookup(_ numbers: [Int32]) {
         for number in numbers where number >= 0 {
             self.records[Int(number)].isLooking = false
@@ -206,7 +208,7 @@ struct PushStateMachine {
 
     /// Withdraws a record that was added and not looked up.
     ///
-    /// - Returns: false if its partition left meanwhile: it has been let go already.
+    /// - Returns: false if its partition was revoked meanwhile: `drop` has returned it.
     mutating func withdraw(_ number: Int32) -> Bool {
         let index = Int(number)
         self.records[index].open = 0
@@ -215,7 +217,7 @@ struct PushStateMachine {
         return !self.records[index].isDropped
     }
 
-    /// A device must be notified.
+    /// Adds a device to be notified.
     mutating func tell(_ token: PushToken, of link: Link, in queue: Int, now: ContinuousClock.Instant) {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
@@ -231,7 +233,7 @@ struct PushStateMachine {
         if self.targets[slot].place == .nowhere { self.openWindow(slot) }
     }
 
-    /// One thing that a record waited for is over.
+    /// Ends one link, or the lookup, of a record; the last one finishes the record.
     private mutating func release(_ number: Int32) {
         let index = Int(number)
         self.records[index].open -= 1
@@ -248,7 +250,7 @@ struct PushStateMachine {
 
     // MARK: targets
 
-    /// These links of a target are not waited for any more.
+    /// Ends links of a target: their records no longer wait for them.
     mutating func end(_ links: [Link], of slot: Int) {
         guard !links.isEmpty else { return }
         let queue = Int(self.targets[slot].queue)
@@ -257,20 +259,20 @@ struct PushStateMachine {
         for link in links { self.release(link.record) }
     }
 
-    /// The next notification for a target is due at the end of its window.
+    /// Makes a target due at the end of its window.
     mutating func openWindow(_ slot: Int) {
         self.targets[slot].place = .waiting
         let due = self.targets[slot].since + self.limits.window
         self.due.add(window: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
-    /// Makes a target due at some other time.
+    /// Makes a target due at another time.
     mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
         self.targets[slot].place = .waiting
         self.due.add(later: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
-    /// The initial attempts of a notification that was not sent yet.
+    /// Returns the initial value for the attempts of a new notification.
     mutating func freshTries(now: ContinuousClock.Instant) -> PushAttempts {
         self.lastSerial &+= 1
         return PushAttempts(serial: self.lastSerial, now: now)

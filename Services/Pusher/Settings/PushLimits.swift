@@ -1,26 +1,26 @@
-/// Limits on waiting times and on everything in hand. Some are set by operators, some are changed by tests only.
+/// Limits on waiting times and on everything in hand. Operators set some of them; only tests change the others.
 struct PushLimits: Hashable, Sendable {
-    /// The time for which changes for one device are collected before it is notified once; zero: each is notified at
-    /// once.
+    /// The time for which changes for one device are collected before it is notified once; zero: each change is sent
+    /// immediately.
     var window = Duration.seconds(1)
-    /// Most notifications a device gets in an hour; 0: no limit.
+    /// Most notifications that a device gets in an hour; 0: no limit.
     var hourlyLimit = 60
     /// The longest time for which a device or a credential without progress may hold changes back.
     var hold = Duration.seconds(300)
-    /// Most attempts for one notification, except those that failed because APNs was away.
+    /// Most attempts for one notification that fail because of its device.
     var attempts = 8
     /// Most notifications of one credential that are with its client.
     var inFlight = 10_000
-    /// The most records in hand that are accepted; lookups may exceed it.
+    /// Most records in hand; lookups may exceed it.
     var records = 100_000
     /// Most devices that wait.
     var targets = 100_000
     /// Most pairs of a record and a device that must be notified of it.
     var links = 200_000
-    /// The same of one order type while there are others: more than a client sends within the window, and few enough
+    /// The same for one order type while there are others: more than a client sends within the window, and few enough
     /// that the records after a large change wait for few lookups.
     var queueLinks = 25_000
-    /// Links of a queue for which only probes can be sent.
+    /// Most links of a queue for which only probes can be sent.
     var probes = 64
     /// Most keys that are parked because of records of shared topics.
     var parkedKeys = 100_000

@@ -11,12 +11,12 @@ struct PusherSettings {
     let proxy: APNSProxy?
     /// Fewest and most connections of one credential.
     let connections: ClosedRange<Int>
-    /// Those that operators set, and the others with their defaults.
+    /// The limits that operators set, and the others with their defaults.
     let limits: PushLimits
     let brands: BrandLibrary
-    /// The pusher writes no URL into an order; it needs none to be configured.
+    /// A placeholder: the pusher writes no URL into an order, so none must be configured.
     private static let unusedURL = "https://unused.invalid"
-    /// Notifications of all brands together that a process may have to hold, at about 1 kB each.
+    /// Most notifications of all brands together that a process may have to hold, at about 1 kB each.
     static let outstandingLimit = 2_000_000
 
     /// - Throws: `SettingsError` naming key and value.
@@ -50,7 +50,7 @@ struct PusherSettings {
     }
 
     /// Checks that a notification that waits for the end of the window, or for its turn under the hourly limit, is not
-    /// given up meanwhile.
+    /// dropped meanwhile.
     ///
     /// With a limit of N a notification waits at most 7200 ÷ N s: `HourlyLimit`.
     static func check(window: Int, limit: Int, hold: Int) throws(SettingsError) {

@@ -3,7 +3,8 @@ import Operations
 
 /// Settings of the pusher whose check needs more than a range.
 extension Settings {
-    /// Apple has two ports; a mistyped one would only show as connections that are never made.
+    /// Returns the endpoint of APNs. Apple has two ports; a mistyped one would only show as connections that are never
+    /// made.
     ///
     /// Source: Wallet Orders §4.2
     func apnsEndpoint() throws(SettingsError) -> APNSEndpoint {
@@ -20,7 +21,7 @@ extension Settings {
         return endpoint
     }
 
-    /// The HTTP proxy to APNs; nil if there is none.
+    /// Returns the HTTP proxy to APNs; nil if there is none.
     func apnsProxy() throws(SettingsError) -> APNSProxy? {
         guard let url = self.text(.apnsProxy) else { return nil }
         do {
@@ -30,7 +31,7 @@ extension Settings {
         }
     }
 
-    /// Fewest and most connections of one credential.
+    /// Returns the fewest and the most connections of one credential.
     func apnsConnections() throws(SettingsError) -> ClosedRange<Int> {
         let text = self.text(.apnsConnections, default: "2-8")
         let parts = text.split(separator: "-", omittingEmptySubsequences: false).map { part in

@@ -3,7 +3,7 @@ import Model
 import Operations
 import ServiceLifecycle
 
-/// Samples the state of each credential's client every few seconds, also of one that sends nothing.
+/// Samples the state of each credential's client every few seconds, even of one that sends nothing.
 struct CredentialGauges: Service {
     let metrics: PusherMetrics
     let scheduler: PushScheduler
@@ -28,7 +28,7 @@ struct CredentialGauges: Service {
             self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
             self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
         }
-        // Order types come with the records' keys: those without a brand must not become names of metrics.
+        // Order types come from the records' keys: those without a brand must not become labels of metrics.
         self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
         self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
     }

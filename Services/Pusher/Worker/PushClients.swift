@@ -5,8 +5,8 @@ import Synchronization
 
 /// One client for each brand's credential, kept up to date with the brands.
 ///
-/// A client whose credential was replaced gets nothing new from then on; it is closed when its requests are answered,
-/// or their time is over, and unanswered ones are then sent with the new one. Bounded: one client per brand, and those
+/// A client whose credential was replaced gets no new requests; it is closed when its requests are answered or their
+/// time is over, and unanswered ones are then sent with the new credential. Bounded: one client per brand, and those
 /// being closed.
 final class PushClients: Sendable {
     private struct Kept {
@@ -29,7 +29,7 @@ final class PushClients: Sendable {
     private let make: Make
     private let state = Mutex(State())
 
-    /// The brands whose credential could not be used from the start, with the errors; they are retried when their files
+    /// The brands whose credential could not be used at the start, with the errors; they are retried when their files
     /// change.
     var failures: [(type: OrderTypeIdentifier, error: any Error)] { self.state.withLock { $0.failures } }
 
@@ -63,7 +63,7 @@ final class PushClients: Sendable {
             type, PushScheduler.Way(client: client, generation: generation, options: brand.pushOptions))
     }
 
-    /// Follows changes of the brands; one call at a time.
+    /// Installs, changes and removes clients as the brands require; calls must not overlap.
     ///
     /// - Returns: the brands whose new credential cannot be used, with the errors; they keep their former client.
     func update(_ brands: Brands) async -> [(type: OrderTypeIdentifier, error: any Error)] {
@@ -94,7 +94,7 @@ final class PushClients: Sendable {
         return failures
     }
 
-    /// Closes all clients: when this returns, requests in flight are answered, or their time is over.
+    /// Closes all clients. When this returns, requests in flight are answered, or their time is over.
     func close() async {
         await Self.close(self.scheduler.removeAll())
         self.state.withLock { $0.kept = [:] }

@@ -7,16 +7,17 @@ import Operations
 import Store
 
 extension PushWorker {
-    /// Lookups that may be in progress at once, so that a slow one does not hold up the next records.
+    /// Most lookups of new records that are in progress, so that a slow one does not delay the next records.
     static let lookups = 3
     /// The time between two checks for room for parked keys.
     static let drainPause = Duration.milliseconds(20)
-    /// The wait of an order that could not be looked up.
+    /// The pause before the lookup of an order is repeated.
     static let retryPause = Duration.seconds(1)
 
-    // MARK: what was told before
+    // MARK: records notified before
 
-    /// Reads what was told before, until Redis answers: nobody could be looked up either.
+    /// Reads the positions up to which devices were notified, and retries until Redis answers: without it no device
+    /// could be looked up either.
     ///
     /// - Throws: only when the task is cancelled.
     func learnNotified() async throws {
@@ -35,19 +36,19 @@ extension PushWorker {
         }
     }
 
-    /// Notes what is committed, until the task is cancelled and once more then.
+    /// Records the committed positions in Redis until the task is cancelled, and then once more.
     func noteNotified() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .seconds(1))
             let marks = self.notified.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
-            // Marks that Redis does not take are written with the next commit.
+            // A mark that Redis does not accept is superseded by that of the next commit.
             if !marks.isEmpty { try? await self.positions.record(marks) }
         }
     }
 
     // MARK: fetching
 
-    /// Fetches records as long as there is room for them.
+    /// Fetches records while there is room for them.
     ///
     /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another error if the
     ///   consumer cannot continue.
@@ -82,7 +83,7 @@ extension PushWorker {
 
     /// Parks records that must wait.
     ///
-    /// - Returns: the rest to be looked up, with its numbers in the scheduler; nil: nothing.
+    /// - Returns: the rest to be looked up, with its numbers in the scheduler; nil if there is none.
     private func admit(_ records: [KafkaRecord]) -> (batch: PushBatch, numbers: [Int32])? {
         var batch = PushBatch(records, topics: self.topics, staleBefore: self.scheduler.staleBefore)
         self.metrics.recordsConsumed.increment(by: records.count)
@@ -97,10 +98,10 @@ extension PushWorker {
         return nil
     }
 
-    /// Parks records thin the scheduler has numbers for.
+    /// Parks records that the scheduler has numbers for.
     ///
     /// - Parameters:
-    ///   - numbers: those of the batch's records; parked ones lose theirs.
+    ///   - numbers: those of the batch's records; those of parked records become -1.
     ///   - due: the time from which they may be looked up; nil: as soon as there is room.
     private func park(
         _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: ContinuousClock.Instant? = nil
@@ -138,7 +139,7 @@ extension PushWorker {
         }
     }
 
-    /// Looks up until it succeeds, and passes the devices found to the scheduler.
+    /// Looks up the devices of a batch, retries until that succeeds, and passes the devices found to the scheduler.
     ///
     /// - Parameter numbers: those of the batch's records, as returned by the scheduler.
     /// - Throws: only if the task is cancelled: then nothing of the batch is done.
@@ -158,6 +159,7 @@ extension PushWorker {
             }
         }
     }
+
     /// Passes the devices found to the scheduler, and parks what must be looked up again.
     private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
         self.metrics.devicesUntold.increment(by: looked.untold)

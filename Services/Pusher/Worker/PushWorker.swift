@@ -8,11 +8,11 @@ import Store
 
 /// The pusher's loop: fetches records, looks up the devices they concern, and ensures that all of them are notified.
 ///
-/// Owner: `run`, which ends with nothing in flight and the group left. Thread: tasks of its own; notifications sent
-/// after replies leave from the clients' loops. Bounded: by the scheduler, which limits the number of records; while it
-/// is full none are requested, and the consumer pauses its partitions.
+/// Owner: `run`, which ends with nothing in flight and after leaving the group. Thread: its own tasks; notifications
+/// that follow replies are submitted from the clients' event loops. Bounded: by the scheduler, which limits the number
+/// of records; while it is full none are requested, and the consumer pauses its partitions.
 final class PushWorker: Service {
-    /// Most records that are looked up at once; their values are released before the next ones come.
+    /// Most records of one batch; their values are released before the next batch.
     static let batchRecords = 1000
     static let batchBytes = 8 << 20
     /// The longest delay before the end of a window is noticed.
@@ -32,8 +32,7 @@ final class PushWorker: Service {
     let metrics: PusherMetrics
     let log: PusherLog
     private let readiness: Readiness
-    /// Most records that are looked up at once: the devices that several lookups find for one brand must not fill the
-    /// scheduler.
+    /// Most records of one lookup: the devices that several lookups find for one brand must not fill the scheduler.
     let mostRecords: Int
     private let window: Duration
     private let shutdownLimit: Duration
@@ -92,7 +91,7 @@ final class PushWorker: Service {
             group.addTask { await self.watch() }
             group.addTask { await self.noteNotified() }
             do {
-                // Only fetching ends with a graceful shutdown.
+                // Only these tasks end with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask(executorPreference: BackgroundExecutor.shared) { try await self.pending.read() }
@@ -138,7 +137,7 @@ final class PushWorker: Service {
 
     // MARK: the time
 
-    /// Sends notifications that become due, and reports the state.
+    /// Sends notifications that become due, and reports the state every second.
     private func watch() async {
         let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
         var reportAt = ContinuousClock.now
@@ -149,7 +148,7 @@ final class PushWorker: Service {
                 reportAt = now + .seconds(1)
                 self.report()
             }
-            // A millisecond collects those that are due close to each other.
+            // A millisecond collects notifications that are due close to each other.
             let pause = next.map { max(.milliseconds(1), min($0 - now, tick)) } ?? tick
             do { try await Task.sleep(for: pause) } catch { return }
         }

@@ -4,9 +4,9 @@ import NIOSSL
 
 /// Sends notifications to APNs over HTTP/2: one credential, a pool of persistent connections.
 ///
-/// Each notification gets exactly one outcome in every case. The client itself repeats requests that APNs refused
-/// unprocessed (REFUSED_STREAM, above the last stream of GOAWAY); everything else is the caller's decision:
-/// `verdict(of:)`. A notification whose connection was lost may have been delivered; repeating it is harmless.
+/// Each notification gets exactly one outcome in every case. The client itself repeats only requests that APNs left
+/// unprocessed (REFUSED_STREAM, above the last stream of GOAWAY); the caller decides about the rest by `verdict(of:)`.
+/// A notification whose connection was lost may have been delivered; repeating it is harmless.
 ///
 /// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the
 /// connections and their open streams, each request's time (`APNSConfiguration`).
@@ -17,14 +17,15 @@ public final class APNSClient: Sendable {
     private let eventLoop: any EventLoop
     private let loop: NIOLoopBoundBox<EventLoopClient>
 
-    /// Opens no connection yet; the first notification does.
+    /// Creates a client, which connects when it gets the first notification.
     ///
     /// - Parameters:
     ///   - rootsPEM: the trusted roots; nil for the system's.
-    ///   - proxy: the proxy that connections go through; nil: none.
+    ///   - proxy: the proxy that connections go through; nil for none.
     ///   - eventLoopGroup: one of its loops does all the work of this client.
-    ///   - onReplies: called on that loop with the outcomes of submitted requests, in bursts: must not block.
-    /// - Throws: `APNSError` with code `.configuration` when a certificate or key cannot be used.
+    ///   - onReplies: called on that loop with the outcomes of submitted requests, in bursts; must not block.
+    /// - Throws: `APNSError` with code `.configuration` if a certificate or key cannot be used, or if there is a proxy
+    ///   and the endpoint is an IP address.
     public init(
         endpoint: APNSEndpoint, credential: APNSCredential, rootsPEM: [UInt8]?, proxy: APNSProxy? = nil,
         eventLoopGroup: any EventLoopGroup, configuration: APNSConfiguration = APNSConfiguration(),
@@ -44,19 +45,19 @@ public final class APNSClient: Sendable {
             eventLoop: eventLoop)
     }
 
-    /// Hands over requests; each gets exactly one reply through `onReplies` in every case.
+    /// Queues requests; each gets exactly one reply through `onReplies` in every case.
     ///
-    /// Never waits: requests that the queue has no room for are answered with `.queueFull`.
+    /// Never waits: requests for which the queue has no room are answered with `.queueFull`.
     public func submit(_ requests: [PushRequest]) {
         guard !requests.isEmpty else { return }
         self.eventLoop.execute { self.loop.value.submit(requests) }
     }
 
-    /// Takes back the requests that wait for a stream: they are answered with `.closed`. Those in flight get their
-    /// answers, and later ones are sent.
+    /// Removes the requests that wait for a stream and answers them with `.closed`. Those in flight get their answers,
+    /// and later ones are sent.
     public func recall() { self.eventLoop.execute { self.loop.value.recall() } }
 
-    /// The present state of the connections and the queue.
+    /// Returns the present state of the connections and the queue.
     public func snapshot() async -> APNSSnapshot {
         await withCheckedContinuation { continuation in
             self.eventLoop.execute { continuation.resume(returning: self.loop.value.snapshot(now: .now())) }
@@ -65,16 +66,18 @@ public final class APNSClient: Sendable {
 
     /// Sends a batch and waits for the outcome of each, in the order given.
     ///
-    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since a notification
-    /// that was sent cannot be taken back.
+    /// Returns within the bounds of the configuration. Cancellation of the task does not shorten that, because a
+    /// notification that was sent cannot be recalled.
     public func send(_ notifications: [PushNotification]) async -> [PushOutcome] {
         await withCheckedContinuation { continuation in
             self.eventLoop.execute { self.loop.value.send(notifications, continuation) }
         }
     }
 
-    /// Accepts nothing new, waits for the requests it has (at most `closeTimeout`; the rest is `.unanswered` with code
-    /// `.closed`), disconnects.
+    /// Accepts nothing new, waits for the requests it has, at most `closeTimeout`, and disconnects.
+    ///
+    /// Requests that are queued after that time are `.unanswered` with code `.closed`, those in flight with code
+    /// `.connectionLost`.
     public func close() async {
         let promise = self.eventLoop.makePromise(of: Void.self)
         self.eventLoop.execute { self.loop.value.close(promise) }
@@ -83,6 +86,8 @@ public final class APNSClient: Sendable {
     }
 }
 
+/// Creates the TLS context of a client's connections.
+///
 /// Source: Wallet Orders §4.2: TLS 1.2 or later, ALPN h2
 private func makeTLSContext(credential: APNSCredential, rootsPEM: [UInt8]?) throws(APNSError) -> NIOSSLContext {
     var configuration = TLSConfiguration.makeClientConfiguration()

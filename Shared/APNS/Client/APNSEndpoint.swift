@@ -6,11 +6,11 @@ import NIOCore
 public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// A name or an IP address, IPv6 without brackets.
     public let host: String
-    /// 443, or 2197 where a firewall lets only that through.
+    /// 443, or 2197 if a firewall allows only that.
     public let port: Int
 
     /// - Parameter url: `https://host[:port]`; the port is 443 if it is not given.
-    /// - Throws: `APNSError` with code `.configuration`.
+    /// - Throws: `APNSError` with code `.configuration` if the URL has another form.
     public init(url: String) throws(APNSError) {
         let refusal = APNSError(
             .configuration, "reading \"\(url.prefix(100))\": an endpoint looks like https://host:port")
@@ -27,7 +27,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// of the peer, which is the proxy.
     public var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 
-    /// The value of `:authority`: has the port only when it is not the scheme's own.
+    /// The value of `:authority`, with the port only if it is not the scheme's default.
     ///
     /// Source: RFC 9113 §8.3.1
     var authority: String {

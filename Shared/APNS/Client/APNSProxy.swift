@@ -1,15 +1,15 @@
-/// The HTTP proxy that connections go through, by CONNECT.
+/// The HTTP proxy through which connections are made, by CONNECT.
 ///
 /// Source: RFC 9110 §9.3.6
 public struct APNSProxy: Hashable, Sendable, CustomStringConvertible {
     /// A name or an IP address, IPv6 without brackets.
     public let host: String
     public let port: Int
-    /// `user:password` for `proxy-authorization: Basic`, as it goes on the wire; never in a message.
+    /// `user:password` for `proxy-authorization: Basic`, percent-decoded; never part of a message.
     let basicCredential: String?
 
-    /// - Parameter url: `http://[user:password@]host:port`; the port must be given, since proxies have no usual one.
-    /// - Throws: `APNSError` with code `.configuration`; the message does not repeat what may be a password.
+    /// - Parameter url: `http://[user:password@]host:port`; the port is required, because proxies have no default port.
+    /// - Throws: `APNSError` with code `.configuration`; the message omits the URL, which may contain a password.
     public init(url: String) throws(APNSError) {
         let refusal = APNSError(
             .configuration, "reading the proxy's address: it looks like http://[user:password@]host:port")
@@ -33,7 +33,7 @@ public struct APNSProxy: Hashable, Sendable, CustomStringConvertible {
     public var description: String { HostAndPort.text(self.host, self.port) }
 }
 
-/// - Returns: nil if an escape is broken or the decoded bytes are not text allowed in a header.
+/// - Returns: nil if an escape is malformed or the decoded bytes are not text allowed in a header.
 private func decodePercents(_ text: Substring) -> String? {
     var bytes: [UInt8] = []
     var rest = text.utf8[...]

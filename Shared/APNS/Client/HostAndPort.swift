@@ -4,7 +4,7 @@ struct HostAndPort {
     let host: String
     let port: Int?
 
-    /// - Returns: nil if the text is not one of these; a host has at most 253 bytes (RFC 1035 §2.3.4).
+    /// - Returns: nil if the text has another form; a host has at most 253 bytes (RFC 1035 §2.3.4).
     init?(_ text: Substring) {
         var host = text
         var portText: Substring?

@@ -1,4 +1,4 @@
-/// One call of `send`: collects an outcome for each notification, then answers once.
+/// One call of `send`: collects an outcome for each notification, then resumes the caller once.
 ///
 /// Lives on the client's event loop.
 final class PushBatch {
@@ -13,7 +13,7 @@ final class PushBatch {
         if count == 0 { continuation.resume(returning: []) }
     }
 
-    /// The first outcome counts; the client gives exactly one.
+    /// Sets the outcome of one notification. The first counts; the client sets exactly one.
     func complete(_ index: Int, _ outcome: PushOutcome) {
         guard self.outcomes.indices.contains(index), self.outcomes[index] == nil else {
             assertionFailure("second outcome for one notification")

@@ -10,14 +10,14 @@ public struct PushNotification: Hashable, Sendable {
     public var deviceToken: PushToken
     /// `apns-topic`
     public var topic: OrderTypeIdentifier
-    /// `apns-expiration`: the time until which APNs keeps it for a device that is offline; 0: not at all.
+    /// `apns-expiration`: the time until which APNs stores it for an offline device; 0 if it must not be stored.
     public var expirationEpochSeconds: Int64
-    /// `apns-priority`: 5 with `.background`; 10 would be an error there.
+    /// `apns-priority`: 5 with `.background`, for which 10 is an error.
     public var priority: UInt8 = 5
     public var pushType = Kind.background
-    /// `apns-collapse-id`, at most 64 bytes; nil: none. A device shows only the last of several with the same one.
+    /// `apns-collapse-id`, at most 64 bytes; nil for none. A device shows only the last of several with the same value.
     public var collapseIdentifier: String?
-    /// The body, at most 4,096 bytes; a zero-byte body would be refused.
+    /// The body, at most 4,096 bytes; APNs refuses an empty body.
     public var payload: [UInt8] = Self.emptyPayload
 
     public init(deviceToken: PushToken, topic: OrderTypeIdentifier, expirationEpochSeconds: Int64) {

@@ -3,7 +3,7 @@ public struct PushReply: Hashable, Sendable {
     /// The request's number.
     public let number: UInt64
     public let outcome: PushOutcome
-    /// Time from its first stream, refusals included; nil: it was never sent.
+    /// The time from the request's first start to its outcome, refusals included; nil if it was never sent.
     public let elapsed: Duration?
 
     public init(number: UInt64, outcome: PushOutcome, elapsed: Duration?) {

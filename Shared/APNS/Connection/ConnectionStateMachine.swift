@@ -1,7 +1,7 @@
 import HTTP2
 import NIOCore
 
-/// Decides what one connection may do next: stream slots, GOAWAY, liveness. A value: no socket, no clock.
+/// Decides on the next actions of one connection: streams, GOAWAY, liveness. A value: no socket, no clock.
 ///
 /// `handshaking` -> `open` -> `draining` -> `closed`; each may go to `closed` directly, none goes back.
 struct ConnectionStateMachine {
@@ -11,7 +11,7 @@ struct ConnectionStateMachine {
         case handshaking
         /// Accepts requests; to `draining` or `closed`.
         case open
-        /// Accepts no requests, waits for the answers of its open streams until the deadline; to `closed`.
+        /// Accepts no requests and waits for the answers of its open streams until the deadline; to `closed`.
         case draining(until: NIODeadline)
         case closed
     }
@@ -26,47 +26,47 @@ struct ConnectionStateMachine {
     /// The result of a request whose stream has ended.
     enum StreamResult: Hashable {
         case answered(status: Int)
-        /// It was not processed and goes to the front of the queue.
+        /// The request was not processed and returns to the front of the queue.
         case again
         case failed(APNSError)
     }
 
     private(set) var phase = Phase.handshaking
     private(set) var openStreams = 0
-    /// The reason for draining; nil while it does not drain, and if it is merely not needed.
+    /// The reason for draining; nil if the connection does not drain, or drains only because it is not needed.
     private(set) var retirement: APNSEvent.Replacement?
-    /// The time when bytes last came, or when there was something to wait for again.
+    /// The time when bytes last arrived, or when an idle connection last started a request.
     private(set) var lastReceived: NIODeadline
-    /// Failures of 1,024 recent requests: each new outcome has a weight of one thirty-second.
+    /// The share of failures in 1,024ths, as a moving average: each new outcome has a weight of one thirty-second.
     private(set) var failureShare = 0
-    /// The time when failures began after a period with hardly any.
+    /// The time of the first failure after a period with hardly any.
     private(set) var failingSince: NIODeadline?
     /// The time of the last answer that is not a failure.
     private(set) var lastGoodAnswer: NIODeadline?
-    /// One stream until the peer's settings are here: it may allow no more.
+    /// One stream until the peer's settings arrive, because it may allow no more.
     private var announcedLimit = 1
-    /// After a refusal, the limit that the peer seems to accept regardless of its announcement; each answer raises it
-    /// by one.
+    /// The limit that the peer seems to accept after a refusal, whatever it announced; each answer raises it by one.
     private var borneLimit = Int.max
-    /// With a provider token, one stream until a request with it has been answered (Wallet Orders §4.5).
+    /// False while only one stream is allowed: with a provider token, until a request with it has been answered
+    /// (Wallet Orders §4.5).
     private var isProven: Bool
-    /// A new connection begins with few streams; each good answer doubles them.
+    /// The limit of a new connection, which begins with few streams; each good answer doubles it.
     private var trustedLimit: Int
     private var timeoutsInARow = 0
-    /// Refusals of the provider token since the last good answer.
+    /// The number of refusals of the provider token since the last good answer.
     private var tokenRefusals = 0
-    /// The time of the PING whose answer is awaited, and the time allowed for it.
+    /// The time of the PING since which no byte has arrived, and the time allowed for its answer.
     private var pingSent: NIODeadline?
     private var pingPatience = TimeAmount.zero
-    /// The last PING, for its round trip.
+    /// The time of the last PING, for its round trip.
     private var lastPing: NIODeadline?
     private let created: NIODeadline
     private let configuration: APNSConfiguration
 
-    /// Refusals of the provider token in a row after which the connection is replaced: it never takes the new token. A
-    /// single one may be about one device only.
+    /// The number of refusals of the provider token in a row after which the connection is replaced, because it never
+    /// accepts the new token. A single refusal may concern one device only.
     static let tokenRefusalsToRetire = 2
-    /// The share below which failures are ignored: one of twenty.
+    /// The share below which failures are ignored, in 1,024ths: one in twenty.
     private static let fewFailures = 51
 
     init(isProven: Bool, configuration: APNSConfiguration, now: NIODeadline) {
@@ -77,17 +77,16 @@ struct ConnectionStateMachine {
         self.lastReceived = now
     }
 
-    /// The number of streams that may be open at once at this moment.
+    /// The present limit of concurrent streams, apart from the lower limit of a new connection.
     var limit: Int {
         min(self.announcedLimit, self.borneLimit, self.configuration.streamCap, self.isProven ? .max : 1)
     }
-    /// The number of requests that can be started at once; 0 while a lowered limit is exceeded, and while a PING is
-    /// unanswered.
+    /// The number of requests that can start now; 0 while a lowered limit is exceeded, and while a PING is unanswered.
     var freeStreams: Int {
         guard self.phase == .open, self.pingSent == nil else { return 0 }
         return max(0, min(self.limit, self.trustedLimit) - self.openStreams)
     }
-    /// True if it only waits for its last answers.
+    /// True if the connection only waits for its last answers.
     var isDraining: Bool { if case .draining = self.phase { true } else { false } }
     /// True if a PING is unanswered.
     var isAsking: Bool { self.pingSent != nil }
@@ -100,31 +99,35 @@ struct ConnectionStateMachine {
         self.lastReceived = now
     }
 
-    /// - Parameter maxConcurrentStreams: the peer's limit; it may be lower than the number of open streams.
+    /// Sets the peer's limit.
+    ///
+    /// - Parameter maxConcurrentStreams: may be lower than the number of open streams.
     mutating func settings(maxConcurrentStreams: UInt32) {
         self.announcedLimit = Int(maxConcurrentStreams)
         self.borneLimit = .max
     }
 
-    /// Stops new requests on this connection: GOAWAY, exhausted identifiers, an answer that asks for it, or too many
-    /// time-outs.
+    /// Stops new requests on this connection and sets the deadline for the open streams.
     ///
     /// The second GOAWAY of a pair changes nothing here; the session ends the streams above its last stream.
+    /// - Parameter reason: nil if the connection is merely not needed.
     mutating func retire(_ reason: APNSEvent.Replacement?, now: NIODeadline) {
         guard self.phase == .open else { return }
         self.retirement = reason
         self.phase = .draining(until: now + self.configuration.requestTimeout + self.configuration.pingInterval)
     }
 
-    /// - Parameter stream: its identifier; the last one that may be used retires the connection.
-    /// - Returns: true if a PING must accompany the request: the connection was idle for so long that a middlebox may
-    ///   have forgotten it.
+    /// Counts a new stream.
+    ///
+    /// - Parameter stream: its identifier; the last identifier that may be used retires the connection.
+    /// - Returns: true if a PING must accompany the request, because the connection was idle for so long that a
+    ///   middlebox may have forgotten it.
     @discardableResult
     mutating func started(stream: Int32, now: NIODeadline) -> Bool {
         var isStale = false
         if self.openStreams == 0 {
             isStale = self.pingSent == nil && now - self.lastReceived >= self.configuration.idleToPing
-            // The silence that a PING checks begins when there is something to wait for.
+            // The silence that a PING checks begins with the first request that waits for an answer.
             self.lastReceived = max(self.lastReceived, now)
             if isStale { self.ask(self.configuration.idlePingPatience, now: now) }
         }
@@ -133,9 +136,9 @@ struct ConnectionStateMachine {
         return isStale
     }
 
-    /// Another connection to the same service failed by silence.
+    /// Doubts this connection because another connection to the same service failed by silence.
     ///
-    /// - Returns: true if a PING must check this one, which is idle.
+    /// - Returns: true if the connection is idle, so that a PING must check it.
     mutating func doubted(now: NIODeadline) -> Bool {
         guard self.phase == .open, self.openStreams == 0, self.pingSent == nil else { return false }
         self.ask(self.configuration.idlePingPatience, now: now)
@@ -148,7 +151,7 @@ struct ConnectionStateMachine {
         self.lastPing = now
     }
 
-    /// A stream has ended: answered, refused or cancelled.
+    /// Counts a stream that has ended, and judges the connection by its result.
     mutating func ended(_ end: HTTP2StreamEnd, now: NIODeadline) -> StreamResult {
         self.openStreams = max(0, self.openStreams - 1)
         if end.isComplete, let status = end.status {
@@ -156,7 +159,7 @@ struct ConnectionStateMachine {
             if self.borneLimit < .max { self.borneLimit += 1 }
             // A refused token proves nothing (Wallet Orders §4.5).
             if status != 403 { self.isProven = true }
-            // For 429 the reason decides: `throttled`.
+            // For 429 the reason decides, in `throttled`.
             if status != 429 { self.judge(isFailure: status >= 500 || status == 403, now: now) }
             return .answered(status: status)
         }
@@ -169,13 +172,13 @@ struct ConnectionStateMachine {
             APNSError(.protocolViolation, "waiting for an answer: APNs ended the stream with \(end.errorCode)"))
     }
 
-    /// The stream of an abandoned request has ended without an answer: that says nothing about the peer.
+    /// Counts the end of an abandoned request's stream without an answer, which says nothing about the peer.
     mutating func endedUnanswered() { self.openStreams = max(0, self.openStreams - 1) }
 
-    /// 429 came: for a device, or for the provider.
+    /// Judges the connection by a 429, for a device or for the provider.
     mutating func throttled(isOneDevice: Bool, now: NIODeadline) { self.judge(isFailure: !isOneDevice, now: now) }
 
-    /// The provider token was refused: repeated refusals mean that the connection has to be replaced.
+    /// Counts a refusal of the provider token. Repeated refusals retire the connection.
     mutating func tokenRefused(now: NIODeadline) {
         self.tokenRefusals += 1
         if self.tokenRefusals >= Self.tokenRefusalsToRetire { self.retire(.providerToken, now: now) }
@@ -193,22 +196,22 @@ struct ConnectionStateMachine {
         }
     }
 
-    /// A request's deadline passed. After several in a row the connection gets no more requests.
+    /// Counts a request whose deadline has passed. Several in a row retire the connection.
     mutating func timedOut(now: NIODeadline) {
         self.judge(isFailure: true, now: now)
         self.timeoutsInARow += 1
         if self.timeoutsInARow >= self.configuration.timeoutsToRetire { self.retire(.timeouts, now: now) }
     }
 
-    /// Bytes of any kind came: the peer is alive.
+    /// Notes that bytes of any kind arrived: the peer is alive.
     mutating func received(now: NIODeadline) {
         self.lastReceived = now
         self.pingSent = nil
     }
 
-    /// The PING's answer came.
+    /// Notes that the PING's answer arrived.
     ///
-    /// - Returns: its round trip; nil if no PING was sent.
+    /// - Returns: the round trip; nil if no answer was awaited.
     mutating func pingAcknowledged(now: NIODeadline) -> TimeAmount? {
         defer { self.lastPing = nil }
 

@@ -3,10 +3,10 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Makes the channel of a connection: addresses, TCP, a proxy if there is one, TLS.
+/// Establishes the channel of a connection: addresses, TCP, a proxy if there is one, TLS.
 ///
-/// Lives on the client's event loop. The connection enforces the deadline: a channel that comes after it gave up is
-/// closed.
+/// Lives on the client's event loop. The connection enforces the deadline: a channel that is ready only after the
+/// attempt has ended is closed.
 final class Connector {
     private let endpoint: APNSEndpoint
     private let proxy: APNSProxy?
@@ -14,10 +14,10 @@ final class Connector {
     private let tls: NIOSSLContext
     private let eventLoop: any EventLoop
     private var book: AddressSelector
-    /// Look-ups that have not returned; a resolver that hangs must not accumulate threads.
+    /// The number of look-ups that have not returned; requests to a resolver that hangs must not accumulate.
     private var lookups = 0
     private static let mostLookups = 2
-    /// The most addresses that one attempt tries.
+    /// The maximum number of addresses that one attempt tries.
     private static let mostAddresses = 3
 
     init(
@@ -32,7 +32,7 @@ final class Connector {
         self.book = AddressSelector(memory: configuration.addressMemory)
     }
 
-    /// An address whose connections do not work is tried last for a while.
+    /// Notes that a connection to the address did not work: the address is tried last for a while.
     func failed(_ address: SocketAddress?, now: NIODeadline) {
         if let address { self.book.failed(address, now: now) }
     }
@@ -89,10 +89,10 @@ final class Connector {
             }
     }
 
-    /// Lets the kernel end a connection whose bytes are not acknowledged, soon after a PING would have done so: this
-    /// also closes the socket and discards its unsent bytes. An idle connection gets a keepalive probe each minute,
-    /// which also keeps it known to middleboxes, and is given up after three probes. A kernel that does not know an
-    /// option is no reason not to connect.
+    /// Lets the kernel end a connection whose bytes are not acknowledged, about when an unanswered PING ends it: the
+    /// kernel also closes the socket and discards its unsent bytes. An idle connection gets a keepalive probe each
+    /// minute, which also keeps it known to middleboxes; unanswered probes end it after TCP_USER_TIMEOUT, or after
+    /// three if the kernel does not have that option. An option that the kernel does not know is ignored.
     ///
     /// Source: tcp(7), numbers of linux/tcp.h: TCP_USER_TIMEOUT in milliseconds, TCP_KEEPIDLE and TCP_KEEPINTVL in
     /// seconds, TCP_KEEPCNT
@@ -130,15 +130,15 @@ final class Connector {
         }
     }
 
-    /// Verifies the certificate against the host's name, or against the address if the host is one, since SNI cannot
-    /// carry an address.
+    /// Returns a TLS handler that verifies the certificate against the host's name, or against the address if the host
+    /// is an address, which SNI cannot carry.
     private func makeTransport() throws -> NIOSSLClientHandler {
         if self.endpoint.isAddress { return try NIOSSLClientHandler(context: self.tls, serverHostname: nil) }
         let host = self.endpoint.host
         return try NIOSSLClientHandler._makeSSLClientHandler(context: self.tls, serverHostname: host) {
             certificate, channel in
-            // NIOSSL also accepts a certificate for the peer's address, which any server that a name resolves to may
-            // have.
+            // NIOSSL also accepts a certificate for the peer's address, and any server that a name resolves to may have
+            // one.
             let names = certificate._subjectAlternativeNames()
             if names.isEmpty || names.contains(where: { $0.nameType == .dnsName && isHost(host, named: $0.contents) }) {
                 return channel.eventLoop.makeSucceededVoidFuture()
@@ -151,7 +151,7 @@ final class Connector {
     private func add(_ handlers: [any ChannelHandler], to channel: any Channel, _ connection: PushConnectionHandler) {
         do {
             try channel.pipeline.syncOperations.addHandlers(handlers)
-            // The channel may be closed already; handlers added after that get no notification of it.
+            // The channel may be closed already; handlers added afterwards get no notification of that.
             guard channel.isActive else { throw ChannelError.eof }
         } catch {
             self.fail(connection, "\(error)")

@@ -1,9 +1,9 @@
 import Glibc
 import NIOCore
 
-/// Resolves a host's addresses by the system, in the order of RFC 6724. Nothing is cached.
+/// Returns a host's addresses from the system's resolver, in the order of RFC 6724. Nothing is cached.
 ///
-/// Owner: this call owns the list and frees it. Thread: any that may block, for as long as the system's resolver takes.
+/// Owner: this call owns the list and frees it. Thread: any that may block while the system's resolver works.
 /// Bounded: 64 addresses.
 /// Source: getaddrinfo(3)
 /// - Throws: `APNSError` with code `.connecting`.

@@ -2,18 +2,18 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Resolves host names for the clients of all credentials: those that ask for one name at the same time share a
+/// Resolves host names for the clients of all credentials. Clients that ask for one name at the same time share a
 /// look-up. Nothing is cached.
 ///
-/// A resolver without an answer holds its thread for many seconds. With a look-up for each of fifty clients they would
-/// wait for each other, and so would everything else that needs a thread that may block.
-/// Owner: `APNSConfiguration`. Thread: any; look-ups run on `threads`, which only they use. Bounded: `most` look-ups of
-/// a name at once; the waiting requests by the clients.
+/// A look-up that gets no answer occupies its thread for many seconds. If each of fifty clients had its own, the
+/// look-ups would wait for each other, and so would everything else that needs a thread that may block.
+/// Owner: `APNSConfiguration`. Thread: any; look-ups run on `threads`, which only they use. Bounded: `most` concurrent
+/// look-ups of a name; the clients bound the number of waiting requests.
 final class HostResolver: Sendable {
     /// The system's resolver.
     static let system = HostResolver { host, port throws(APNSError) in try resolveHost(host, port: port) }
 
-    /// Look-ups of one name at once.
+    /// The maximum number of concurrent look-ups of one name.
     static let most = 2
 
     private static let threads: NIOThreadPool = {
@@ -43,8 +43,8 @@ final class HostResolver: Sendable {
     private let resolve: @Sendable (_ host: String, _ port: Int) throws(APNSError) -> [SocketAddress]
 
     /// - Parameters:
-    ///   - patience: the time after which a look-up without an answer gets a second one beside it: the servers of the
-    ///     first may have come back since it asked.
+    ///   - patience: the time after which a request no longer joins an unanswered look-up but begins a second one: name
+    ///     servers that did not answer the first may be reachable again.
     ///   - resolve: called on a thread that may block.
     init(
         patience: TimeAmount = .seconds(1),
@@ -54,7 +54,9 @@ final class HostResolver: Sendable {
         self.resolve = resolve
     }
 
-    /// - Returns: the addresses, on an event loop; fails with `APNSError`.
+    /// Looks up a host's addresses, or joins a look-up in progress.
+    ///
+    /// - Returns: the addresses, on the event loop; fails with `APNSError`.
     func addresses(
         of host: String, port: Int, on eventLoop: any EventLoop, now: NIODeadline = .now()
     ) -> EventLoopFuture<[SocketAddress]> {

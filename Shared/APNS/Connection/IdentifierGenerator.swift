@@ -1,7 +1,7 @@
-/// Random numbers for `apns-id`: seeded by the system's generator, then generated here, since each of the system's
-/// costs a system call.
+/// A generator of random numbers for `apns-id` and jitter, seeded by the system's generator, which costs a system call
+/// for each number.
 ///
-/// Good enough never to produce a UUID twice; not suitable for secrets.
+/// Good enough not to repeat a UUID; not suitable for secrets.
 /// Source: D. Blackman, S. Vigna, "Scrambled linear pseudorandom number generators": xoshiro256**
 struct IdentifierGenerator: RandomNumberGenerator {
     private var state: (UInt64, UInt64, UInt64, UInt64)
@@ -13,7 +13,7 @@ struct IdentifierGenerator: RandomNumberGenerator {
 
     /// - Parameter seed: not all zero.
     init(seed: (UInt64, UInt64, UInt64, UInt64)) {
-        // All zero would produce only zeros.
+        // A state of zeros would produce only zeros.
         self.state = seed == (0, 0, 0, 0) ? (1, 0, 0, 0) : seed
     }
 

@@ -7,7 +7,7 @@ struct InFlightRequests {
         let entry: PushQueue<PendingPush>.Entry
         let stream: Int32
         let deadline: NIODeadline
-        /// The request timed out and has its outcome; only the end of its stream is awaited.
+        /// True if the request timed out and has its outcome, so that only the end of its stream is awaited.
         var isAbandoned = false
     }
 
@@ -43,7 +43,7 @@ struct InFlightRequests {
         return expired
     }
 
-    /// Empties the table; abandoned requests, which have their outcome, are left out.
+    /// Empties the table and returns its requests, without the abandoned ones, which have their outcome.
     mutating func takeAll() -> [Flight] {
         defer {
             self.flights.removeAll()

@@ -1,4 +1,4 @@
-/// `apns-id`: a random UUID in lower case, kept as two numbers so that a long queue of them stays small.
+/// `apns-id`: a random UUID in lower case, stored as two numbers so that a long queue needs little memory.
 ///
 /// Source: Wallet Orders §4.3; RFC 9562 §5.4
 struct NotificationIdentifier {
@@ -10,7 +10,7 @@ struct NotificationIdentifier {
         self.low = (generator.next() & 0x3FFF_FFFF_FFFF_FFFF) | 0x8000_0000_0000_0000
     }
 
-    /// Replaces the content of `text`, whose storage is reused.
+    /// Replaces the content of `text` with the UUID; the storage of `text` is reused.
     func write(into text: inout [UInt8]) {
         text.removeAll(keepingCapacity: true)
         for digit in 0..<32 {

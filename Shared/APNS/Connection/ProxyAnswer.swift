@@ -1,4 +1,4 @@
-/// Reads a proxy's answer to CONNECT, in pieces of any size. A value.
+/// Parses a proxy's answer to CONNECT, in pieces of any size. A value.
 ///
 /// Source: RFC 9112 §4, RFC 9110 §9.3.6: any 2xx, and the tunnel begins after the empty line
 struct ProxyAnswer {
@@ -10,13 +10,15 @@ struct ProxyAnswer {
         case refused(status: Int?)
     }
 
-    /// A longer header block is refused; in bytes.
+    /// The maximum length of the header block, in bytes.
     static let most = 8_192
 
     private var bytes: [UInt8] = []
 
-    /// - Returns: `.refused(nil)` also if something follows the empty line, since the endpoint may not send before our
-    ///   ClientHello.
+    /// Processes the next bytes.
+    ///
+    /// - Returns: `.refused(nil)` also if something follows the empty line, because the endpoint may not send before
+    ///   our ClientHello.
     mutating func receive(_ more: some Sequence<UInt8>) -> Verdict {
         for byte in more {
             guard !self.isWhole, self.bytes.count < Self.most else { return .refused(status: nil) }
@@ -27,7 +29,7 @@ struct ProxyAnswer {
             return .refused(status: nil)
         }
         guard self.isWhole else { return .incomplete }
-        // `HTTP/1.x SSS`, and then a space or the end of the line.
+        // `HTTP/1.x SSS`, followed by a space or the end of the line.
         let digits = self.bytes.dropFirst(9).prefix(3)
         guard self.bytes.dropFirst(8).first == UInt8(ascii: " "), digits.count == 3,
             digits.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),

@@ -12,7 +12,7 @@ final class ProxyHandler: ChannelInboundHandler, RemovableChannelHandler {
     private var answer = ProxyAnswer()
     private var onEnd: ((Result<any Channel, APNSError>) -> Void)?
 
-    /// - Parameter onEnd: called once; with the channel if it leads to the endpoint.
+    /// - Parameter onEnd: called once, with the channel if the tunnel is established.
     init(proxy: APNSProxy, endpoint: APNSEndpoint, onEnd: @escaping (Result<any Channel, APNSError>) -> Void) {
         self.proxy = proxy
         self.endpoint = endpoint

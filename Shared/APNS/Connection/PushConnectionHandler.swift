@@ -3,10 +3,10 @@ import Model
 import NIOCore
 import NIOTLS
 
-/// Drives one HTTP/2 session over TLS: bytes between channel and session, requests from the client, outcomes back.
+/// Drives one HTTP/2 session over TLS: bytes between channel and session, requests from the client, outcomes to it.
 ///
-/// Lives on the client's event loop. `ConnectionStateMachine` decides what it may do, `EventLoopClient.run`, with which
-/// every callback of the channel ends, decides when.
+/// Lives on the client's event loop. `ConnectionStateMachine` decides what it may do; `EventLoopClient.run`, which the
+/// channel's callbacks call last, decides when.
 final class PushConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -14,11 +14,11 @@ final class PushConnectionHandler: ChannelInboundHandler {
     /// The connection's number in the pool.
     let id: Int
     private(set) var machine: ConnectionStateMachine
-    /// The address that it connects to, once chosen.
+    /// The address that it connects to; nil until it is chosen.
     var address: SocketAddress?
-    /// The channel, as soon as there is one; this handler may not be in it yet.
+    /// The channel; nil until there is one. This handler may not be in its pipeline yet.
     var channel: (any Channel)?
-    /// True if something may have to be written, or was.
+    /// True if `turn` may have something to write or to process.
     private(set) var isDirty = false
     private let session: HTTP2ClientSession
     private let credential: APNSCredential
@@ -27,14 +27,14 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private var events: [HTTP2Event] = []
     private var outgoing = ByteBuffer()
     private var tokenVersion = 0
-    /// Requests started since the last write.
+    /// The number of requests started since the last write.
     private var unwritten = 0
     private var lastStarted: UInt64 = 0
     private var isWritable = true
     private var hasToldRetirement = false
     private var pings: UInt64 = 0
     private var refused = 0
-    /// The reason for closing the connection, once there is one.
+    /// The reason for closing the connection; nil until there is one.
     private var failure: APNSError?
     /// The content of GOAWAY; the connection may stay open for a while.
     private var farewell: APNSError?
@@ -44,10 +44,9 @@ final class PushConnectionHandler: ChannelInboundHandler {
     /// The client retains its connections and they retain the client, until `end` breaks the cycle.
     private var client: EventLoopClient?
 
-    /// Requests are written after this many, so that APNs works while the rest is prepared.
+    /// The number of unwritten requests that triggers a write, so that APNs works while the rest is prepared.
     private static let mostUnwritten = 25
-    /// The number of received bytes processed at once, and the number of answers in them that let the next requests
-    /// start.
+    /// The number of received bytes processed in one piece, and of events in it after which the next requests start.
     private static let pieceBytes = 1_024
     private static let endsToGoOn = 10
 
@@ -63,7 +62,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     /// True if the client still waits for this connection to be established, or uses it.
     var isWanted: Bool { self.client != nil }
-    /// The number of requests that wait for an answer here.
+    /// The number of requests with an open stream; those that timed out count until their streams end.
     var inFlight: Int { self.flights.count }
 
     var load: ConnectionLoad {
@@ -76,10 +75,11 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     // MARK: From the client
 
-    /// Starts a request. The caller has checked that a stream is free, and calls `run` afterwards.
+    /// Starts a request, or completes it with an error if there is no provider token. The caller, `run`, has checked
+    /// that a stream is free.
     ///
     /// - Parameter order: grows with each request of the client.
-    /// - Returns: false if the connection takes no more requests; the entry remains the caller's.
+    /// - Returns: false if the connection accepts no more requests; the entry remains the caller's.
     func start(_ entry: PushQueue<PendingPush>.Entry, order: UInt64, now: NIODeadline, deadline: NIODeadline) -> Bool {
         var authorization: [UInt8] = []
         if case .token(let source) = self.credential {
@@ -112,7 +112,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// One step of `EventLoopClient.run`: writes what is to be sent and processes the events that follow.
+    /// Writes all bytes that can be sent and processes the events that follow: one step of `EventLoopClient.run`.
     func turn(now: NIODeadline) {
         self.isDirty = false
         if self.isWritable, self.machine.phase != .handshaking { self.write() }
@@ -132,10 +132,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// Checks the clock: deadlines of requests, liveness. The caller calls `run` afterwards.
+    /// Checks the deadlines of requests and the liveness of the peer. The caller calls `run` afterwards.
     func tick(now: NIODeadline) {
         for flight in self.flights.abandonExpired(now: now) {
-            // Fails only without memory; the stream then ends with the connection.
+            // Fails only if memory is exhausted; the stream then ends with the connection.
             try? self.session.reset(flight.stream, .cancel)
             let isSilent = flight.entry.started.map { self.machine.lastReceived <= $0 } ?? false
             let error = APNSError(
@@ -150,28 +150,28 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .ping: self.ping()
         case .close(let error):
             self.close(error)
-            // TLS waits for the peer's close_notify, which may never come; no caller waits for it.
+            // TLS waits for the peer's close_notify, which may never arrive; the client does not wait for it.
             self.end()
         }
     }
 
-    /// Another connection failed by silence: sends a PING if this one is idle. The caller calls `run` afterwards.
+    /// Sends a PING if this connection is idle, because another failed by silence. The caller calls `run` afterwards.
     func doubt(now: NIODeadline) { if self.machine.doubted(now: now) { self.ping() } }
 
     private func ping() {
         self.pings &+= 1
-        // Fails only without memory; the missing answer then closes the connection.
+        // Fails only if memory is exhausted; the missing answer then closes the connection.
         try? self.session.ping(self.pings)
         self.isDirty = true
     }
 
-    /// Accepts no new requests; the open streams may still be answered. The caller calls `run` afterwards.
+    /// Stops new requests; the open streams may still be answered. The caller calls `run` afterwards.
     func retire(_ reason: APNSEvent.Replacement?, now: NIODeadline) {
         self.machine.retire(reason, now: now)
         self.isDirty = true
     }
 
-    /// Sends GOAWAY and closes.
+    /// Sends GOAWAY and closes the connection.
     func close(_ error: APNSError) {
         guard let context = self.context else { return self.fail(error) }
         self.failure = self.failure ?? error
@@ -182,7 +182,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         context.close(promise: nil)
     }
 
-    /// The attempt to connect has failed, or is given up.
+    /// Ends an attempt to connect that has failed or is abandoned.
     func fail(_ error: APNSError) {
         self.failure = self.failure ?? error
         self.channel?.close(promise: nil)
@@ -242,7 +242,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         let wasOpen = self.machine.phase != .handshaking
-        // A connection that is done may end without TLS's close_notify.
+        // A drained connection may end without TLS's close_notify.
         if !self.machine.isDrained { self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen) }
         self.abandon(context)
     }
@@ -256,7 +256,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     private func run(isAmidBurst: Bool = false) {
         self.isDirty = true
-        // Answers first: they free the streams that the client then fills.
+        // Answers first: they free streams, which the client then uses.
         self.handleEvents(now: .now())
         self.client?.run(isAmidBurst: isAmidBurst)
     }
@@ -265,13 +265,13 @@ final class PushConnectionHandler: ChannelInboundHandler {
         self.client?.complete(entry.element, outcome, started: entry.started, now: now)
     }
 
-    /// Closes without waiting for the close to finish.
+    /// Closes the connection without waiting for the close to finish.
     private func abandon(_ context: ChannelHandlerContext) {
         context.close(promise: nil)
         self.end()
     }
 
-    /// The connection is gone: requests already answered keep their answers, the others get none.
+    /// Ends the connection: requests already answered keep their answers, the others complete as unanswered.
     private func end() {
         guard let client = self.client else { return }
         let now = NIODeadline.now()
@@ -287,7 +287,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
             ?? (wasOpen
                 ? APNSError(.connectionLost, "waiting for answers: APNs closed the connection")
                 : APNSError(.connecting, "shaking hands: the server closed the connection"))
-        // With a refused certificate nothing was processed, and nothing will be.
+        // APNs has processed nothing with a refused certificate, and never will.
         let lost = error.code == .credential ? error : APNSError(.connectionLost, error.message)
         for flight in self.flights.takeAll() {
             client.complete(flight.entry.element, .unanswered(lost), started: flight.entry.started, now: now)
@@ -386,7 +386,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 }
 
-/// The replacement that an answer requires: its connection is of no more use, or with `.providerToken` may be of none.
+/// Returns the reason to replace the connection of an answer; nil if it can still be used.
 ///
 /// Source: Wallet Orders §4.6
 func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {

@@ -1,7 +1,7 @@
 import HTTP2
 import Model
 
-/// The header fields of all requests of one connection; each notification replaces the fields that are its own.
+/// The header fields of all requests of one connection; each notification replaces the fields that differ.
 ///
 /// Source: Wallet Orders §4.3, with its HPACK advice: path and token never indexed; `apns-id`, `apns-expiration` and
 /// `apns-collapse-id` the first time only
@@ -18,7 +18,7 @@ struct PushRequestBlock {
         self.identifierText.reserveCapacity(36)
     }
 
-    /// Lends the block of one request.
+    /// Calls `body` with the header block of one request.
     ///
     /// - Parameter authorization: the header's value; ignored if requests carry none.
     mutating func with<Result, Failure: Error>(
@@ -34,13 +34,14 @@ struct PushRequestBlock {
         return try body(self.collapsing.block)
     }
 
-    /// After the first request HPACK knows the names; after that the values are not worth its table.
+    /// Stops the indexing of values that rarely recur: after the first request HPACK's table has their names, and the
+    /// values are not worth space in it.
     mutating func submitted(_ push: PendingPush) {
         if push.notification.collapseIdentifier == nil { self.plain.submitted() } else { self.collapsing.submitted() }
     }
 }
 
-/// The fields in the order of the wire, and which of them vary.
+/// The fields in the order of the wire, and the places of those that vary.
 private struct Fields {
     private(set) var block = HTTP2HeaderBlock()
     private let path: Int
@@ -73,7 +74,7 @@ private struct Fields {
         self.collapse = collapses ? self.block.append("apns-collapse-id", "") : nil
     }
 
-    /// Replaces the fields that differ from the last request: few of them do.
+    /// Replaces the few fields that differ from the last request.
     mutating func fill(_ notification: PushNotification, identifier: [UInt8], authorization value: [UInt8]) {
         if notification.priority != self.lastPriority {
             self.lastPriority = notification.priority

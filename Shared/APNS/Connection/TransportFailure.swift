@@ -1,8 +1,8 @@
 import NIOSSL
 
-/// The meaning of an error of the socket or of TLS.
+/// Returns the client's error for an error of the socket or of TLS.
 ///
-/// With TLS 1.3 a server judges the client's certificate after the handshake, so its alert may come on an open
+/// With TLS 1.3 a server verifies the client's certificate after the handshake, so its alert may arrive on an open
 /// connection.
 func describeTransportError(_ error: any Error, wasOpen: Bool) -> APNSError {
     let action = wasOpen ? "talking TLS" : "shaking hands"
@@ -26,9 +26,9 @@ func describeTransportError(_ error: any Error, wasOpen: Bool) -> APNSError {
     }
 }
 
-/// The alerts that no other attempt with the same certificate can cure. Others may be a problem of one server or proxy,
-/// so they are merely retried.
+/// Returns the name of the alert in an error's text if no attempt with the same certificate can succeed.
 ///
+/// Other alerts may be a problem of one server or proxy, so they are merely retried.
 /// Source: RFC 8446 §6.2; BoringSSL's names for them, ssl.h
 func certificateAlert(in text: String) -> String? {
     for name in ["CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN"]

@@ -2,16 +2,17 @@ import NIOCore
 
 /// Decides which of a host's addresses the next connection goes to. A value: the clock is an argument.
 ///
-/// Spreads connections: an address that failed recently comes last, before that one with more connections; the families
-/// take turns, and one whose address failed recently yields to the other, so that a network without IPv6 costs little.
+/// The order is by recent failure of the address; then by its number of connections, which spreads them; then by recent
+/// failure of any address of its family, so that a network without IPv6 costs little; then the families alternate.
 /// Source: RFC 8305 §4
 struct AddressSelector {
     private var failed: [SocketAddress: NIODeadline] = [:]
     private let memory: TimeAmount
-    /// More than any name has; a name that changes its addresses all the time must not fill memory.
+    /// The maximum number of addresses, more than any name has: a name whose addresses change constantly must not fill
+    /// memory.
     static let most = 64
 
-    /// - Parameter memory: the time for which a failure counts.
+    /// - Parameter memory: the time during which a failure counts.
     init(memory: TimeAmount) { self.memory = memory }
 
     mutating func failed(_ address: SocketAddress, now: NIODeadline) {
@@ -23,14 +24,16 @@ struct AddressSelector {
     }
 
     mutating func worked(_ address: SocketAddress) {
-        // Called with each answer, and there is hardly ever something to forget.
+        // Each answer calls this, and there is hardly ever a failure to forget.
         if !self.failed.isEmpty { self.failed[address] = nil }
     }
 
+    /// Sorts the addresses for the next connection.
+    ///
     /// - Parameters:
     ///   - addresses: in the resolver's order.
-    ///   - inUse: the number of connections that each has.
-    /// - Returns: each address once, the one to try first in front.
+    ///   - inUse: the number of connections that each address has.
+    /// - Returns: each address once, in the order in which to try them.
     func order(_ addresses: [SocketAddress], inUse: [SocketAddress: Int], now: NIODeadline) -> [SocketAddress] {
         let recent = self.failed.filter { now - $0.value < self.memory }
         let badFamilies = Set(recent.keys.map(\.isIPv6))
@@ -45,7 +48,7 @@ struct AddressSelector {
         return ranked.sorted { $0.rank < $1.rank }.map(\.address)
     }
 
-    /// The first family stays first, then they alternate.
+    /// Returns each address once, alternately of each family, beginning with the family of the first.
     private func interleaved(_ addresses: [SocketAddress]) -> [SocketAddress] {
         var unique: [SocketAddress] = []
         for address in addresses where !unique.contains(address) && unique.count < Self.most { unique.append(address) }

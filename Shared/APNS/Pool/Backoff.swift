@@ -1,12 +1,12 @@
 public import NIOCore
 
-/// The wait before connecting again: short the first time, then doubling, with jitter.
+/// The wait before the next attempt to connect: short the first time, then doubling, with jitter.
 ///
 /// Source: Wallet Orders §4.5: rapid opening and closing looks like denial of service
 public struct Backoff: Hashable, Sendable {
     /// The longest wait after a connection that had worked.
     public var quick: TimeAmount = .milliseconds(100)
-    /// The first wait after an attempt that failed.
+    /// The first wait after a failed attempt, before jitter.
     public var least: TimeAmount = .seconds(1)
     /// The longest wait.
     public var most: TimeAmount = .seconds(60)
@@ -15,10 +15,12 @@ public struct Backoff: Hashable, Sendable {
 
     public init() {}
 
+    /// Returns the wait before the next attempt.
+    ///
     /// - Parameters:
     ///   - attempt: the number of attempts that have failed since a connection last worked.
     ///   - jitter: 0 to 1.
-    /// - Returns: for attempt 0 up to `quick`; else between half of the doubled wait and the whole of it.
+    /// - Returns: for attempt 0 up to `quick`; otherwise between half and all of the doubled wait.
     public func delay(attempt: Int, jitter: Double) -> TimeAmount {
         let jitter = min(max(jitter, 0), 1)
         guard attempt > 0 else { return scaled(self.quick, jitter) }

@@ -5,7 +5,8 @@ import NIOSSL
 
 /// The part of a client that lives on its event loop: the queue, the connections, the clock.
 ///
-/// `PushPool` decides what is opened, retired and used; this does it. Every change ends in `run`.
+/// `PushPool` decides on opening and retiring connections, `ConnectionLoad` on the connection of the next request; this
+/// object executes the decisions. Every change ends in `run`.
 final class EventLoopClient {
     let endpoint: APNSEndpoint
     let credential: APNSCredential
@@ -13,7 +14,7 @@ final class EventLoopClient {
     private let eventLoop: any EventLoop
     private let connector: Connector
     private let onReplies: @Sendable ([PushReply]) -> Void
-    /// Outcomes that are reported at the end of the burst.
+    /// The outcomes to report at the end of the burst.
     private var replies: [PushReply] = []
     private var queue: PushQueue<PendingPush>
     private var pool: PushPool
@@ -22,7 +23,7 @@ final class EventLoopClient {
     private var lastFailure: APNSError?
     private var isRunning = false
     private var mustRunAgain = false
-    /// Replies are reported at the end of the run in progress.
+    /// True if replies are reported at the end of the run in progress.
     private var mustTell = false
     private var alarm: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var closing: [EventLoopPromise<Void>] = []
@@ -31,7 +32,7 @@ final class EventLoopClient {
     private var generator = IdentifierGenerator()
     /// The connection on which the last attempt for a push token failed: the next attempt prefers another.
     private var avoided: [PushToken: Int] = [:]
-    /// With more recent failures than this, all of them are forgotten.
+    /// The maximum number of entries in `avoided`; a further one clears it first.
     private static let mostAvoided = 1_024
 
     init(
@@ -132,10 +133,10 @@ final class EventLoopClient {
         self.report(.connected)
     }
 
-    /// A request was refused unprocessed.
+    /// Puts back a request that was refused unprocessed.
     func putBack(_ entry: PushQueue<PendingPush>.Entry) { self.queue.putBack(entry) }
 
-    /// A request failed for a reason that may be its connection's.
+    /// Notes that a request failed, possibly because of its connection.
     func failed(_ push: PendingPush, on connection: PushConnectionHandler) {
         guard self.connections.count > 1 else { return }
         if self.avoided.count >= Self.mostAvoided { self.avoided.removeAll(keepingCapacity: true) }
@@ -151,15 +152,15 @@ final class EventLoopClient {
         self.queue.progressed(now: now)
     }
 
-    /// Drains every connection that was made with a certificate which APNs refuses by now; requests in flight may still
-    /// be answered. Others are opened as if these had failed, with growing waits.
+    /// Drains all connections after APNs has refused their certificate; requests in flight may still be answered. New
+    /// connections that are refused as well count as failures, so the waits before the next ones grow.
     ///
     /// Source: Wallet Orders §4.5
     func credentialRefused(now: NIODeadline) {
         for connection in self.connections { connection.retire(.credential, now: now) }
     }
 
-    /// A connection takes no more requests; another is opened while it finishes.
+    /// Replaces a connection that accepts no more requests; it still finishes those in flight.
     func retired(_ connection: PushConnectionHandler) {
         let now = NIODeadline.now()
         self.pool.retired(connection.id, isFault: connection.isFaulted, now: now, jitter: self.jitter())
@@ -172,6 +173,8 @@ final class EventLoopClient {
         self.turnPool(now: now)
     }
 
+    /// Removes a connection, or an attempt to connect, that has ended.
+    ///
     /// - Parameter error: nil if it ended as intended.
     func ended(_ connection: PushConnectionHandler, _ error: APNSError?) {
         let now = NIODeadline.now()
@@ -197,20 +200,20 @@ final class EventLoopClient {
 
     func report(_ event: APNSEvent) { self.configuration.onEvent?(event) }
 
-    /// The one place where a request gets its outcome.
+    /// Gives a request its outcome. No other function does.
     func complete(_ push: PendingPush, _ outcome: PushOutcome, started: NIODeadline?, now: NIODeadline) {
         if let batch = push.batch { return batch.complete(Int(clamping: push.number), outcome) }
         let elapsed = started.map { Duration.nanoseconds((now - $0).nanoseconds) }
         self.replies.append(PushReply(number: push.number, outcome: outcome, elapsed: elapsed))
     }
 
-    // MARK: The one loop
+    // MARK: The loop
 
-    /// Starts the requests that can be started, writes them, processes the results; repeats until nothing more happens.
+    /// Starts all requests that can start, writes them and processes the results, until nothing more happens.
     ///
-    /// Functions that it calls may call it again: the outer call does the work.
-    /// - Parameter isAmidBurst: true if more was read and the next call follows at once; answers are then reported
-    ///   together in that call.
+    /// The functions called from here may call it again: the outer call does the work.
+    /// - Parameter isAmidBurst: true if more bytes were read and another call follows immediately, which reports all
+    ///   answers together.
     func run(isAmidBurst: Bool = false) {
         self.mustRunAgain = true
         if !isAmidBurst { self.mustTell = true }
@@ -227,7 +230,7 @@ final class EventLoopClient {
             self.finishClosing(now: now)
         }
         self.isRunning = false
-        // Also amid a burst if a connection ended: there may be no next call then.
+        // Also true amid a burst if a connection ended, because there may be no further call then.
         guard self.mustTell else { return }
         self.mustTell = false
         self.tellReplies()
@@ -252,7 +255,8 @@ final class EventLoopClient {
         }
     }
 
-    /// Another connection for a request that failed on the chosen one, if there is one with room.
+    /// Returns another connection for a request that failed on the chosen connection; the chosen one if the request did
+    /// not, or if no other has a free stream.
     private func another(than chosen: Int, for push: PendingPush) -> Int {
         guard self.avoided.removeValue(forKey: push.notification.deviceToken) == chosen else { return chosen }
         return ConnectionLoad.best(self.connections.lazy.map(\.load).filter { $0.id != chosen })?.id ?? chosen
@@ -311,7 +315,7 @@ final class EventLoopClient {
             || self.connections.contains { $0.inFlight > 0 || $0.machine.phase != .open || $0.machine.isAsking }
     }
 
-    /// Keeps one alarm, at the next moment when something may have to be done.
+    /// Sets the one alarm to the next time when there may be something to do.
     private func setAlarm(now: NIODeadline) {
         var deadline = self.isStopped ? nil : self.pool.nextTurn
         if self.isBusy { deadline = min(deadline ?? .distantFuture, now + self.configuration.tick) }
@@ -337,7 +341,7 @@ final class EventLoopClient {
         self.run()
     }
 
-    /// The reason why a request that waited too long was never sent, or not again.
+    /// Returns the reason why a request that waited too long was never sent, or not sent again.
     private func reasonNotStarted(wasRefused: Bool) -> APNSError {
         if let failure = self.lastFailure, [.connecting, .tls, .credential].contains(failure.code) { return failure }
         if wasRefused { return APNSError(.timeout, "sending again what APNs did not process: its time is up") }
@@ -357,12 +361,12 @@ final class EventLoopClient {
         for entry in self.queue.takeAll() {
             self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
         }
-        // Each calls back here when it has ended.
+        // Each connection calls `ended`, and so `run`, when it has ended.
         for connection in self.connections { connection.close(error) }
         guard self.connections.isEmpty else { return }
         self.alarm?.task.cancel()
         self.alarm = nil
-        // The caller that waits for the end has all replies by then.
+        // The caller of `close` must have all replies when it returns.
         self.tellReplies()
         let promises = self.closing
         self.closing.removeAll()

@@ -1,12 +1,10 @@
 import NIOCore
 
-/// Decides which connections there are, when one is opened, retired or replaced, and which one gets the next request. A
-/// value: no socket, no clock.
+/// Decides when a connection is opened, retired or replaced. A value: no socket, no clock.
 ///
-/// A slot goes `connecting` -> `open` -> `draining` -> gone; each may be gone directly, none goes back. The pool holds
-/// the number of connections it wants, and every turn brings it one step nearer to that: at most one opened per
-/// `openSpacing`, none before the backoff is over. A replacement is therefore requested at the moment when a connection
-/// starts to drain.
+/// A slot goes `connecting` -> `open` -> `draining` -> gone; each may be gone directly, none goes back. The pool has a
+/// target number of connections, and every turn takes one step towards it: at most one opening per `openSpacing`, and
+/// none before the backoff is over. A replacement is therefore wanted as soon as a connection starts to drain.
 /// Source: Wallet Orders §4.5: keep connections, several of them, opening and closing slowly
 struct PushPool {
     /// A phase in the life of a connection.
@@ -17,22 +15,22 @@ struct PushPool {
         let id: Int
         var state: State
         let opened: NIODeadline
-        /// A healthy answer came over it; handshakes alone prove nothing.
+        /// True if a healthy answer arrived on it; a handshake alone proves nothing.
         var isProven = false
     }
 
     /// An action for the driver.
     enum Action: Hashable {
-        /// Opens a connection; the driver calls `opened` or `ended` afterwards.
+        /// Open a connection; the driver calls `opened` or `ended` afterwards.
         case open(Int)
-        /// Stops new requests on a connection; nil: it is not needed.
+        /// Stop new requests on a connection; the reason is nil if it is not needed.
         case retire(Int, APNSEvent.Replacement?)
     }
 
     private(set) var slots: [Slot] = []
-    /// The wanted number of connections that accept requests; 0 until there is something to send.
+    /// The target number of connections that accept requests; 0 until there is something to send.
     private(set) var target = 0
-    /// Attempts that failed since a later connection proved itself; the waits grow with it.
+    /// The number of failed connections since the last healthy answer on a newer one; the waits grow with it.
     private(set) var failures = 0
     private let least: Int
     private let most: Int
@@ -40,10 +38,11 @@ struct PushPool {
     private var nextID = 0
     private var lastOpen: NIODeadline?
     private var notBefore: NIODeadline?
-    /// The same time while something is queued.
+    /// The time that replaces `notBefore` while something is queued.
     private var notBeforeQueued: NIODeadline?
     private var hasQueued = false
-    /// Consecutive connections that worked but ended within `shortLife`, and the time when the last one did.
+    /// The number of consecutive connections that worked but ended within `shortLife`, and the time when the last of
+    /// them ended.
     private var shortLives = 0
     private var lastShortEnd: NIODeadline?
     private var lastFailedID = -1
@@ -57,7 +56,7 @@ struct PushPool {
         self.most = max(self.least, configuration.connections.upperBound)
     }
 
-    /// Connections that accept requests, or will.
+    /// The number of connections that accept requests, or will.
     var liveCount: Int { self.slots.count { $0.state != .draining } }
     /// True if a wanted connection waits because the last attempt failed.
     var isBackingOff: Bool {
@@ -67,20 +66,20 @@ struct PushPool {
 
     // MARK: Events
 
-    /// There is something to send.
+    /// Notes that there is something to send.
     mutating func wanted() { self.target = max(self.target, self.least) }
 
     mutating func opened(_ id: Int) { self.update(id) { if $0.state == .connecting { $0.state = .open } } }
 
-    /// A healthy answer came.
+    /// Notes that a healthy answer arrived on a connection.
     mutating func proven(_ id: Int) {
         guard let index = self.slots.firstIndex(where: { $0.id == id }), !self.slots[index].isProven else { return }
         self.slots[index].isProven = true
-        // An older connection that works is no evidence that new ones can be made.
+        // An older connection that works is no evidence that new ones can be established.
         if id > self.lastFailedID { self.failures = 0 }
     }
 
-    /// A connection accepts no more requests, by its peer's request or ours. A second call changes nothing.
+    /// Notes that a connection accepts no more requests, by its peer's decision or ours. A second call changes nothing.
     ///
     /// - Parameter isFault: true if its peer reported an error of ours.
     mutating func retired(_ id: Int, isFault: Bool = false, now: NIODeadline, jitter: Double) {
@@ -89,12 +88,12 @@ struct PushPool {
         self.judgeLife(of: slot, isFault: isFault, now: now, jitter: jitter)
     }
 
-    /// The connection, or the attempt to make it, is over.
+    /// Removes a connection that has ended, or an attempt to establish it.
     mutating func ended(_ id: Int, isFault: Bool = false, now: NIODeadline, jitter: Double) {
         guard let slot = self.slots.first(where: { $0.id == id }) else { return }
         self.slots.removeAll { $0.id == id }
         guard slot.state != .draining else { return }
-        // Many clients may have lost theirs at the same moment.
+        // Many clients may have lost their connections at the same moment.
         self.wait(self.configuration.backoff.delay(attempt: 0, jitter: jitter), now: now)
         self.judgeLife(of: slot, isFault: isFault, now: now, jitter: jitter)
     }
@@ -103,11 +102,11 @@ struct PushPool {
 
     // MARK: Decisions
 
-    /// Takes one step towards the wanted state. Call it after every change, and at `nextTurn`.
+    /// Takes one step towards the target. Call it after every change, and at `nextTurn`.
     ///
     /// - Parameters:
-    ///   - oldestQueued: the time when the oldest request that waits for a stream came.
-    ///   - loads: those of the open connections.
+    ///   - oldestQueued: the time when the oldest request that waits for a stream was accepted; nil if none waits.
+    ///   - loads: the loads of the open connections.
     mutating func turn(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) -> [Action] {
         self.hasQueued = oldestQueued != nil
         guard self.target > 0, !self.isClosed else { return [] }
@@ -133,7 +132,7 @@ struct PushPool {
         return actions
     }
 
-    /// The time when a turn has something to do although nothing happened; nil: never.
+    /// The time when a turn has something to do although nothing has happened; nil for never.
     var nextTurn: NIODeadline? {
         guard self.target > 0, !self.isClosed else { return nil }
         let shrink = self.liveCount > self.least ? self.window.end(self.configuration.shrinkAfter) : nil
@@ -144,9 +143,9 @@ struct PushPool {
 
     /// The time when the next connection may be opened; nil while none is wanted.
     private var earliestOpen: NIODeadline? {
-        // Draining ones end by themselves; so many of them at once mean a peer that answers everything with GOAWAY.
+        // Draining connections have their own deadline; this many mean a peer that answers everything with GOAWAY.
         guard self.liveCount < self.target, self.slots.count < 2 * self.most else { return nil }
-        // While attempts fail, one at a time.
+        // While attempts fail, only one is made at a time.
         if self.failures > 0, self.slots.contains(where: { $0.state == .connecting }) { return nil }
         let spaced = self.lastOpen.map { $0 + self.configuration.openSpacing }
         let rested = self.hasQueued ? self.notBeforeQueued : self.notBefore
@@ -154,7 +153,7 @@ struct PushPool {
     }
 
     private func hasWorked(_ slot: Slot, now: NIODeadline) -> Bool {
-        // One that was open for long without being needed did not fail either.
+        // A connection that was open for long without being needed did not fail either.
         slot.isProven || (slot.state != .connecting && now - slot.opened >= self.configuration.backoff.most)
     }
 
@@ -164,13 +163,13 @@ struct PushPool {
         self.wait(self.configuration.backoff.delay(attempt: self.failures, jitter: jitter), now: now)
     }
 
-    /// The number of consecutive short lives after which the next connection waits, and the longest of these waits as a
-    /// number of doublings: such connections are of some use.
+    /// The number of consecutive short lives after which the next connection waits.
     private static let shortLivesToWait = 3
-    private static let mostShortDoublings = 3
+    /// The longest of these waits, as an attempt of `Backoff`; low, because such connections are of some use.
+    private static let lastShortLifeAttempt = 3
 
-    /// A connection that did not work was a failure; of those that did, few in a row may be short, and none may end
-    /// because of an error of ours.
+    /// Counts a connection that did not work as a failure, and delays the next one after several short-lived
+    /// connections in a row, or after one that ended because of an error of ours.
     private mutating func judgeLife(of slot: Slot, isFault: Bool, now: NIODeadline, jitter: Double) {
         guard self.hasWorked(slot, now: now) else { return self.countFailure(slot.id, now: now, jitter: jitter) }
         if isFault {
@@ -178,12 +177,12 @@ struct PushPool {
         } else if now - slot.opened >= self.configuration.shortLife {
             self.shortLives = 0
         } else if slot.opened >= self.lastShortEnd ?? .distantPast {
-            // Connections that were open at the same time end for the same reason.
+            // Connections that were open at the same time end for the same reason, so they count as one.
             self.shortLives += 1
             self.lastShortEnd = now
         }
         guard self.shortLives >= Self.shortLivesToWait else { return }
-        let attempt = min(self.shortLives - Self.shortLivesToWait + 1, Self.mostShortDoublings)
+        let attempt = min(self.shortLives - Self.shortLivesToWait + 1, Self.lastShortLifeAttempt)
         self.wait(self.configuration.backoff.delay(attempt: attempt, jitter: jitter), now: now)
     }
 
@@ -193,7 +192,7 @@ struct PushPool {
         self.notBeforeQueued = max(self.notBeforeQueued ?? .distantPast, queued)
     }
 
-    /// Wants one more when requests have waited too long for a while, although every connection is full.
+    /// Raises the target by one when requests have waited too long for some time and every connection is full.
     private mutating func judgePressure(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) {
         let isLate = oldestQueued.map { now - $0 >= self.configuration.growAge } ?? false
         let isFull = !loads.isEmpty && loads.allSatisfy { $0.freeStreams == 0 }
@@ -209,7 +208,7 @@ struct PushPool {
         self.pressureSince = nil
     }
 
-    /// A connection that was not needed for a whole window.
+    /// Returns a connection that was not needed during a whole window; nil if there is none.
     private mutating func surplus(now: NIODeadline, loads: [ConnectionLoad]) -> Int? {
         guard let end = self.window.end(self.configuration.shrinkAfter), end <= now else { return nil }
         let closed = self.window
@@ -227,7 +226,7 @@ struct PushPool {
     }
 }
 
-/// The highest load of a period, to decide if one connection fewer would have been enough.
+/// The highest load of a period, which shows if one connection fewer would have been enough.
 private struct ShrinkWindow {
     private var start: NIODeadline?
     private(set) var mostStreams = 0

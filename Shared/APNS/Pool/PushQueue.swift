@@ -3,19 +3,19 @@ import NIOCore
 
 /// The notifications that wait for a free stream: bounded, first in first out, each with a deadline.
 ///
-/// Notifications that were refused unprocessed return ahead of all others, by the time of their first start. A value
-/// with no clock. `Element` is the client's own type.
+/// Notifications that were refused unprocessed return ahead of all others, sorted by the time of their first start. A
+/// value: no clock. `Element` is the client's own type.
 struct PushQueue<Element> {
     /// One queued notification.
     struct Entry {
         var element: Element
         var accepted: NIODeadline
-        /// The time when its first stream was opened; survives a refusal, so that retries share one deadline.
+        /// The time of its first start, kept after a refusal, so that retries share one deadline.
         var started: NIODeadline?
     }
 
     private var waiting: Deque<Entry> = []
-    /// Sorted by `started`; at most as many as streams can be open.
+    /// The refused entries, sorted by `started`; at most as many as the streams that can be open.
     private var returned: Deque<Entry> = []
     private var lastProgress = NIODeadline.uptimeNanoseconds(0)
     private let limit: Int
@@ -30,12 +30,12 @@ struct PushQueue<Element> {
 
     var count: Int { self.waiting.count + self.returned.count }
     var isEmpty: Bool { self.waiting.isEmpty && self.returned.isEmpty }
-    /// The time when the first in the queue came.
+    /// The time when the first entry was accepted; nil if the queue is empty.
     var oldestAccepted: NIODeadline? {
         [self.waiting.first?.accepted, self.returned.first?.accepted].compactMap(\.self).min()
     }
 
-    /// - Returns: false if the queue is full; the element is not queued.
+    /// - Returns: false if the queue is full, so that the element is not queued.
     mutating func append(_ element: Element, now: NIODeadline) -> Bool {
         guard self.count < self.limit else { return false }
         self.waiting.append(Entry(element: element, accepted: now))
@@ -44,11 +44,11 @@ struct PushQueue<Element> {
 
     mutating func next() -> Entry? { self.returned.popFirst() ?? self.waiting.popFirst() }
 
-    /// Puts back an entry that was refused unprocessed, or could not be started after all; the limit does not apply,
-    /// since it was counted before.
+    /// Puts back an entry that was refused unprocessed, or could not start after all; the limit does not apply, because
+    /// the entry was counted before.
     mutating func putBack(_ entry: Entry) {
         guard let started = entry.started else { return self.waiting.prepend(entry) }
-        // Nearly always the last or the first, so a search from the end is short.
+        // The place is usually near the end, so the search begins there.
         var index = self.returned.endIndex
         while index > self.returned.startIndex, let before = self.returned[index - 1].started, before > started {
             index -= 1
@@ -56,18 +56,18 @@ struct PushQueue<Element> {
         self.returned.insert(entry, at: index)
     }
 
-    /// An answer came, so the queue moves.
+    /// Notes that an answer arrived, so the queue makes progress.
     mutating func progressed(now: NIODeadline) { self.lastProgress = now }
 
-    /// The deadline of an entry: a started one leaves after `requestTimeout`; a waiting one when nothing has been
-    /// answered for that long since it came, or after `queueTimeout` in any case.
+    /// Returns the deadline of an entry: `requestTimeout` after its first start; for an entry that never started,
+    /// `requestTimeout` after its arrival or the last answer, and in any case `queueTimeout` after its arrival.
     func deadline(of entry: Entry) -> NIODeadline {
         if let started = entry.started { return started + self.requestTimeout }
         return min(entry.accepted + self.queueTimeout, max(entry.accepted, self.lastProgress) + self.requestTimeout)
     }
 
-    /// Removes and returns, oldest first, the entries that have waited too long; the first of either list has its
-    /// earliest deadline.
+    /// Removes and returns the entries that have waited too long, the refused ones first. The first entry of either
+    /// list has that list's earliest deadline.
     mutating func takeExpired(now: NIODeadline) -> [Entry] {
         var expired: [Entry] = []
         while let first = self.returned.first, self.deadline(of: first) <= now {

@@ -2,9 +2,10 @@ import Cryptography
 import Glibc
 import Synchronization
 
-/// The provider token of one key: made once, kept for 40 to 50 minutes, the same for every connection of the process.
+/// The provider token of one key: kept for 40 to 50 minutes, and the same for every connection of the process.
 ///
-/// Never replaced on TooManyProviderTokenUpdates, and never within 20 minutes of the last, whatever APNs answers.
+/// TooManyProviderTokenUpdates does not replace it, and no answer of APNs replaces it within 20 minutes of the last
+/// replacement; only a clock set back by more than a minute does.
 /// Source: Wallet Orders §4.4; RFC 7515 §3.1, RFC 7518 §3.4
 public final class ProviderTokenSource: Sendable {
     private struct State {
@@ -21,10 +22,10 @@ public final class ProviderTokenSource: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - keyIdentifier: that of the `.p8` key, 10 characters.
-    ///   - teamIdentifier: that of the developer team, 10 characters.
-    ///   - sign: signs the given bytes with ES256 and returns the signature r‖s, 64 bytes. Called under a lock, at most
-    ///     once in 20 minutes.
+    ///   - keyIdentifier: the identifier of the `.p8` key, 10 characters.
+    ///   - teamIdentifier: the identifier of the developer team, 10 characters.
+    ///   - sign: signs the given bytes with ES256 and returns the signature r‖s, 64 bytes. Called under a lock: after
+    ///     a success not for 20 minutes, after a failure again for the next request.
     ///   - epochSeconds: the wall clock.
     ///   - jitter: 0 to 1.
     public init(
@@ -39,9 +40,9 @@ public final class ProviderTokenSource: Sendable {
         self.jitter = jitter
     }
 
-    /// The value of `authorization`, and a version number that changes with it.
+    /// Returns the value of `authorization`, and a version number that changes with it.
     ///
-    /// - Throws: `APNSError` with code `.credential` if there is no usable token and none can be signed.
+    /// - Throws: `APNSError` with code `.credential` if there is no usable token and a new one cannot be signed.
     func authorization() throws(APNSError) -> (version: Int, value: [UInt8]) {
         let now = self.epochSeconds()
         return try self.state.withLock { state throws(APNSError) in
@@ -58,14 +59,14 @@ public final class ProviderTokenSource: Sendable {
         }
     }
 
-    /// APNs answered ExpiredProviderToken to a request with this version.
+    /// Notes that APNs answered ExpiredProviderToken to a request with this version.
     func expired(version: Int) {
         self.state.withLock { if $0.version == version { $0.schedule.expired() } }
     }
 
     private func mint(epochSeconds: Int64) throws -> [UInt8] {
-        // Both identifiers are letters and digits in every real key; any other character is left out instead of
-        // escaped.
+        // Both identifiers are letters and digits in every real key; characters that JSON would have to escape are
+        // left out.
         let header = #"{"alg":"ES256","kid":"\#(plain(self.keyIdentifier))"}"#
         let claims = #"{"iss":"\#(plain(self.teamIdentifier))","iat":\#(epochSeconds)}"#
         let content = "\(Base64URL.encode(Array(header.utf8))).\(Base64URL.encode(Array(claims.utf8)))"
@@ -73,7 +74,7 @@ public final class ProviderTokenSource: Sendable {
     }
 }
 
-/// The system's wall clock, in whole seconds.
+/// Returns the time of the system's wall clock, in whole seconds since 1970.
 public func wallClockEpochSeconds() -> Int64 { Int64(time(nil)) }
 
 private func plain(_ text: String) -> String {

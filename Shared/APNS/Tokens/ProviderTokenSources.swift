@@ -1,13 +1,13 @@
 import Cryptography
 import Synchronization
 
-/// The token sources of a process: one for each key, shared by all that use the key.
+/// The token sources of a process: one for each key, shared by all clients that use the key.
 ///
 /// Order types of one team may share a key, and a key that is removed and added again within 20 minutes must not sign
-/// again. Thread: any. Bounded: the keys used last, `limit` of them.
+/// again. Thread: any. Bounded: the `limit` keys used last.
 /// Source: Wallet Orders §4.4
 public final class ProviderTokenSources: Sendable {
-    /// Far more keys than a process has brands.
+    /// The maximum number of keys, far above the number of brands of a process.
     static let limit = 1_000
 
     private struct Key: Hashable {
@@ -20,13 +20,13 @@ public final class ProviderTokenSources: Sendable {
 
     public init() {}
 
-    /// The source of a key's tokens, always the same one.
+    /// Returns the source of a key's tokens, the same for every call with that key.
     ///
     /// - Parameters:
-    ///   - privateKeyPEM: content of the `.p8` file.
-    ///   - keyIdentifier: that of the key, 10 characters.
-    ///   - teamIdentifier: that of the developer team, 10 characters.
-    /// - Throws: `CryptographyError` if it is not a P-256 key.
+    ///   - privateKeyPEM: the content of the `.p8` file.
+    ///   - keyIdentifier: the identifier of the key, 10 characters.
+    ///   - teamIdentifier: the identifier of the developer team, 10 characters.
+    /// - Throws: `CryptographyError` if the file does not hold a P-256 key.
     public func source(
         privateKeyPEM: [UInt8], keyIdentifier: String, teamIdentifier: String
     ) throws -> ProviderTokenSource {

@@ -33,7 +33,7 @@ import Testing
         return sum
     }
 
-    @Test func keysAreServedByTheirMasters() async throws {
+    @Test func commandsAreRoutedToTheMastersOfTheirKeys() async throws {
         let cluster = try await RedisCluster.start()
         for url in [cluster.url, cluster.seedsURL] {
             try await withClient(self.configuration(url)) { client in
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func nothingIsLostOrDoneTwiceWhileASlotMoves() async throws {
+    @Test func eachCommandIsExecutedExactlyOnceWhileASlotMoves() async throws {
         let cluster = try await RedisCluster.start()
         let tag = (0...).lazy.map { "t\($0)" }.first { HashSlot.of($0.utf8) < 5462 } ?? ""
         let keys = (0..<60).map { "n-\($0){\(tag)}" } + (0..<20).map { "other-\($0)" }
@@ -122,7 +122,7 @@ import Testing
         await cluster.stop()
     }
 
-    @Test func aSlotThatMovedIsFoundBehindTLS() async throws {
+    @Test func aMovedSlotIsFollowedOverTLS() async throws {
         let cluster = try await RedisCluster.start(isEncrypted: true)
         let certificate = try #require(cluster.certificate)
         var configuration = try RedisConfiguration(url: "rediss://\(cluster.tlsAddress)", caFile: certificate.file)
@@ -143,7 +143,7 @@ import Testing
     }
 
     /// While its first slot is being moved to a master, redirections lead there and no map names it.
-    @Test func scriptsRunOnAMasterThatHasNoSlotYet() async throws {
+    @Test func scriptsRunOnAMasterImportingItsFirstSlot() async throws {
         let cluster = try await RedisCluster.start()
         let script = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
         try await withClient(self.configuration(cluster.url)) { client in
@@ -188,7 +188,7 @@ import Testing
         await cluster.stop()
     }
 
-    @Test func aReplicaTakesOverForItsMaster() async throws {
+    @Test func clusterFailoversAreFollowedAndIncreaseTheGeneration() async throws {
         let cluster = try await RedisCluster.start(withReplicas: true)
         try await withClient(self.configuration(cluster.seedsURL)) { client in
             // A key of the first master.

@@ -22,14 +22,14 @@ func threeMasters() -> SlotMap {
         #expect(HashSlot.crc("123456789".utf8) == 0x31C3)
     }
 
-    @Test func anEmptyTagIsNoTag() {
+    @Test func anEmptyOrUnclosedHashTagIsIgnored() {
         #expect(HashSlot.of("foo{}{bar}".utf8) == Int(HashSlot.crc("foo{}{bar}".utf8)) % HashSlot.count)
         #expect(HashSlot.of("foo{bar".utf8) == Int(HashSlot.crc("foo{bar".utf8)) % HashSlot.count)
         #expect(HashSlot.of("foo{{bar}}zap".utf8) == HashSlot.of("{bar".utf8))
         #expect(HashSlot.of("}{bar}".utf8) == HashSlot.of("bar".utf8))
     }
 
-    @Test func keysAreFoundWhereTheyStand() throws {
+    @Test func commandsAreRoutedByTheirKeysOrNames() throws {
         let slot = CommandRoute.slot(HashSlot.of("k".utf8))
         for command in [
             RedisCommand("GET", "k"), RedisCommand("hmget", .bytes([0x6B]), "k2"), RedisCommand("DEL", "k", "{k}2"),
@@ -61,7 +61,7 @@ func threeMasters() -> SlotMap {
         }
     }
 
-    @Test func theMapIsReadFromTheAnswer() throws {
+    @Test func theSlotMapIsParsedFromTheClusterSlotsReply() throws {
         func entry(_ host: RedisValue, _ port: Int64) -> RedisValue {
             .array([host, .integer(port), .string(ByteBuffer(string: "id")), .array([])])
         }
@@ -90,7 +90,7 @@ func threeMasters() -> SlotMap {
         ] { #expect(throws: RedisError.self) { _ = try SlotMap(bad, asked: asked) } }
     }
 
-    @Test func anchorsLeadToTheirMasters() throws {
+    @Test func eachAnchorHashesToASlotOfItsMaster() throws {
         var map = threeMasters()
         map.move(77, to: node(9))
         let topology = RedisTopology(map)
@@ -107,7 +107,7 @@ func threeMasters() -> SlotMap {
         #expect(topology.slots != RedisTopology(threeMasters()).slots)
     }
 
-    @Test func anAnswerSaysWhereTheCommandBelongs() {
+    @Test func redirectionsAreParsedFromErrorReplies() {
         let asked = NodeAddress(host: "asked", port: 1)
         let verdict = { Redirection(.error($0), asked: asked) }
         #expect(verdict("MOVED 3999 h:6381") == .moved(slot: 3999, to: NodeAddress(host: "h", port: 6381)))

@@ -79,7 +79,7 @@ import Testing
         #expect(cluster.executed == Dictionary(uniqueKeysWithValues: keys.map { ($0, 1) }))
     }
 
-    @Test func commandsOfOneNodeTravelTogetherAndInOrder() throws {
+    @Test func commandsAreGroupedByNodeInOrder() throws {
         var pipeline = try ScatteredPipeline((0..<30).map { RedisCommand("GET", .string("k\($0)")) })
         let step = pipeline.begin(on: threeMasters(), choice: 0)
         #expect(step.parts.count == 3)
@@ -105,7 +105,7 @@ import Testing
         #expect(pipeline.answers?.first?.serverError?.isRetriable == true)
     }
 
-    @Test func askGoesBehindAskingAndLeavesTheMapAlone() throws {
+    @Test func anAskRedirectionSendsAskingAndKeepsTheSlotMap() throws {
         var pipeline = try ScatteredPipeline([RedisCommand("GET", "k"), RedisCommand("INCR", "k")])
         let map = threeMasters()
         let part = try #require(pipeline.begin(on: map, choice: 0).parts.first)
@@ -122,7 +122,7 @@ import Testing
         #expect(pipeline.answers == [.integer(1), .integer(2)])
     }
 
-    @Test func aCommandWithoutACheckBehindItHasNoAnswer() throws {
+    @Test func aCommandWithoutACheckOnItsMasterReturnsARetriableError() throws {
         let map = threeMasters()
         let keys = (0..<30).map { "k\($0)" }
         func pipeline(_ checks: [String]) throws -> ScatteredPipeline {
@@ -175,7 +175,7 @@ import Testing
         #expect(pipeline.answers?.map { $0.serverError?.serverPrefix } == ["TRYAGAIN", "CLUSTERDOWN"])
     }
 
-    @Test func allMastersAnswerAsOne() throws {
+    @Test func repliesOfAllMastersAreMerged() throws {
         func time(_ seconds: Int64) -> RedisValue {
             .array(["\(seconds)", "5"].map { .string(ByteBuffer(string: $0)) })
         }
@@ -195,7 +195,7 @@ import Testing
         #expect(pipeline.answers == [time(8), .integer(27), .error("ERR x"), .status("digest")])
     }
 
-    @Test func aMasterThatIsAwayDoesNotHideTheOthers() throws {
+    @Test func anUnreachableMasterDoesNotFailCommandsToOthers() throws {
         let error = RedisError(.connection, "gone")
         var loading = try ScatteredPipeline([RedisCommand("SCRIPT", "LOAD", "x")])
         let parts = loading.begin(on: threeMasters(), choice: 0).parts
@@ -220,7 +220,7 @@ import Testing
         #expect(reading.totalFailure == nil)
     }
 
-    @Test func aCallWithoutAnyAnswerFails() throws {
+    @Test func aPipelineWithoutAnyReplyFails() throws {
         var pipeline = try ScatteredPipeline([RedisCommand("GET", "a"), RedisCommand("GET", "{a}b")])
         let part = try #require(pipeline.begin(on: threeMasters(), choice: 0).parts.first)
         pipeline.failed(part, RedisError(.timeout, "none in 2 s"))
@@ -232,7 +232,7 @@ import Testing
 @Suite struct MapRefreshTests {
     private static func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
 
-    @Test func manyWishesMakeOneQuestionAndSoonNoneMore() {
+    @Test func refreshRequestsAreCoalescedAndRateLimited() {
         var refresh = MapRefresh()
         #expect(refresh.wanted(now: Self.at(0)) == .begin)
         #expect(refresh.wanted(now: Self.at(0)) == .nothing)
@@ -247,7 +247,7 @@ import Testing
         #expect(refresh.wanted(now: Self.at(4)) == .nothing)
     }
 
-    @Test func threeAreAskedAtOnceAndAllInTheEnd() {
+    @Test func aRefreshQueriesThreeNodesConcurrentlyThenTheOthersThenBacksOff() {
         var refresh = MapRefresh()
         _ = refresh.wanted(now: Self.at(0))
         #expect(refresh.begin((1...5).map(node)) == (1...3).map(node))

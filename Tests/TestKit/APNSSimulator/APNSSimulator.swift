@@ -7,8 +7,8 @@ import NIOSSL
 
 /// A simulator of APNs: HTTP/2 over TLS, as strict as Apple's rules, with faults on request.
 ///
-/// Built on swift-nio-http2 and not on nghttp2, so that the pusher's client never talks to its own library. Everything
-/// runs on one event loop of its own. Bounded: the journal, the faults, the waiting requests.
+/// It uses swift-nio-http2 and not nghttp2, so that the pusher's client never talks to its own library. Thread: one
+/// event loop of its own. Bounded: the journal, the faults, the waiting requests.
 /// Source: Wallet Orders §4
 public final class APNSSimulator: Sendable {
     /// The URL for notifications: `https://localhost:PORT`.
@@ -31,8 +31,8 @@ public final class APNSSimulator: Sendable {
         self.adminURL = "http://127.0.0.1:\(admin.localAddress?.port ?? 0)"
     }
 
-    /// Binds both ports on 127.0.0.1; ready when it returns.
-    /// - Throws: errors of NIO and NIOSSL: a port in use, an unreadable certificate.
+    /// Binds both ports on 127.0.0.1 and returns when the simulator is ready.
+    /// - Throws: `APNSSimulatorError` if a port is in use; errors of NIOSSL for an unreadable certificate.
     public static func start(_ configuration: APNSSimulatorConfiguration) async throws -> APNSSimulator {
         try TestServers.use("APNs simulator")
         let context = try Self.context(configuration)
@@ -73,14 +73,14 @@ public final class APNSSimulator: Sendable {
         }
     }
 
-    /// Closes everything and ends its thread. The simulator cannot be used afterwards.
+    /// Closes everything and ends the thread. The simulator cannot be used afterwards.
     public func stop() async {
         try? await self.admin.close()
         try? await self.run { $0.end() }
         try? await self.group.shutdownGracefully()
     }
 
-    /// Deliveries with a higher sequence; waits up to `wait` for the first if there is none.
+    /// Returns the deliveries with a higher sequence; waits up to `wait` for the first if there is none.
     public func deliveries(after sequence: UInt64 = 0, wait: Duration = .zero) async throws -> APNSSimulatorDeliveries {
         let amount = TimeAmount(wait)
         return try await self.state.eventLoop.flatSubmit { [state] in
@@ -105,29 +105,29 @@ public final class APNSSimulator: Sendable {
     /// Removes all faults.
     public func clearFaults() async throws { try await self.run { $0.clearFaults() } }
 
-    /// Starts a scenario; a running one ends.
+    /// Starts a scenario, which ends a running one.
     public func run(_ scenario: APNSSimulatorScenario) async throws { try await self.run { $0.run(scenario) } }
 
-    /// Ends the scenario; faults that it has added remain.
+    /// Ends the scenario; the faults that it added remain.
     public func clearScenario() async throws { try await self.run { $0.clearScenario() } }
 
-    /// The number of steps of the scenario still to come; 0 without one.
+    /// Returns the number of steps of the scenario still to come; 0 without a scenario.
     public func remainingSteps() async throws -> Int { try await self.run { $0.script?.remaining ?? 0 } }
 
-    /// Events with a higher sequence.
+    /// Returns the events with a higher sequence.
     public func journal(after sequence: UInt64 = 0, limit: Int = .max) async throws -> APNSSimulatorEvents {
         try await self.run { $0.events(after: sequence, limit: limit) }
     }
 
-    /// The counters.
+    /// Returns the counters.
     public func statistics() async throws -> APNSSimulatorStatistics { try await self.run { $0.currentStatistics } }
 
-    /// Violations of the rules by clients, with their counts.
+    /// Returns the number of violations by clients, for each rule.
     public func violations() async throws -> [APNSSimulatorViolation: UInt64] {
         try await self.run { $0.statistics.violations }
     }
 
-    /// The open connections.
+    /// Returns the open connections.
     public func connections() async throws -> [APNSSimulatorConnectionInformation] {
         try await self.run { $0.connectionInformation }
     }
@@ -140,7 +140,8 @@ public final class APNSSimulator: Sendable {
 }
 
 extension APNSSimulator {
-    /// TLS as APNs has it: 1.2 or later, ALPN h2 only, a client certificate requested and not required.
+    /// Makes the TLS context as APNs has it: 1.2 or later, ALPN h2 only, a client certificate requested and not
+    /// required.
     ///
     /// Source: Wallet Orders §4.2, §4.4
     private static func context(_ configuration: APNSSimulatorConfiguration) throws -> NIOSSLContext {
@@ -168,7 +169,7 @@ extension APNSSimulator {
             let wire = APNSSimulatorWire(alert: alert)
             let pipeline = channel.pipeline.syncOperations
             try pipeline.addHandlers([wire, NIOSSLServerHandler(context: context)])
-            // Conditions of all connections apply to this one from its first byte; no connection has the number 0.
+            // Conditions for all connections apply to this one from its first byte; no connection has the number 0.
             wire.setPace(state.value.faults.conditions(connection: 0).slowReads)
             if let fault { Self.befall(fault, wire, channel.eventLoop, state.value) }
             return NIOLoopBound(wire, eventLoop: channel.eventLoop)
@@ -198,7 +199,7 @@ extension APNSSimulator {
         }
     }
 
-    /// Adds the HTTP/2 handlers once the handshake has identified the client, since the first SETTINGS depend on it.
+    /// Adds the HTTP/2 handlers after the handshake has identified the client, since the first SETTINGS depend on it.
     private static func open(_ channel: any Channel, _ state: APNSSimulatorState, _ wire: APNSSimulatorWire) throws {
         let pipeline = channel.pipeline.syncOperations
         let certificate = try pipeline.nioSSL_peerCertificate()
@@ -214,8 +215,8 @@ extension APNSSimulator {
         // A load test must not count as an attack.
         http.maximumRecentlyResetStreams = 10_000
         http.maximumConnectionGlitches = 1_000_000
-        // No window to count in, rather than a huge number: a queue with room for that many moments is allocated at once,
-        // and `Deque` does not notice that the size of `Int.max` of them overflows.
+        // A window of zero, rather than a huge limit: NIO immediately allocates a queue with room for as many elements
+        // as the limit, and `Deque` does not detect that the size of `Int.max` elements overflows.
         http.controlFrameRateLimit.windowLength = .zero
         var stream = NIOHTTP2Handler.StreamConfiguration()
         stream.streamResetFrameRateLimit.windowLength = .zero
@@ -227,7 +228,7 @@ extension APNSSimulator {
         ])
     }
 
-    /// Binds; an error names the address.
+    /// Binds a port; an error names the address.
     private static func bound(
         _ port: Int, _ bind: (_ port: Int) -> EventLoopFuture<any Channel>
     ) async throws -> any Channel {

@@ -12,7 +12,7 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
     private var body: [UInt8] = []
     private var isTooLarge = false
 
-    /// Bytes of a request's body: a scenario may be long.
+    /// The most bytes of a request's body: a scenario may be long.
     static let bodyLimit = 4 << 20
 
     init(_ state: APNSSimulatorState) { self.state = state }

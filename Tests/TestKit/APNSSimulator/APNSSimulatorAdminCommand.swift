@@ -14,7 +14,7 @@ enum APNSSimulatorAdminCommand: Hashable {
     case statistics
     case unheard
 
-    /// The reason why a request is none of these.
+    /// The reason why a request is not a command.
     struct Refusal: Error, Hashable {
         let status: Int
         let message: String
@@ -27,14 +27,14 @@ enum APNSSimulatorAdminCommand: Hashable {
         }
     }
 
-    /// The longest that `GET /deliveries` waits.
+    /// The longest wait of `GET /deliveries`.
     static let waitLimitMilliseconds: Int64 = 60_000
-    /// The most elements of one answer, so that it is made within some milliseconds.
+    /// The most elements of one answer, so that it is made within a few milliseconds.
     static let pageLimit = 10_000
 
     /// - Parameters:
     ///   - uri: path and query.
-    ///   - nowEpochMilliseconds: the time for a fault without a timestamp.
+    ///   - nowEpochMilliseconds: the timestamp of a 410 without one.
     init(method: String, uri: String, body: [UInt8], nowEpochMilliseconds: Int64) throws(Refusal) {
         let parts = uri.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let path = parts.first ?? ""

@@ -4,7 +4,7 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
     public var status: Int
     /// The reason, in APNs' words; nil with status 200.
     public var reason: String?
-    /// The time since which a token is known to be invalid; sent with status 410.
+    /// The time since which a token is known to be invalid; APNs sends it with status 410 only.
     public var timestampEpochMilliseconds: Int64?
 
     /// The same, relative to the time of the answer; takes precedence over `timestampEpochMilliseconds`.
@@ -16,17 +16,17 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
     /// True if the answer carries `apns-id`.
     public var hasIdentifier = true
 
-    /// The form of an answer's body, valid or not.
+    /// The form of an answer's body, valid or invalid.
     public enum Form: Hashable, Sendable {
-        /// As APNs has it: empty, or JSON with the reason.
+        /// The form of APNs: empty, or JSON with the reason.
         case usual
-        /// Empty, whatever the status is.
+        /// Empty with any status.
         case none
         /// Truncated JSON.
         case broken
         /// JSON with a reason of this many bytes.
         case huge(bytes: Int)
-        /// Header and body come, but never the end of the stream.
+        /// Header and body are sent, but never the end of the stream.
         case unfinished
     }
 
@@ -36,7 +36,7 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         self.timestampEpochMilliseconds = timestampEpochMilliseconds
     }
 
-    /// The notification is accepted.
+    /// The acceptance of a notification.
     public static let accepted = Self(200)
 
     /// The body: empty if there is no reason.
@@ -56,7 +56,7 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         return body + "}"
     }
 
-    /// The answer with a relative timestamp made absolute.
+    /// Returns the answer with a relative timestamp made absolute.
     func given(nowEpochMilliseconds now: Int64) -> Self {
         guard let offset = self.timestampOffsetMilliseconds else { return self }
         var answer = self

@@ -1,15 +1,16 @@
 import Foundation
 
-/// The simulator's behaviour from the start.
+/// The simulator's initial configuration.
 public struct APNSSimulatorConfiguration: Sendable {
     /// The server's certificate and its intermediates, PEM.
     public var certificateChainPEM: [UInt8]
     public var privateKeyPEM: [UInt8]
-    /// The roots for client certificates; nil: none is requested.
+    /// The roots for client certificates; nil requests no certificate.
     public var trustPEM: [UInt8]?
-    /// Topics that may be pushed to; empty: any with a provider token.
+    /// The topics that may be pushed to; empty allows any with a provider token.
     public var topics: Set<String> = []
-    /// Keys that provider tokens must be signed with; empty: only their form and age are checked, not their signature.
+    /// The keys that may sign provider tokens; if empty, only the form and age of a token are checked, not its
+    /// signature.
     public var providerKeys: [APNSSimulatorProviderKey] = []
     /// 0 chooses a free one.
     public var port = 0
@@ -17,13 +18,13 @@ public struct APNSSimulatorConfiguration: Sendable {
     public var adminPort = 0
     /// SETTINGS_MAX_CONCURRENT_STREAMS; with provider tokens it is 1 until the first valid one.
     public var maxConcurrentStreams = 1000
-    /// The delay of every answer.
+    /// The delay of every answer for which no fault sets another.
     public var delayMilliseconds = 0
     /// The seed of random faults and delays.
     public var seed: UInt64 = 1
     /// True if answers carry `apns-unique-id`, as those of Apple's development environment do.
     public var isDevelopment = false
-    /// The most deliveries kept, and the most events of the journal.
+    /// The most deliveries kept, and the most events kept.
     public var journalLimit = 200_000
     /// The clock.
     public var nowEpochMilliseconds: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -34,7 +35,7 @@ public struct APNSSimulatorConfiguration: Sendable {
         self.trustPEM = trustPEM
     }
 
-    /// A configuration with the server certificate of a directory made by `DevelopmentCertificates`. Its root and
+    /// Makes a configuration with the server certificate of a directory made by `DevelopmentCertificates`. Its root and
     /// intermediate are trusted, so a client may send its leaf alone.
     /// - Throws: `APNSSimulatorError` if a file cannot be read.
     public init(certificates directory: String) throws(APNSSimulatorError) {

@@ -2,13 +2,13 @@ import NIOCore
 import NIOHTTP2
 
 extension APNSSimulatorConnection {
-    /// The PING after a GOAWAY: a client that answers it has read the GOAWAY.
+    /// The PING sent after a GOAWAY: a client that answers it has read the GOAWAY.
     static let goAwayPing = HTTP2PingData(withInteger: 0x676F_2061_7761_7921)
-    /// The time that a client has to close after GOAWAY, so that it can read data in flight.
+    /// The time that a client has to close the connection after GOAWAY, so that it can read data in flight.
     static let lingering = TimeAmount.seconds(1)
 
-    /// Applies the conditions that are set when the connection begins, and the faults of its first SETTINGS. Comes
-    /// before the handlers write anything.
+    /// Applies the conditions that hold when the connection begins, and the faults of its first SETTINGS. Called before
+    /// the handlers write anything.
     func begin() {
         let conditions = self.conditions
         self.conditions = APNSSimulatorConditions()
@@ -23,7 +23,7 @@ extension APNSSimulatorConnection {
         self.set(conditions)
     }
 
-    /// Answers a request that violates no rule, unless a fault applies.
+    /// Answers a request that breaks no rule, unless a fault applies.
     func deliver(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ fault: APNSSimulatorFault?,
         on stream: Int, now: Int64
@@ -73,7 +73,7 @@ extension APNSSimulatorConnection {
 
     // MARK: conditions
 
-    /// Sets exactly these conditions on the connection.
+    /// Replaces the conditions of the connection.
     func set(_ conditions: APNSSimulatorConditions) {
         guard conditions != self.conditions else { return }
         let former = self.conditions
@@ -88,7 +88,7 @@ extension APNSSimulatorConnection {
         self.wire.setStopped(conditions.isBlackHole)
     }
 
-    /// Sends the client the present stream limit, if it has changed.
+    /// Sends the client the current stream limit, if it has changed.
     func announceStreamLimit() {
         let isProven = self.hasCertificate || self.tokens.isProven
         let limit = isProven ? self.conditions.streamLimit ?? self.state.configuration.maxConcurrentStreams : 1
@@ -127,7 +127,7 @@ extension APNSSimulatorConnection {
     // MARK: GOAWAY
 
     /// Sends a GOAWAY, or the first of a pair.
-    /// - Parameter processed: the last stream that counts, if the frame is to be correct.
+    /// - Parameter processed: the last processed stream, which a correct frame names.
     func goAway(_ goAway: APNSSimulatorGoAway, processed: Int) {
         guard !self.hasSentGoAway else { return }
         self.hasSentGoAway = true
@@ -159,7 +159,7 @@ extension APNSSimulatorConnection {
         self.context?.flush()
     }
 
-    /// Closes after a short time if GOAWAY was sent and nothing is left to answer.
+    /// Closes the connection after `lingering` if GOAWAY was sent and no request is left to answer.
     func closeWhenDone() {
         guard self.lastStream != nil, self.closesAfterGoAway, self.streams.isEmpty else { return }
         self.state.eventLoop.assumeIsolated().scheduleTask(in: Self.lingering) { self.context?.close(promise: nil) }
@@ -167,7 +167,7 @@ extension APNSSimulatorConnection {
 }
 
 extension APNSSimulatorFault.Effect {
-    /// The GOAWAY that corresponds to either form.
+    /// The GOAWAY of either form; nil for other effects.
     var goAwayFrame: APNSSimulatorGoAway? {
         switch self {
         case .goAway(let reason, let processed):
@@ -179,7 +179,7 @@ extension APNSSimulatorFault.Effect {
 }
 
 extension APNSSimulatorAnswer {
-    /// The violation that corresponds to a refusal; nil for a token that has expired.
+    /// The violation of a request that gets this refusal; nil for a token that has expired.
     var violation: APNSSimulatorViolation? {
         switch self.reason {
         case "ExpiredProviderToken": nil

@@ -4,8 +4,8 @@ import NIOHTTP2
 
 /// One client's HTTP/2 connection: collects requests, applies the rules, sends the answers.
 ///
-/// Works on frames, without a channel per stream. Answers are flushed once per burst of reading. Intended faults are in
-/// `APNSSimulatorConnection+faults.swift`.
+/// It works on frames, without a channel per stream. Answers are flushed once per burst of reading. Intended faults are
+/// in `APNSSimulatorConnection+faults.swift`.
 final class APNSSimulatorConnection: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -26,17 +26,17 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     var unheard = APNSSimulatorUnheard()
     /// The highest stream that was opened.
     var highest = 0
-    /// The highest stream whose request is in the journal: not to be sent again.
+    /// The highest stream whose request is in the journal, and which the client must not send again.
     var highestDecided = 0
-    /// Set once the last GOAWAY is sent: streams above it are ignored.
+    /// The last stream of the final GOAWAY, above which streams are ignored; nil until that is sent.
     var lastStream: Int?
     /// True if any GOAWAY was sent.
     var hasSentGoAway = false
-    /// True if the connection closes when nothing is left to do after GOAWAY.
+    /// True if the connection closes after GOAWAY when no request is left to answer.
     var closesAfterGoAway = true
-    /// True while nothing may be sent: before the first SETTINGS, and after the output was closed.
+    /// True while nothing may be sent: before late first SETTINGS, and after the output was closed.
     var isHeld = false
-    /// True if a client has a cause to close the connection: it got no answers, or one that requires closing.
+    /// True if the client has a cause to close the connection: a missing answer, or one that requires closing.
     var hasGivenCause = false
     var streamLimit: Int
     private var unacknowledged = 0
@@ -44,7 +44,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     private(set) var refusedStreams = 0
     private(set) var mostStreams = 0
 
-    /// Received bytes of bodies after which the connection's window is enlarged again: half of it.
+    /// Bytes of bodies received before the connection's window is restored: half of the window.
     ///
     /// Source: RFC 9113 §6.9.2: it begins with 65,535 bytes
     static let windowStep = 32_768
@@ -68,7 +68,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         self.conduct.announced(limit: self.streamLimit)
     }
 
-    /// The client settings that are shown to the handler below: nothing that it could enforce.
+    /// The SETTINGS for NIOHTTP2Handler in place of the real ones, without a stream limit that it would enforce.
     static let handlerSettings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: 0x7FFF_FFFF),
         HTTP2Setting(parameter: .maxHeaderListSize, value: 16_384),
@@ -122,7 +122,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if error is any NIOHTTP2Error { self.state.note(.protocolError, self.number) }
-        // The handler before this one answered a stream's error with RST_STREAM; anything else ends the connection.
+        // NIOHTTP2Handler has answered a stream's error with RST_STREAM; any other error ends the connection.
         if let error = error as? NIOHTTP2Errors.StreamError {
             self.streams[Int(error.streamID)] = nil
         } else {
@@ -159,7 +159,8 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         self.unacknowledged += data.data.readableBytes + (data.paddingBytes ?? 0)
         if self.unacknowledged >= Self.windowStep, !self.conditions.isWindowShut { self.openWindow() }
         guard let request = self.streams[stream], case .byteBuffer(let buffer) = data.data else { return }
-        // One byte too many is kept as evidence; the rest is read and discarded, so that the client gets its answer.
+        // One byte above the limit is kept, so that the body counts as too large. The rest is read and discarded, so
+        // that the client gets its answer.
         let kept = APNSSimulatorRules.bodyLimit + 1 - request.body.count
         self.streams[stream]?.body.append(contentsOf: buffer.readableBytesView.prefix(kept))
         if data.endStream {
@@ -230,7 +231,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
             ?? rules.refusal(ofBody: request.body)
     }
 
-    /// Records a request and answers it, immediately or late; without an answer it stays open.
+    /// Records a request and answers it, immediately or late; without an answer the stream stays open.
     func settle(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
         on stream: Int, now: Int64, after delay: Int
@@ -248,7 +249,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         }
     }
 
-    /// True if an answer says that its connection can no longer be used, or that APNs is unavailable.
+    /// Returns true if an answer means that its connection can no longer be used, or that APNs is unavailable.
     ///
     /// Source: Wallet Orders §4.6
     private static func isCause(_ answer: APNSSimulatorAnswer) -> Bool {

@@ -1,4 +1,4 @@
-/// A part of the journal, oldest first.
+/// A page of the deliveries, oldest first.
 public struct APNSSimulatorDeliveries: Hashable, Sendable {
     public var deliveries: [APNSSimulatorDelivery]
     /// The sequence to pass in the next request.

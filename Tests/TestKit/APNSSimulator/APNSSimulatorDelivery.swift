@@ -4,21 +4,21 @@ public struct APNSSimulatorDelivery: Hashable, Sendable {
     public let sequence: UInt64
     /// The device token from the path.
     public let token: String
-    /// The topic given, or the certificate's if none was given; empty without either.
+    /// The topic of the request, or the certificate's if the request has none; empty without either.
     public let topic: String
-    /// The client's if it was valid, otherwise the simulator's.
+    /// The client's identifier if it was valid, otherwise the simulator's.
     public let apnsID: APNSSimulatorIdentifier
     public let pushType: String?
-    /// 10 if none was given; 0 if it was not a number.
+    /// 10 if the request has none; 0 if it is not a number.
     public let priority: Int
     public let expirationEpochSeconds: Int64?
     public let collapseIdentifier: String?
     /// 0 if a fault left the request without an answer.
     public let status: Int
     public let reason: String?
-    /// The time when its last byte had arrived.
+    /// The simulator's time when the last byte had arrived.
     public let receivedEpochMilliseconds: Int64
-    /// The connection it came on, counted from 1.
+    /// The number of its connection, counted from 1.
     public let connection: Int
 
     /// Appends the delivery as a JSON object.

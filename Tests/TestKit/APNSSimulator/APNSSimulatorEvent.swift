@@ -1,14 +1,14 @@
-/// An observation or action of the simulator: a line of `GET /journal`.
+/// An observation or action of the simulator: an element of `GET /journal`.
 public struct APNSSimulatorEvent: Hashable, Sendable {
     /// The kind of event.
     public enum Kind: Hashable, Sendable {
-        /// A TLS handshake was done.
+        /// A TLS handshake was completed.
         case opened(authentication: String, topic: String?, streamLimit: Int)
-        /// `byClient`: true if nothing that the simulator did had ended the connection.
+        /// `byClient`: true if no fault, GOAWAY or answer of the simulator was a cause to end the connection.
         case closed(byClient: Bool, requests: Int)
         /// A connection was refused before it could be used.
         case refused(how: String)
-        /// SETTINGS were sent; with the stream limit from then on.
+        /// SETTINGS other than the first were sent, with this stream limit.
         case settings(streamLimit: Int)
         case settingsAcknowledged(streamLimit: Int)
         case goAwaySent(last: Int, errorCode: Int, debug: String)
@@ -16,9 +16,9 @@ public struct APNSSimulatorEvent: Hashable, Sendable {
         case ping
         case request(APNSSimulatorVerdict)
         case reset(stream: Int, errorCode: Int, byClient: Bool)
-        /// A fault was added or performed; with its number, if it is lasting.
+        /// A fault was added, with its number, or performed immediately, without one.
         case fault(number: Int?, connections: Int)
-        /// A fault's time was over.
+        /// The lifetime of a fault ended.
         case faultOver(number: Int)
         case violation(APNSSimulatorViolation, stream: Int?)
     }
@@ -26,7 +26,7 @@ public struct APNSSimulatorEvent: Hashable, Sendable {
     /// From 1, never used twice.
     public let sequence: UInt64
     public let epochMilliseconds: Int64
-    /// From 1; 0: no particular one.
+    /// From 1; 0 for no particular connection.
     public let connection: Int
     public let kind: Kind
 }
@@ -34,18 +34,18 @@ public struct APNSSimulatorEvent: Hashable, Sendable {
 /// The outcome of a request.
 public struct APNSSimulatorVerdict: Hashable, Sendable {
     public let stream: Int
-    /// Its sequence in the deliveries.
+    /// The sequence of the request in the deliveries.
     public let delivery: UInt64
-    /// 0: it gets no answer.
+    /// 0 if the request gets no answer.
     public let status: Int
     public let reason: String?
     /// The delay of the answer.
     public let delayMilliseconds: Int
-    /// Header fields that were sent so that HPACK's table keeps or kept them. Source: RFC 7541 §6.2
+    /// The header fields that are in HPACK's table or were added to it. Source: RFC 7541 §6.2
     public let indexed: APNSSimulatorRequest.Fields
 }
 
-/// A part of the journal, oldest first.
+/// A page of the journal, oldest first.
 public struct APNSSimulatorEvents: Hashable, Sendable {
     public var events: [APNSSimulatorEvent]
     /// The sequence to pass in the next request.

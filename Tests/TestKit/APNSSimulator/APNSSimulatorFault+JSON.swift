@@ -8,7 +8,7 @@ extension APNSSimulatorFault {
         "reason", "timestampEpochMilliseconds", "timestampOffsetSeconds", "timestamp", "retryAfterSeconds", "body",
         "bodyBytes", "identifier", "refuseOpen",
     ]
-    /// The kinds of faults, one per fault; `delayMilliseconds` also goes with `status`.
+    /// The kinds of faults. A fault has at most one of them; `delayMilliseconds` goes alone or with `status`.
     private static let kinds = [
         "status", "goaway", "cut", "silence", "maxConcurrentStreams", "halfClose", "mute", "blackHole", "resetStream",
         "slowReads", "shutWindow", "trickle", "lateSettingsMilliseconds", "refuseHandshake",
@@ -40,7 +40,7 @@ extension APNSSimulatorFault {
         try self.check(members)
     }
 
-    /// Rejects combinations that make no sense.
+    /// Rejects meaningless combinations.
     private func check(_ members: APNSSimulatorMembers) throws(APNSSimulatorFaultError) {
         let hasNarrowing = self.token != nil || self.count != nil || self.probability != nil
         switch self.effect {

@@ -1,7 +1,8 @@
 import Model
 
 extension APNSSimulatorFaults.Standing {
-    /// The fault as shown by `GET /faults`, in the form of `POST /faults`.
+    /// The fault as shown by `GET /faults`: the members of `POST /faults`, but its lifetime is `forMilliseconds` and
+    /// its probability a string, `now` is missing, and its number and affected connections are added.
     var json: JSON {
         var object = JSONObject([("fault", .integer(Int64(self.number)))])
         object["token"] = self.fault.token.map { .string($0) }

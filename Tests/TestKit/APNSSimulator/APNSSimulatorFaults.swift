@@ -1,17 +1,17 @@
-/// The present faults, and the choice of the one that applies to a request or a new connection.
+/// The active faults, and the choice of the fault that applies to a request or a new connection.
 ///
-/// One for this token and connection comes first, then one for the token, the connection, all; among equals the oldest.
-/// A fault with a count is removed when it is used up, so several in a row make a script.
+/// A fault for this token and connection takes precedence, then one for the token, the connection, all; among equals
+/// the oldest. A fault with a count is removed when it is used up, so several in a row make a script.
 struct APNSSimulatorFaults {
     /// A fault with its number and its remaining count.
     struct Standing: Hashable {
         let number: Int
         let fault: APNSSimulatorFault
         var remaining: Int?
-        /// The only connections that it may affect; nil: those that the fault names.
+        /// The only connections that it may affect; nil means those that the fault names.
         var connections: Set<Int>?
 
-        /// True if the fault applies to a connection; a particular one takes precedence over all.
+        /// Returns true if the fault applies to a connection.
         fileprivate func matches(_ connection: Int) -> Bool {
             if let connections { return connections.contains(connection) }
             return self.fault.connection.map { $0 == connection } ?? true
@@ -20,7 +20,7 @@ struct APNSSimulatorFaults {
         fileprivate var isParticular: Bool { self.connections != nil || self.fault.connection != nil }
     }
 
-    /// The most faults at once.
+    /// The most active faults.
     static let limit = 20_000
 
     /// Faults that wait for a request of one token.
@@ -35,7 +35,7 @@ struct APNSSimulatorFaults {
     private(set) var count = 0
 
     /// Adds a fault.
-    /// - Parameter connections: the only ones that it may affect.
+    /// - Parameter connections: the only connections that it may affect.
     /// - Returns: its number, or nil if there are `limit` faults already.
     mutating func add(_ fault: APNSSimulatorFault, connections: Set<Int>? = nil) -> Int? {
         guard self.count < Self.limit else { return nil }
@@ -56,15 +56,15 @@ struct APNSSimulatorFaults {
         return self.number
     }
 
-    /// Removes one whose time is over.
-    /// - Returns: the fault; nil if it was gone already.
+    /// Removes a fault whose lifetime has ended.
+    /// - Returns: the fault; nil if it was already removed.
     mutating func remove(_ number: Int) -> APNSSimulatorFault? {
         let removed = self.take(number)
         if removed != nil { self.count -= 1 }
         return removed
     }
 
-    /// Removes all.
+    /// Removes all faults.
     mutating func removeAll() {
         self.byToken = [:]
         self.general = []
@@ -73,7 +73,7 @@ struct APNSSimulatorFaults {
         self.count = 0
     }
 
-    /// All present faults, oldest first.
+    /// All active faults, oldest first.
     var all: [Standing] {
         (self.byToken.values.flatMap { $0 } + self.general + self.connects + self.lasting)
             .sorted { $0.number < $1.number }
@@ -82,7 +82,7 @@ struct APNSSimulatorFaults {
     /// True if a fault keeps the port closed.
     var isListenerClosed: Bool { self.lasting.contains { $0.fault.effect == .closeListener } }
 
-    /// The fault for one request, whose count it decreases.
+    /// Returns the fault for a request and decreases its count; nil if none applies.
     mutating func hit(
         token: some StringProtocol, connection: Int, using random: inout SeededGenerator
     ) -> APNSSimulatorFault? {
@@ -100,12 +100,12 @@ struct APNSSimulatorFaults {
         return Self.hit(in: &self.general, connection: connection, &self.count, &random)
     }
 
-    /// The fault for a new connection, whose count it decreases.
+    /// Returns the fault for a new connection and decreases its count; nil if none applies.
     mutating func hitConnect(
         isAccepted: Bool, using random: inout SeededGenerator
     ) -> APNSSimulatorConnectFault? {
         guard !self.connects.isEmpty else { return nil }
-        // Faults of the first bytes and those of the first SETTINGS are looked up at different times.
+        // Faults of the first bytes and faults of the first SETTINGS are looked up at different times.
         let fault = Self.hit(in: &self.connects, connection: 0, &self.count, &random) { fault in
             if case .connect(.lateSettings) = fault.effect { isAccepted } else { !isAccepted }
         }
@@ -113,7 +113,7 @@ struct APNSSimulatorFaults {
         return nil
     }
 
-    /// All conditions of a connection at the moment.
+    /// Returns all current conditions of a connection.
     func conditions(connection: Int) -> APNSSimulatorConditions {
         var conditions = APNSSimulatorConditions()
         guard !self.lasting.isEmpty else { return conditions }

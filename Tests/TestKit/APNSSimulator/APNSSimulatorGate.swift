@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Sits between HTTP/2 and TLS, and leaves SETTINGS and GOAWAY to the simulator.
+/// The handler between HTTP/2 and TLS, which leaves SETTINGS and GOAWAY to the simulator.
 ///
 /// NIOHTTP2Handler ends a connection whose client opens too many streams, and refuses every stream once it has sent
-/// GOAWAY. The simulator must do either, neither or the opposite, and must see the behaviour of clients. So the handler
-/// above sees no limit (its SETTINGS are dropped and acknowledged here), and the real SETTINGS and GOAWAY are written
-/// here as bytes. All frames of a burst become one TLS record.
+/// GOAWAY. The simulator must be able to do neither, and must see the behaviour of clients. So the handler above sees
+/// no limit (its SETTINGS are dropped and acknowledged here), and the real SETTINGS and GOAWAY are written here as
+/// bytes. All frames of a burst are written together.
 /// Source: RFC 9113 §4.1, §6.5, §6.8
 final class APNSSimulatorGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
@@ -22,16 +22,16 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
     private var isHeld = false
     private var trickle: APNSSimulatorPace?
     private var drip: Scheduled<Void>?
-    /// Fewer than nine bytes of a frame's header, from the end of a read.
+    /// The beginning of a frame's header, fewer than nine bytes, from the end of a read.
     private var carry = ByteBuffer()
-    /// Bytes of a frame, or of the client's preface, that have yet to pass.
+    /// The number of bytes of a frame, or of the client's preface, that have yet to pass.
     private var passing = 24
     private var hasSeenSettings = false
     private var acknowledges = false
-    /// Called between the frames when the client has acknowledged SETTINGS of ours.
+    /// Called between two frames when the client has acknowledged our SETTINGS.
     var onSettingsAcknowledged: () -> Void = {}
 
-    /// - Parameter settings: the first SETTINGS of the server.
+    /// - Parameter settings: the server's first SETTINGS.
     init(settings: [(identifier: UInt16, value: UInt32)]) { self.preface = Self.settings(settings) }
 
     func handlerAdded(context: ChannelHandlerContext) { self.context = context }
@@ -81,7 +81,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         self.pass(input, begin, position, context)
     }
 
-    /// - Returns: true if the frame is the acknowledgement of SETTINGS, which is not passed on.
+    /// - Returns: true if the frame is an acknowledgement of our SETTINGS, which is not passed on.
     private func takeHeader(of input: ByteBuffer, at position: Int) -> Bool {
         let bytes = input.viewBytes(at: position, length: 5) ?? ByteBufferView(ByteBuffer())
         guard bytes.count == 5 else { return false }
@@ -165,7 +165,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         if let context, !isHeld { self.flush(context: context) }
     }
 
-    /// Sends in small parts with pauses, or as usual.
+    /// Sends output in small parts with pauses, or as usual.
     func setTrickle(_ trickle: APNSSimulatorPace?) {
         guard self.trickle != trickle else { return }
         self.trickle = trickle
@@ -174,7 +174,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         if let context { self.flush(context: context) }
     }
 
-    /// Sends a frame of our own. Data held by the handler above must have been flushed before.
+    /// Sends a frame of our own. Output of the handler above must have been flushed before.
     func send(_ frame: [UInt8]) {
         self.pending.writeBytes(frame)
         if let context { self.flush(context: context) }
@@ -182,7 +182,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
 }
 
 extension APNSSimulatorGate {
-    /// A SETTINGS frame.
+    /// Returns a SETTINGS frame.
     ///
     /// Source: RFC 9113 §6.5
     static func settings(_ settings: [(identifier: UInt16, value: UInt32)]) -> [UInt8] {
@@ -193,14 +193,14 @@ extension APNSSimulatorGate {
         return Self.frame(type: 4, payload)
     }
 
-    /// A GOAWAY frame.
+    /// Returns a GOAWAY frame.
     ///
     /// Source: RFC 9113 §6.8
     static func goAway(last: UInt32, errorCode: UInt32, debug: [UInt8]) -> [UInt8] {
         Self.frame(type: 7, Self.bytes(last & 0x7FFF_FFFF) + Self.bytes(errorCode) + debug)
     }
 
-    /// A frame of the connection without flags.
+    /// Returns a frame of the connection, without flags.
     private static func frame(type: UInt8, _ payload: [UInt8]) -> [UInt8] {
         let count = UInt32(truncatingIfNeeded: payload.count)
         return Self.bytes(count).dropFirst() + [type, 0, 0, 0, 0, 0] + payload

@@ -8,7 +8,7 @@ public struct APNSSimulatorIdentifier: Hashable, Sendable, CustomStringConvertib
         self.low = low
     }
 
-    /// A random UUID of version 4.
+    /// Returns a random UUID of version 4.
     ///
     /// Source: RFC 9562 §5.4
     static func random(using generator: inout some RandomNumberGenerator) -> Self {

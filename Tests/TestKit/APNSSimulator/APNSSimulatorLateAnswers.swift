@@ -1,10 +1,10 @@
 import NIOCore
 
-/// Answers that wait for their deadlines: a heap.
+/// A heap of answers that wait for their deadlines.
 ///
-/// One timer for all of them, so that answers of the same millisecond leave in one burst.
+/// One timer serves all of them, so answers of the same millisecond are sent in one burst.
 struct APNSSimulatorLateAnswers {
-    /// An answer that is decided and not yet sent.
+    /// An answer that is decided and not sent yet.
     struct Entry {
         let deadline: NIODeadline
         let order: UInt64
@@ -21,7 +21,7 @@ struct APNSSimulatorLateAnswers {
     private var heap: [Entry] = []
     private var order: UInt64 = 0
 
-    /// The time when the next one is due.
+    /// The time when the next answer is due.
     var next: NIODeadline? { self.heap.first?.deadline }
 
     mutating func add(
@@ -40,7 +40,7 @@ struct APNSSimulatorLateAnswers {
         }
     }
 
-    /// Removes and returns the next one if it is due.
+    /// Removes and returns the next answer if it is due.
     mutating func take(due now: NIODeadline) -> Entry? {
         guard let first = self.heap.first, first.deadline <= now else { return nil }
         let last = self.heap.removeLast()

@@ -1,8 +1,8 @@
 import NIOCore
 
-/// The port for notifications, which may be closed for a while and opens again with the same number.
+/// The port for notifications, which may be closed for a while and then opens with the same number.
 ///
-/// On the simulator's event loop. While it is closed the port is reserved, so that no other process gets it.
+/// Thread: the simulator's event loop. While the port is closed it is reserved, so that no other process gets it.
 final class APNSSimulatorListener {
     let port: Int
     private let bindPort: @Sendable (_ port: Int) -> EventLoopFuture<any Channel>

@@ -1,15 +1,15 @@
 import Model
 
-/// The reason why a command is rejected; a sentence for the person who sent it.
+/// The reason why a command is rejected, a sentence for the person who sent it.
 struct APNSSimulatorFaultError: Error, Hashable { let message: String }
 
-/// The members of a received JSON object, read with a sentence for each that is wrong.
+/// The members of a received JSON object. Reading a wrong one throws an error with a sentence about it.
 struct APNSSimulatorMembers {
     let object: JSONObject
     /// The path of the object: `$`, or `$.steps[3].fault`.
     let path: String
 
-    /// The object of a body.
+    /// Parses a request's body.
     /// - Parameter what: the name of the object, with its article: `a fault`.
     init(json bytes: [UInt8], _ what: String) throws(APNSSimulatorFaultError) {
         let json: JSON
@@ -45,7 +45,7 @@ struct APNSSimulatorMembers {
         try self.value(name, "true or false") { $0.bool }
     }
 
-    /// Requires a member to be `true` if present.
+    /// Requires a member to be `true`.
     func requireTrue(_ name: String) throws(APNSSimulatorFaultError) {
         guard self.object[name] == true else { throw self.error("\(self.path).\(name) must be true") }
     }
@@ -67,12 +67,12 @@ struct APNSSimulatorMembers {
         }
     }
 
-    /// Seconds as milliseconds, up to a day.
+    /// Returns a member in seconds, up to a day, as milliseconds.
     func milliseconds(_ name: String) throws(APNSSimulatorFaultError) -> Int? {
         try self.double(name, 0...86_400).map { Int($0 * 1000) }
     }
 
-    /// A member of any form.
+    /// Returns a member of any form; nil if it is missing.
     func value<Value>(
         _ name: String, _ expected: String, _ read: (JSON) -> Value?
     ) throws(APNSSimulatorFaultError) -> Value? {
@@ -81,7 +81,7 @@ struct APNSSimulatorMembers {
         return value
     }
 
-    /// `{"bytes": n, "everyMilliseconds": n}`.
+    /// Returns a member of the form `{"bytes": n, "everyMilliseconds": n}`.
     func pace(_ name: String) throws(APNSSimulatorFaultError) -> APNSSimulatorPace {
         let members = try Self(self.object[name], "\(self.path).\(name)", name)
         try members.allow(["bytes", "everyMilliseconds"], of: name)

@@ -9,7 +9,7 @@ public struct APNSSimulatorProviderKey: Sendable {
     let publicKey: ES256PublicKey
 
     /// - Parameter pem: a P-256 key, private (as Apple's `.p8`) or public.
-    /// - Throws: `APNSSimulatorError` if it is not one.
+    /// - Throws: `APNSSimulatorError` if it is not such a key.
     public init(pem: [UInt8], keyIdentifier: String, team: String) throws(APNSSimulatorError) {
         do {
             self.publicKey = try ES256PublicKey(pem: pem)

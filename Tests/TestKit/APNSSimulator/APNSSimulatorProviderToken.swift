@@ -16,7 +16,7 @@ struct APNSSimulatorProviderToken: Hashable {
     /// r and s, 32 bytes each.
     let signature: [UInt8]
 
-    /// - Returns: nil unless it is `bearer` with a JSON Web Token by ES256 whose members have the right form.
+    /// - Returns: nil unless the text is `bearer` with an ES256 JSON Web Token whose members have the right form.
     init?(authorization: String) {
         let words = authorization.split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }

@@ -11,7 +11,7 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
     public var authorization: String?
     /// True if a header that APNs knows occurred more than once.
     public var hasDuplicates = false
-    /// Fields that are in, or are added to, HPACK's table.
+    /// The fields that are in HPACK's table or were added to it.
     public var indexed = Fields()
     public var body: [UInt8] = []
 
@@ -33,12 +33,12 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
         }
     }
 
-    /// Notes that a field was sent so that HPACK's table keeps it.
+    /// Notes that a field is in HPACK's table or was added to it.
     mutating func takeIndexed(_ name: String) {
         if let index = Fields.known.firstIndex(of: name) { self.indexed.insert(Fields(rawValue: 1 << index)) }
     }
 
-    /// Processes one header field; unknown ones are ignored as APNs does.
+    /// Processes one header field; unknown ones are ignored, as by APNs.
     ///
     /// Source: Wallet Orders §4.3
     public mutating func take(name: String, value: String) {
@@ -61,7 +61,7 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
         member = value
     }
 
-    /// The text after `/3/device/`; nil if the path is another one.
+    /// The text after `/3/device/`, empty for `/3/device`; nil for any other path.
     public var deviceToken: Substring? {
         // Bytes, not characters: this runs several times for each request.
         let prefix = "/3/device/".utf8

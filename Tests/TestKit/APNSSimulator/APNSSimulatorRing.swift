@@ -1,10 +1,10 @@
-/// The last elements of many: the oldest is overwritten when it is full. Each has a sequence of its own.
+/// A ring of the latest elements: when it is full, a new element overwrites the oldest. Each element has a sequence.
 struct APNSSimulatorRing<Element> {
     private var ring: [Element] = []
-    /// The index of the oldest once the ring is full.
+    /// The index of the oldest element in a full ring, otherwise 0.
     private var start = 0
     private let limit: Int
-    /// The sequence of the newest, also after it was removed.
+    /// The sequence of the newest element, even after its removal.
     private(set) var last: UInt64 = 0
     /// The number of elements that were overwritten.
     private(set) var dropped: UInt64 = 0
@@ -12,7 +12,7 @@ struct APNSSimulatorRing<Element> {
     /// - Parameter limit: the most elements kept, at least one.
     init(limit: Int) { self.limit = max(1, limit) }
 
-    /// Adds the next one; `make` receives its sequence.
+    /// Adds an element; `make` receives its sequence.
     mutating func append(_ make: (_ sequence: UInt64) -> Element) {
         self.last += 1
         let element = make(self.last)
@@ -25,7 +25,7 @@ struct APNSSimulatorRing<Element> {
         }
     }
 
-    /// Elements with a higher sequence, oldest first, and the sequence to pass in the next request.
+    /// Returns the elements with a higher sequence, oldest first, and the sequence to pass in the next request.
     func elements(after sequence: UInt64, limit: Int = .max) -> (elements: [Element], last: UInt64) {
         let newer = self.last > sequence ? self.last - sequence : 0
         let available = newer > UInt64(self.ring.count) ? self.ring.count : Int(newer)
@@ -36,7 +36,7 @@ struct APNSSimulatorRing<Element> {
         return (taken, available == 0 ? self.last : count == 0 ? sequence : self.last - left)
     }
 
-    /// Removes all; sequences continue.
+    /// Removes all elements; sequences continue.
     mutating func removeAll() {
         self.ring = []
         self.start = 0

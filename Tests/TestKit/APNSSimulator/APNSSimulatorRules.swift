@@ -1,18 +1,18 @@
 import Model
 
-/// The requests that APNs refuses, and its reasons.
+/// The rules for requests, and the reasons with which APNs refuses a request.
 ///
-/// The order is ours where Apple says nothing: the request itself, its sender, its headers, its body. The first rule
-/// that is violated gives the answer. Source: Wallet Orders §4.3, §4.6
+/// The order is ours where Apple specifies none: the request itself, its sender, its headers, its body. The first
+/// violated rule determines the answer. Source: Wallet Orders §4.3, §4.6
 public struct APNSSimulatorRules: Hashable, Sendable {
-    /// The topics that may be pushed to; empty: any with a provider token.
+    /// The topics that may be pushed to; empty allows any with a provider token.
     public var topics: Set<String>
 
-    /// Bytes of a body. Source: Wallet Orders §4.3
+    /// The most bytes of a body. Source: Wallet Orders §4.3
     public static let bodyLimit = 4096
-    /// Bytes of `apns-collapse-id`. Source: Wallet Orders §4.3
+    /// The most bytes of `apns-collapse-id`. Source: Wallet Orders §4.3
     public static let collapseIdentifierLimit = 64
-    /// Hexadecimal digits of a device token. Apple promises no length; shorter or longer ones are garbage.
+    /// The plausible numbers of hexadecimal digits of a device token: Apple specifies no length.
     public static let tokenDigits = 8...200
     /// Source: Apple, "Sending notification requests to APNs", header `apns-push-type`
     public static let pushTypes: Set<String> = [
@@ -30,7 +30,7 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return request.hasDuplicates ? APNSSimulatorAnswer(400, "DuplicateHeaders") : nil
     }
 
-    /// Checks the rules for headers and path, once the sender is known.
+    /// Checks the rules for headers and path, after the sender is known.
     /// - Parameter certificateTopic: the user identifier of the client's certificate; nil with a provider token.
     /// - Returns: nil if none is violated.
     public func refusal(
@@ -78,7 +78,8 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return nil
     }
 
-    /// A certificate is valid for its own topic, which is then the default; a provider token for those of its team.
+    /// Returns the reason to refuse a topic; nil if it is allowed. A certificate is valid for its own topic only, which
+    /// is then the default; any sender is limited to `topics`.
     private func topicFault(_ topic: String?, certificateTopic: String?) -> String? {
         guard let topic = topic ?? certificateTopic else { return "MissingTopic" }
         guard !topic.isEmpty, topic.utf8.allSatisfy(Self.isTopicByte) else { return "BadTopic" }
@@ -86,7 +87,8 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return self.topics.isEmpty || self.topics.contains(topic) ? nil : "TopicDisallowed"
     }
 
-    /// Absent means 10, and 10 is an error for background notifications.
+    /// Returns true if the priority is valid. An absent priority means 10, and 10 is an error for background
+    /// notifications.
     private static func isPriority(_ priority: String?, of pushType: String?) -> Bool {
         switch priority ?? "10" {
         case "10": pushType != "background"
@@ -95,9 +97,9 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         }
     }
 
-    /// A UNIX time in whole seconds, or nil.
+    /// Parses a UNIX time in whole seconds; nil if the text is anything else.
     ///
-    /// The bound (the year 2106) is ours: Apple names none, but milliseconds in place of seconds must be rejected.
+    /// The bound (the year 2106) is ours: Apple specifies none, but milliseconds in place of seconds must be rejected.
     static func seconds(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         return UInt32(text).map { Int64($0) }

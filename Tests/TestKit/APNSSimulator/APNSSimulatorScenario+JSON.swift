@@ -6,8 +6,8 @@ extension APNSSimulatorScenario {
 
     /// Parses the body of `POST /scenario`.
     ///
-    /// `{"seed": 7, "steps": [{"at": 1.5, "for": 2, "fault": {…}}, {"afterRequests": 1000, "fault": {…}}]}`: `at` and
-    /// `for` in seconds; a fault as in `POST /faults`.
+    /// `{"seed": 7, "steps": [{"at": 1.5, "for": 2, "fault": {…}}, {"afterRequests": 1000, "fault": {…}}]}`: `at`
+    /// and `for` in seconds; a fault as in `POST /faults`.
     /// - Parameter nowEpochMilliseconds: the timestamp of a 410 without one.
     public init(json bytes: [UInt8], nowEpochMilliseconds: Int64) throws(APNSSimulatorError) {
         do {
@@ -46,7 +46,7 @@ extension APNSSimulatorScenario {
         do {
             fault = try APNSSimulatorFault(inner, nowEpochMilliseconds: nowEpochMilliseconds)
         } catch {
-            // Sentences about a fault begin with $ for it.
+            // Messages about a fault may begin with `$` for the fault.
             throw members.error(error.message.hasPrefix("$.steps") ? error.message : "\(inner.path): \(error.message)")
         }
         if let lifetime = try members.milliseconds("for") { fault.lifetimeMilliseconds = lifetime }

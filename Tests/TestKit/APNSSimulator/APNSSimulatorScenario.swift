@@ -1,10 +1,10 @@
-/// Faults with their times: a script that runs by itself.
+/// A script of faults with their times.
 public struct APNSSimulatorScenario: Hashable, Sendable {
     /// The time of a step.
     public enum Time: Hashable, Sendable {
         /// This long after the start.
         case at(milliseconds: Int)
-        /// After this many requests, counted from the start.
+        /// After this many requests since the start.
         case afterRequests(Int)
     }
 
@@ -19,7 +19,7 @@ public struct APNSSimulatorScenario: Hashable, Sendable {
         }
     }
 
-    /// The seed of random numbers; nil: the sequence continues.
+    /// The seed of random numbers; nil continues the present sequence.
     public var seed: UInt64?
     /// In any order.
     public var steps: [Step]
@@ -30,20 +30,20 @@ public struct APNSSimulatorScenario: Hashable, Sendable {
     }
 }
 
-/// The progress of a running scenario. Steps of the same moment come in the order in which they were written.
+/// The progress of a running scenario. Steps of the same time come in the order in which they were written.
 struct APNSSimulatorScript {
-    /// Identifies the run.
+    /// The identifier of the run.
     let number: UInt64
     private let start: Int64
     private let firstRequest: UInt64
-    /// The steps still to come, the next one last.
+    /// The steps still to come, with the next one last.
     private var timed: [(milliseconds: Int64, step: APNSSimulatorScenario.Step)] = []
     private var counted: [(requests: UInt64, step: APNSSimulatorScenario.Step)] = []
     private(set) var done = 0
 
     /// - Parameters:
-    ///   - now: on a monotonic clock.
-    ///   - requests: the number of requests before.
+    ///   - now: the time on a monotonic clock.
+    ///   - requests: the number of requests before the start.
     init(_ scenario: APNSSimulatorScenario, nowMilliseconds now: Int64, requests: UInt64) {
         var random = SystemRandomNumberGenerator()
         self.number = random.next()
@@ -55,7 +55,7 @@ struct APNSSimulatorScript {
             case .afterRequests(let count): self.counted.append((requests + UInt64(max(0, count)), step))
             }
         }
-        // Swift's sort keeps the order of equals.
+        // Swift's sort is stable.
         self.timed.sort { $0.milliseconds > $1.milliseconds }
         self.counted.sort { $0.requests > $1.requests }
     }

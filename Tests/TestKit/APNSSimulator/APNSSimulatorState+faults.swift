@@ -2,8 +2,8 @@ import NIOCore
 
 extension APNSSimulatorState {
     /// Adds a fault, or performs an immediate one.
-    /// - Returns: the fault's number (nil for an immediate one) and the number of affected connections; nil if there
-    ///   are too many faults.
+    /// - Returns: the fault's number (nil for one that was performed immediately) and the number of affected
+    ///   connections; nil if there are too many faults.
     @discardableResult
     func add(_ fault: APNSSimulatorFault) -> (number: Int?, connections: Int)? {
         var fault = fault
@@ -28,7 +28,7 @@ extension APNSSimulatorState {
         return (number, isFelt ? touched.count : 0)
     }
 
-    /// Applies a condition to a connection because of a request.
+    /// Adds a condition to a connection because of a request.
     func befall(
         _ connection: APNSSimulatorConnection, _ condition: APNSSimulatorCondition, lifetimeMilliseconds: Int?
     ) {
@@ -40,18 +40,18 @@ extension APNSSimulatorState {
         connection.set(self.faults.conditions(connection: connection.number))
     }
 
-    /// Removes all faults; connections are healthy again, the port is open. A running scenario continues.
+    /// Removes all faults: connections recover and the port opens. A running scenario continues.
     func clearFaults() {
         self.faults.removeAll()
         self.feel()
     }
 
-    /// The fault for a request, if one waits for it.
+    /// Returns the fault for a request; nil if none applies.
     func hit(token: some StringProtocol, connection: Int) -> APNSSimulatorFault? {
         self.faults.hit(token: token, connection: connection, using: &self.random)
     }
 
-    /// The fault for a new connection, before (`isAccepted` false) or after its handshake.
+    /// Returns the fault for a new connection, before (`isAccepted` false) or after its handshake; nil if none applies.
     func hitConnect(isAccepted: Bool) -> APNSSimulatorConnectFault? {
         self.faults.hitConnect(isAccepted: isAccepted, using: &self.random)
     }
@@ -72,7 +72,7 @@ extension APNSSimulatorState {
         }
     }
 
-    /// Applies the present faults to connections and listener.
+    /// Applies the active faults to the connections and the port.
     private func feel() {
         for connection in self.connections.values {
             connection.set(self.faults.conditions(connection: connection.number))
@@ -92,7 +92,7 @@ extension APNSSimulatorState {
 
     // MARK: scenarios
 
-    /// Starts a scenario; a running one ends.
+    /// Starts a scenario, which ends a running one.
     func run(_ scenario: APNSSimulatorScenario) {
         if let seed = scenario.seed { self.random = SeededGenerator(seed: seed) }
         self.script = APNSSimulatorScript(
@@ -100,7 +100,7 @@ extension APNSSimulatorState {
         self.play()
     }
 
-    /// Ends the scenario; its faults remain until they are used up, over or cleared.
+    /// Ends the scenario; its faults remain until they are used up, expired or cleared.
     func clearScenario() { self.script = nil }
 
     /// The answer of `GET /scenario`.
@@ -109,12 +109,12 @@ extension APNSSimulatorState {
             ?? "{\"running\":false}"
     }
 
-    /// Counts a request: a step may wait for it.
+    /// Performs the steps that are due after this number of requests. Called after each request.
     func requestArrived() {
         if let requests = self.script?.nextRequests, self.statistics.requests >= requests { self.play() }
     }
 
-    /// Performs the steps that are due, and schedules the next.
+    /// Performs the steps that are due, and schedules the next one.
     private func play() {
         guard var script = self.script else { return }
         let due = script.take(nowMilliseconds: Self.uptimeMilliseconds, requests: self.statistics.requests)

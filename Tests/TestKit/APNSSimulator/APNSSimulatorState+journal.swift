@@ -1,5 +1,5 @@
 extension APNSSimulatorState {
-    /// Records a request and wakes those that wait for deliveries.
+    /// Records a request and wakes the requests that wait for deliveries.
     func record(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
         _ connection: APNSSimulatorConnection, stream: Int, now: Int64, delay: Int
@@ -24,7 +24,7 @@ extension APNSSimulatorState {
         self.wake()
     }
 
-    /// Records an event on a connection.
+    /// Records an event of a connection.
     func note(_ kind: APNSSimulatorEvent.Kind, _ connection: Int) {
         self.statistics.count(kind)
         self.append(kind, connection, self.nowEpochMilliseconds)

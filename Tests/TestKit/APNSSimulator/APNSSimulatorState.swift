@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The whole state of the simulator. Lives on its one event loop, so nothing here is locked.
+/// The whole state of the simulator. Thread: its one event loop, so nothing here is locked.
 ///
 /// Faults and scenarios are in `APNSSimulatorState+faults.swift`, records in `APNSSimulatorState+journal.swift`.
 final class APNSSimulatorState {
@@ -14,10 +14,10 @@ final class APNSSimulatorState {
     var listener: APNSSimulatorListener?
     var deliveryRing: APNSSimulatorRing<APNSSimulatorDelivery>
     var eventRing: APNSSimulatorRing<APNSSimulatorEvent>
-    /// Deliveries on connections that have ended whose answers their clients may not have read.
+    /// Deliveries on ended connections whose answers the clients may not have read.
     var unheardRing: APNSSimulatorRing<UInt64>
     var statistics = APNSSimulatorStatistics()
-    /// The shift of the clock by faults.
+    /// The total shift of the clock by faults.
     var clockShiftMilliseconds: Int64 = 0
     private(set) var connections: [Int: APNSSimulatorConnection] = [:]
     private var reconnects: [String: APNSSimulatorReconnects] = [:]
@@ -29,7 +29,7 @@ final class APNSSimulatorState {
     private var late = APNSSimulatorLateAnswers()
     private var lateTimer: (deadline: NIODeadline, task: Scheduled<Void>)?
 
-    /// The most requests that may wait for deliveries at once.
+    /// The most requests that may wait for deliveries concurrently.
     static let waiterLimit = 256
 
     private struct Waiter {
@@ -51,7 +51,7 @@ final class APNSSimulatorState {
         self.identifiers = SeededGenerator(seed: system.next())
     }
 
-    /// The simulator's time.
+    /// The simulator's time: the configured clock with the shift by faults.
     var nowEpochMilliseconds: Int64 {
         self.configuration.nowEpochMilliseconds().addingReportingOverflow(self.clockShiftMilliseconds).partialValue
     }
@@ -88,14 +88,14 @@ final class APNSSimulatorState {
 
     // MARK: identifiers
 
-    /// The request's own identifier if it is valid, otherwise a new one.
+    /// Returns the request's own identifier if it is valid, otherwise a new one.
     func identifier(for request: APNSSimulatorRequest) -> APNSSimulatorIdentifier {
         request.identifier.flatMap { APNSSimulatorIdentifier(canonical: $0) } ?? self.randomIdentifier()
     }
 
     func randomIdentifier() -> APNSSimulatorIdentifier { .random(using: &self.identifiers) }
 
-    /// One copy of each topic's text for the whole journal.
+    /// Returns the shared copy of a topic's text, so that the journal does not hold one per delivery.
     func interned(_ topic: String) -> String {
         if let known = self.topics[topic] { return known }
         if self.topics.count >= 10_000 { self.topics.removeAll() }
@@ -141,7 +141,8 @@ final class APNSSimulatorState {
 
     // MARK: waiting for deliveries
 
-    /// Succeeds when there is something newer, or at the deadline.
+    /// Returns a future that succeeds when there is a newer delivery or at the deadline, and immediately if
+    /// `waiterLimit` requests already wait.
     func wait(after sequence: UInt64, atMost wait: TimeAmount) -> EventLoopFuture<Void> {
         guard self.deliveryRing.last <= sequence, wait > .zero, self.waiters.count < Self.waiterLimit else {
             return self.eventLoop.makeSucceededVoidFuture()
@@ -154,7 +155,7 @@ final class APNSSimulatorState {
         return promise.futureResult
     }
 
-    /// Ends all waiting, so that nothing is left when the simulator ends.
+    /// Ends all waits and the scenario, and closes the port, so that nothing is left when the simulator ends.
     func end() {
         for number in Array(self.waiters.keys) { self.finish(number) }
         self.script = nil

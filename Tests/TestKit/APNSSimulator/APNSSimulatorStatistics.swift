@@ -1,8 +1,8 @@
-/// Counts since the simulator was started.
+/// Counts since the start of the simulator.
 public struct APNSSimulatorStatistics: Hashable, Sendable {
     /// A status with its reason.
     public struct Outcome: Hashable, Sendable {
-        /// 0: no answer.
+        /// 0 for no answer.
         public let status: Int
         public let reason: String?
     }
@@ -16,20 +16,20 @@ public struct APNSSimulatorStatistics: Hashable, Sendable {
     public var refusedConnections: UInt64 = 0
     public var openConnections = 0
     public var openStreams = 0
-    /// The most streams that one connection had open.
+    /// The most streams that one connection had open concurrently.
     public var mostStreams = 0
     public var goAways: UInt64 = 0
     public var pings: UInt64 = 0
     /// Streams that clients reset.
     public var resetByClients: UInt64 = 0
     public var faults: UInt64 = 0
-    /// Requests in the last whole second with any, and the most in one second.
+    /// Requests in the last complete second that had any, and the most in one second.
     public var requestsPerSecond = 0
     public var mostRequestsPerSecond = 0
     private var second: Int64 = 0
     private var inSecond = 0
 
-    /// The most distinct outcomes; a fault may have any words for a reason.
+    /// The most distinct outcomes: a fault may set any reason.
     static let outcomeLimit = 1_000
 
     /// Counts a request.

@@ -2,27 +2,27 @@ import Cryptography
 
 /// The provider tokens seen on one connection.
 struct APNSSimulatorTokenHistory: Hashable {
-    /// The last one that was accepted.
+    /// The header of the last accepted token.
     fileprivate(set) var authorization: String?
     fileprivate(set) var token: APNSSimulatorProviderToken?
     fileprivate(set) var takenEpochSeconds: Int64 = 0
 
-    /// True if a request with a valid token has been seen, from which on more than one stream is allowed.
+    /// True after a request with a valid token; from then on more than one stream is allowed.
     var isProven: Bool { self.token != nil }
 }
 
 /// The rules for provider tokens.
 ///
-/// A signature is verified once per token, not once per request; the last few verified tokens are kept.
+/// A signature is verified once per token, not once per request: up to `knownLimit` verified tokens are kept.
 /// Source: Wallet Orders §4.4, §4.6
 struct APNSSimulatorTokenCheck {
-    /// Keys that may sign; empty: any token of the right form and age is accepted without checking its signature.
+    /// Keys that may sign; if empty, any token of the right form and age is accepted without checking its signature.
     let keys: [APNSSimulatorProviderKey]
     private var known: [String: APNSSimulatorProviderToken] = [:]
 
-    /// A token older than this has expired.
+    /// The age beyond which a token has expired.
     static let lifetimeSeconds: Int64 = 3600
-    /// On one connection a new token is accepted only this long after the last one.
+    /// The time that must pass on a connection before another token is accepted.
     static let updateIntervalSeconds: Int64 = 1200
     /// The most seconds that `iat` may be in the future, for clocks that disagree.
     static let skewSeconds: Int64 = 300

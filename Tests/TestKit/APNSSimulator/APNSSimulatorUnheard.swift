@@ -1,25 +1,25 @@
-/// The deliveries on one connection whose answers its client may not have read: checks for duplicates ask for them
+/// The deliveries on one connection whose answers its client may not have read. Checks for duplicates ask for them
 /// after the connection has ended.
 ///
-/// An answer counts as read a second after it was written on a connection that sends freely; one that was never
+/// An answer counts as read a second after it was written to a connection that sends freely. An answer that was never
 /// written, or written while the connection held bytes back, does not. Bounded by the open streams, the requests of a
-/// second, and those that the client reset.
+/// second, and those that the client reset or whose answers were held back.
 struct APNSSimulatorUnheard {
-    /// The time after which a client on the same machine has read everything written to it.
+    /// The time after which a client on the same machine is assumed to have read everything written to it.
     static let readWithinMilliseconds: Int64 = 1000
 
-    /// Streams whose requests have no answer yet, and their deliveries.
+    /// The streams whose requests have no answer yet, and their deliveries.
     private var open: [Int: UInt64] = [:]
-    /// Written answers in order of time.
+    /// The written answers in order of time.
     private var written: [(delivery: UInt64, epochMilliseconds: Int64)] = []
-    /// The index of the first of `written` that still counts.
+    /// The index of the first element of `written` that still counts.
     private var first = 0
     private var held: [UInt64] = []
 
-    /// A request was recorded and gets its answer at once, later or never.
+    /// Notes that a request was recorded; its answer is sent immediately, later or never.
     mutating func decided(_ delivery: UInt64, stream: Int) { self.open[stream] = delivery }
 
-    /// The answer of a stream was written.
+    /// Notes that the answer of a stream was written.
     ///
     /// - Parameter isHeld: true if the connection holds back or delays its output.
     mutating func answered(stream: Int, isHeld: Bool, nowEpochMilliseconds now: Int64) {
@@ -29,7 +29,7 @@ struct APNSSimulatorUnheard {
         self.trim(now)
     }
 
-    /// The deliveries whose answers the client may not have read if the connection ends at this time.
+    /// Returns the deliveries whose answers the client may not have read if the connection ends at this time.
     mutating func ended(nowEpochMilliseconds now: Int64) -> [UInt64] {
         self.trim(now)
         return (self.open.values + self.held + self.written[self.first...].map(\.delivery)).sorted()

@@ -4,10 +4,11 @@ import NIOCore
     import Glibc
 #endif
 
-/// Sits next to the socket, below TLS, where a network fails: abrupt ends, silence, slowness, refusals.
+/// The handler next to the socket, below TLS, that simulates failures of the network: abrupt ends, silence, slowness,
+/// refusals.
 ///
-/// On the connection's event loop. Data that a client sends while nothing is read stays in the system's buffers, which
-/// are bounded.
+/// Thread: the connection's event loop. Data that a client sends while nothing is read stays in the system's buffers,
+/// which are bounded.
 final class APNSSimulatorWire: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -15,15 +16,15 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
     typealias OutboundOut = ByteBuffer
 
     private var context: ChannelHandlerContext?
-    /// Answers the first bytes with a fatal alert.
+    /// The number of the fatal alert that answers the first bytes; nil for none.
     private let alert: UInt8?
     /// True while nothing is read.
     private var isStopped = false
-    /// True if a handler above requested a read in the meantime.
+    /// True if a handler above requested a read while reading was stopped or paused.
     private var wantsRead = false
     private var pace: APNSSimulatorPace?
     private var pause: Scheduled<Void>?
-    /// True if the connection was ended from here.
+    /// True if this handler ended the connection.
     private(set) var hasEnded = false
 
     /// - Parameter alert: the number of the alert that refuses the handshake.
@@ -75,7 +76,7 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
         self.catchUp()
     }
 
-    /// Reads in small parts with pauses, or as usual.
+    /// Reads input in small parts with pauses, or as usual.
     func setPace(_ pace: APNSSimulatorPace?) {
         guard self.pace != pace, let channel = self.context?.channel else { return }
         self.pace = pace
@@ -89,7 +90,7 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
         self.catchUp()
     }
 
-    /// Closes the socket with FIN; TLS above has no chance to send close_notify.
+    /// Closes the socket with FIN; TLS above cannot send close_notify.
     func cut() {
         self.hasEnded = true
         self.context?.close(promise: nil)

@@ -4,25 +4,25 @@ import Model
 
 /// Apple's gateway for merchant sessions, as strict as the real one, in both environments.
 ///
-/// Each environment is a listener of its own that requires a client certificate. A session belongs to the environment
-/// of the host that made it. Source: Checkout §2.7; Technote TN3103
+/// Each environment has its own listener, which requires a client certificate. A session belongs to the environment
+/// whose host issued it. Source: Checkout §2.7; Technote TN3103
 public final class ApplePayGatewayFake: Sendable {
     public enum Environment: String, Hashable, Sendable, CaseIterable {
         case production, sandbox
 
-        /// The name by which pages know it.
+        /// The host name that pages use.
         public var host: String {
             self == .production ? "apple-pay-gateway.apple.com" : "apple-pay-gateway-cert.apple.com"
         }
     }
 
-    /// The ways in which it fails when it is told to.
+    /// The faults that it simulates on request.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
-        /// 400 and 417 with a `statusMessage`; 500.
+        /// 400, 417 and 500, each with a `statusMessage`.
         case malformed, unregistered, broken
-        /// No answer for a minute; an answer after 3 s.
+        /// No answer until the connection ends, after a minute; the right answer after 3 s.
         case silent, slow
-        /// More than 64 KiB; no JSON; 302 to another host; half an answer.
+        /// More than 64 KiB; HTML instead of JSON; 302 to another host; half an answer.
         case huge, html, redirect, cut
     }
 
@@ -38,8 +38,8 @@ public final class ApplePayGatewayFake: Sendable {
     }
 
     /// - Parameters:
-    ///   - rules: who may have sessions for which domains.
-    ///   - ports: without one a free one is taken.
+    ///   - rules: the merchants that may have sessions, with their domains.
+    ///   - ports: an environment without a port gets a free one.
     public static func start(
         _ rules: ApplePayGatewayRules, certificates: DevelopmentMerchant, ports: [Environment: Int] = [:]
     ) async throws -> ApplePayGatewayFake {
@@ -88,7 +88,7 @@ public final class ApplePayGatewayFake: Sendable {
     }
 }
 
-/// The decisions of the gateway: pure, one request at a time.
+/// The gateway's decision about one request, a pure function.
 public struct ApplePayGatewayRules: Sendable {
     /// The domains that are registered for each merchant identifier.
     public var domains: [String: Set<String>]
@@ -145,13 +145,13 @@ public struct ApplePayGatewayRules: Sendable {
         return .json(200, String(decoding: session.serialized, as: UTF8.self))
     }
 
-    /// An error as Apple words it.
+    /// Returns an error in Apple's format.
     static func refusal(_ status: Int, _ message: String) -> FakeServer.Response {
         let body: JSON = ["statusMessage": .string(message), "statusCode": .string(String(status))]
         return .json(status, String(decoding: body.serialized, as: UTF8.self))
     }
 
-    /// The merchant identifier of the client's certificate.
+    /// Returns the merchant identifier of the client's certificate.
     private static func merchant(of request: FakeServer.Request) -> String? {
         guard let bytes = request.clientCertificate else { return nil }
         return try? Certificate(der: bytes).userIdentifier
@@ -161,7 +161,7 @@ public struct ApplePayGatewayRules: Sendable {
         SHA256.digest(Array(merchant.utf8)).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
     }
 
-    /// Hexadecimal digits of so many random bytes.
+    /// Returns `count` random bytes in hexadecimal.
     private static func random(_ count: Int) -> String {
         (0..<count).map { _ in
             let byte = UInt8.random(in: 0...255)

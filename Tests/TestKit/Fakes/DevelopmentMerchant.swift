@@ -6,7 +6,7 @@ import Foundation
 /// Source: Checkout §2.1
 public struct DevelopmentMerchant: Sendable {
     public let directory: String
-    /// The root that both sides are checked with.
+    /// The root against which both sides are checked.
     public let root: String
 
     /// PEM file: subject UID is the merchant identifier, extension 1.2.840.113635.100.6.32 its SHA-256 in hexadecimal.
@@ -17,7 +17,7 @@ public struct DevelopmentMerchant: Sendable {
     public var gatewayCertificate: String { self.directory + "/gateway.pem" }
     public var gatewayKey: String { self.directory + "/gateway-key.pem" }
 
-    /// The files of an earlier `make`.
+    /// Refers to the files of an earlier `make`.
     public init(directory: String, authority: DevelopmentCertificates) {
         self.directory = directory
         self.root = authority.root

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The faults that a fake is told, and what came to it.
+/// The fault that a fake simulates, and the requests that it received.
 ///
 /// Bounded: the last 1,000 requests.
 public final class FakeConduct<Fault: Sendable>: Sendable {
@@ -14,7 +14,7 @@ public final class FakeConduct<Fault: Sendable>: Sendable {
 
     public init() {}
 
-    /// Fails so for the next `times` requests; nil ends it.
+    /// Applies a fault to the next `times` requests; nil ends it.
     public func fail(_ fault: Fault?, times: Int = 1) {
         self.state.withLock { state in
             state.fault = fault
@@ -22,11 +22,11 @@ public final class FakeConduct<Fault: Sendable>: Sendable {
         }
     }
 
-    /// The requests so far, in order.
+    /// The last requests, in order.
     public var requests: [FakeServer.Request] { self.state.withLock(\.requests) }
 
-    /// Notes a request.
-    /// - Returns: the fault that it is to meet.
+    /// Records a request.
+    /// - Returns: the fault that applies to it; nil for none.
     func take(_ request: FakeServer.Request) -> Fault? {
         self.state.withLock { state in
             if state.requests.count >= 1000 { state.requests.removeFirst() }

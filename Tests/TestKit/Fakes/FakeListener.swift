@@ -4,6 +4,7 @@ import Synchronization
 final class FakeListener: Sendable {
     private let server = Mutex<FakeServer?>(nil)
 
+    /// Starts the server.
     /// - Returns: the port on 127.0.0.1.
     func start(port: Int, tls: FakeServer.TLS?, handler: @escaping FakeServer.Handler) async throws -> Int {
         let server = try await FakeServer.start(port: port, tls: tls, handler: handler)

@@ -4,17 +4,17 @@ import NIOPosix
 import NIOSSL
 import Synchronization
 
-/// An HTTP/1.1 server for stand-ins of other people's services: one function answers, well or as badly as it is told.
+/// An HTTP/1.1 server for fakes of external services: one function answers, correctly or with a fault.
 ///
-/// Bounded: bodies up to `bodyLimit`, above it 413; one request at a time on a connection.
+/// Bounded: bodies up to `bodyLimit`, beyond which the answer is 413; one request at a time on a connection.
 public final class FakeServer: Sendable {
-    /// TLS with a certificate of its own, and perhaps one of the client.
+    /// The server's certificate, and optionally the roots of client certificates.
     public struct TLS: Sendable {
         /// PEM file: certificate and intermediates.
         public var certificate: String
         /// PEM file.
         public var key: String
-        /// PEM file with the roots of client certificates, which are required then; nil asks for none.
+        /// PEM file with the roots of client certificates, which are then required; nil requests none.
         public var clientRoots: String?
 
         public init(certificate: String, key: String, clientRoots: String? = nil) {
@@ -24,22 +24,22 @@ public final class FakeServer: Sendable {
         }
     }
 
-    /// A request as it came.
+    /// A request as received.
     public struct Request: Sendable {
         public var method: String
         /// Path without the query, not decoded.
         public var path: String
         public var query: String
-        /// Names in small letters.
+        /// Names in lower case.
         public var headers: [(name: String, value: String)]
         public var body: [UInt8]
-        /// DER of the client's certificate.
+        /// DER of the client's certificate; nil without one.
         public var clientCertificate: [UInt8]?
 
         public func header(_ name: String) -> String? { self.headers.first { $0.name == name }?.value }
     }
 
-    /// A whole answer.
+    /// A complete answer.
     public struct Response: Sendable {
         public var status: Int
         public var headers: [(String, String)]
@@ -51,7 +51,7 @@ public final class FakeServer: Sendable {
             self.body = body
         }
 
-        /// JSON that nobody keeps.
+        /// Returns an answer with JSON that must not be cached.
         public static func json(_ status: Int, _ text: String) -> Response {
             Response(
                 status, headers: [("content-type", "application/json"), ("cache-control", "no-store")],
@@ -83,7 +83,7 @@ public final class FakeServer: Sendable {
         self.connections = connections
     }
 
-    /// - Parameter port: 0 takes a free one.
+    /// - Parameter port: 0 chooses a free one.
     public static func start(port: Int = 0, tls: TLS? = nil, handler: @escaping Handler) async throws -> FakeServer {
         try TestServers.use("HTTP server")
         let context = try tls.map(Self.context)
@@ -104,7 +104,7 @@ public final class FakeServer: Sendable {
         return FakeServer(port: channel.localAddress?.port ?? port, channel: channel, connections: connections)
     }
 
-    /// Closes every connection.
+    /// Closes the port and every connection.
     public func stop() async {
         try? await self.channel.close()
         self.connections.closeAll()
@@ -138,7 +138,7 @@ private final class FakeConnections: Sendable {
     }
 }
 
-/// Gathers a request, has it answered, writes the answer.
+/// The handler of a connection: collects a request, calls the function, writes the answer.
 private final class FakeServerHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -193,7 +193,7 @@ private final class FakeServerHandler: ChannelInboundHandler {
         }
     }
 
-    /// - Parameter bytes: of the body; fewer than it has end with the connection.
+    /// - Parameter bytes: how much of the body is sent before the connection closes; nil sends the whole body.
     private func respond(
         _ response: FakeServer.Response, _ head: HTTPRequestHead, _ context: ChannelHandlerContext, bytes: Int? = nil
     ) {

@@ -2,13 +2,14 @@ import Foundation
 import Model
 import Synchronization
 
-/// A payment provider's `confirm`, which refuses what it does not know, so that order details that leak are noticed.
+/// A payment provider's `confirm`, which refuses unknown parameters, so that order details that leak are noticed.
 ///
 /// Source: Checkout §2.13
 public final class ProviderFake: Sendable {
-    /// The ways in which it fails when it is told to.
+    /// The faults that it simulates on request.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
-        /// 402; 500; an answer that is no JSON; the end of the connection after the body; no answer for a minute.
+        /// 402; 500; HTML instead of JSON; the end of the connection after the request; no answer until the connection
+        /// ends, after a minute.
         case declined, broken, html, reset, silent
     }
 
@@ -71,7 +72,7 @@ public final class ProviderFake: Sendable {
         return .json(200, String(decoding: answer.serialized, as: UTF8.self))
     }
 
-    /// The names at the top of a JSON or form-encoded body; nil if it is neither.
+    /// Returns the names at the top level of a JSON or form-encoded body; nil if it is neither.
     static func names(in request: FakeServer.Request) -> Set<String>? {
         let type = request.header("content-type") ?? ""
         if type.hasPrefix("application/json") {

@@ -5,26 +5,23 @@ import Synchronization
 
 /// A shop's own service, which the checkout role calls: baskets, postal codes, payments.
 ///
-/// Strict about the signature and its time, known baskets, idempotency keys, and payment tokens that come twice.
+/// It checks the signature and its time, baskets, idempotency keys, and payment tokens that are used twice.
 /// Source: Checkout §2.8, §2.9
 public final class ShopFake: Sendable {
-    /// The ways in which it fails when it is told to.
+    /// The faults that it simulates on request.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
         /// The payment is declined.
         case decline
-        /// No answer for a minute; the end of the connection after the body was read; an answer after `slowness`; 500.
+        /// No answer until the connection ends, after a minute; the end of the connection after the request; an answer
+        /// after `slowness`; 500.
         case silent, reset, slow, broken
         /// A basket, or an order, that is not valid.
         case invalidBasket = "invalid-basket"
         case invalidOrder = "invalid-order"
     }
 
-    /// The decisions of the shop and what it remembers of payments.
-    private struct Book {
-        var answers: [String: (body: [UInt8], answer: String)] = [:]
-        var tokens: Set<String> = []
-        var orders = 0
-    }
+    /// A payment so far: the request's body and the answer to it.
+    private typealias Payment = (body: [UInt8], answer: String)
 
     public let conduct = FakeConduct<Fault>()
     private let secret: [UInt8]
@@ -32,14 +29,14 @@ public final class ShopFake: Sendable {
     private let baskets: Set<String>
     private let order: JSON
     private let slowness: Duration
-    private let book = Mutex(Book())
+    private let payments = Mutex<[String: Payment]>([:])
     private let listener = FakeListener()
 
     /// - Parameters:
-    ///   - secret: signs what the checkout role sends.
-    ///   - baskets: the identifiers that are known.
-    ///   - order: the document of every order that is paid.
-    ///   - slowness: the time that a `slow` answer takes.
+    ///   - secret: the key of the checkout role's signatures.
+    ///   - baskets: the identifiers of the known baskets.
+    ///   - order: the document of every paid order.
+    ///   - slowness: the delay of a `slow` answer.
     public init(
         secret: String, baskets: Set<String>, paymentRequest: JSON, order: JSON, slowness: Duration = .seconds(3)
     ) {
@@ -77,7 +74,7 @@ public final class ShopFake: Sendable {
 
     private func route(_ request: FakeServer.Request, _ fault: Fault?) -> FakeServer.Response {
         let parts = request.path.split(separator: "/").map(String.init)
-        // The service may have a path of its own in front.
+        // The URL of the service may have a path, which comes first.
         guard let start = parts.firstIndex(where: { $0 == "baskets" || $0.hasPrefix("payment") }) else {
             return Self.failure(404, "no such path")
         }
@@ -131,17 +128,15 @@ public final class ShopFake: Sendable {
         guard request.header("idempotency-key") == token else {
             return Self.failure(400, "Idempotency-Key must be the token's transactionIdentifier")
         }
-        return self.book.withLock { book in
-            if let earlier = book.answers[token] {
+        return self.payments.withLock { payments in
+            if let earlier = payments[token] {
                 guard earlier.body == request.body else { return Self.failure(409, "another body with the same key") }
                 return .json(200, earlier.answer)
             }
-            guard book.tokens.insert(token).inserted else { return Self.failure(409, "this token was used before") }
             var answer: JSONObject
             if fault == .decline {
                 answer = ["status": "failure", "code": "declined", "errors": []]
             } else {
-                book.orders += 1
                 var order = self.order.object ?? JSONObject()
                 if fault == .invalidOrder { order["status"] = "teleported" }
                 answer = [
@@ -150,12 +145,12 @@ public final class ShopFake: Sendable {
                 ]
             }
             let text = String(decoding: JSON.object(answer).serialized, as: UTF8.self)
-            book.answers[token] = (request.body, text)
+            payments[token] = (request.body, text)
             return .json(200, text)
         }
     }
 
-    /// The fault of `Waybill-Signature`; nil if it is right.
+    /// Returns the fault of `Waybill-Signature`; nil if the signature is valid.
     static func signatureFault(
         _ request: FakeServer.Request, secret: [UInt8], nowEpochSeconds now: Int64
     ) -> String? {

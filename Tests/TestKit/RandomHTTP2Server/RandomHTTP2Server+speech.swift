@@ -1,5 +1,5 @@
 extension RandomHTTP2Server {
-    /// The server's next output: nothing, a frame, or several that belong together.
+    /// Returns the server's next output: nothing, a frame, or several that belong together.
     public mutating func speak() -> [UInt8] {
         let first = self.due
         self.due = []
@@ -50,7 +50,7 @@ extension RandomHTTP2Server {
         return bytes
     }
 
-    /// More of an answer whose status was sent: a part of its body, its end, its trailers.
+    /// Returns more of an answer whose status was sent: a part of its body, its end, or its trailers.
     private mutating func rest(of stream: UInt32) -> [UInt8] {
         guard let status = self.open[stream]?.status else { return [] }
         // RFC 9110 §6.4.1: no content with these.
@@ -80,7 +80,7 @@ extension RandomHTTP2Server {
         self.open[stream] = nil
         let code = self.chance(0.6) ? 7 : UInt32(self.number(below: 16))
         let frame = Self.frame(3, 0, stream, Self.big(code))
-        // APNs has been seen to send it more than once.
+        // APNs has been observed to send it more than once.
         return self.chance(0.1) ? frame + frame : frame
     }
 
@@ -140,8 +140,8 @@ extension RandomHTTP2Server {
 
     // MARK: Frames
 
-    /// A header block in literals without indexing (RFC 7541 §6.2.2): sometimes padded, with a priority, or in two
-    /// pieces.
+    /// Returns a header block in literals without indexing (RFC 7541 §6.2.2): sometimes padded, with a priority, or in
+    /// two pieces.
     private mutating func headers(_ stream: UInt32, _ fields: [(String, String)], isLast: Bool) -> [UInt8] {
         var block = fields.flatMap { name, value -> [UInt8] in
             [0, UInt8(name.utf8.count)] + Array(name.utf8) + [UInt8(value.utf8.count)] + Array(value.utf8)
@@ -188,7 +188,7 @@ extension RandomHTTP2Server {
 
     // MARK: Chance
 
-    /// Sorted first, because a dictionary's order is not reproduced by a seed.
+    /// Returns a random open stream. The keys are sorted first, because a seed does not reproduce a dictionary's order.
     private mutating func anyStream() -> UInt32? { self.open.keys.sorted().randomElement(using: &self.random) }
 
     private mutating func number(below bound: Int) -> Int { Int.random(in: 0..<bound, using: &self.random) }

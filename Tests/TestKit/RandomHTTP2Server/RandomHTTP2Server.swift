@@ -1,18 +1,19 @@
-/// Plays the server of an HTTP/2 connection at random: bytes in, bytes out, no socket and no library of frames.
+/// The server side of an HTTP/2 connection with random output: bytes in, bytes out, without a socket or a library of
+/// frames.
 ///
-/// It mostly sends what RFC 9113 allows, in any order and form, and on request what it forbids. The same seed
-/// reproduces its output byte for byte. It records the client's violations.
+/// It sends what RFC 9113 allows, in any order and form, and on request what RFC 9113 forbids. The same seed reproduces
+/// its output byte for byte. It records the client's violations.
 public struct RandomHTTP2Server: Sendable {
-    /// The frequency of output other than answers, in thousandths.
+    /// The behaviour of the server. Output other than answers has its frequency, in thousandths.
     public struct Manner: Sendable {
-        /// Breaks the protocol.
+        /// Output that breaks the protocol.
         public var broken = 0
         public var goAway = 5
         public var reset = 60
         public var settings = 60
-        /// Never ends a stream.
+        /// True if it answers no request.
         public var isSilent = false
-        /// The initial limit of streams; nil: none is announced.
+        /// The initial limit of concurrent streams; nil announces none.
         public var limit: UInt32? = 100
 
         public init() {}
@@ -22,25 +23,25 @@ public struct RandomHTTP2Server: Sendable {
     struct Stream {
         /// True if the client has ended its side.
         var hasEnded = false
-        /// The final status, once it was sent; the end may still follow.
+        /// The final status after it was sent; the end may still follow.
         var status: Int?
-        /// True if the answer's end was sent.
+        /// True if the end of the answer was sent.
         var isAnswered = false
     }
 
     /// The violations by the client.
     public private(set) var violations: [String] = []
-    /// The status of each stream whose answer was sent to its end.
+    /// The status of each stream whose answer was sent completely.
     public internal(set) var answered: [UInt32: Int] = [:]
-    /// True if it has broken the protocol; from then on nothing can be predicted.
+    /// True if the server has broken the protocol; from then on nothing can be predicted.
     public internal(set) var isBroken = false
 
     let manner: Manner
     var random: SeededGenerator
-    /// Streams that are neither answered and ended, nor reset.
+    /// Streams that are neither reset, nor left out by a GOAWAY, nor ended by both sides.
     var open: [UInt32: Stream] = [:]
     var highest: UInt32 = 0
-    /// The last stream of the last GOAWAY; nil: none was sent.
+    /// The last stream of the last GOAWAY; nil if none was sent.
     var lastStream: UInt32?
     /// Frames that must be sent before anything else: acknowledgements.
     var due: [UInt8] = []
@@ -58,7 +59,7 @@ public struct RandomHTTP2Server: Sendable {
         self.due = self.settings(manner.limit.map { [(UInt16(3), $0)] } ?? [])
     }
 
-    /// The client has read a GOAWAY: a new stream is a violation from this call on.
+    /// Notes that the client has read a GOAWAY: from this call on, a new stream is a violation.
     public mutating func goAwayWasRead() { self.clientKnowsGoAway = true }
 
     /// Processes bytes from the client.
@@ -113,7 +114,7 @@ public struct RandomHTTP2Server: Sendable {
         }
         self.highest = stream
         if self.clientKnowsGoAway { self.violations.append("stream \(stream) after GOAWAY") }
-        // The client may use any limit that is in flight; the most generous one counts.
+        // The client may use any limit that is in flight, so the most generous one counts.
         let bound = max(self.acknowledgedLimit, self.unacknowledged.max() ?? 0)
         if self.open.count >= bound { self.violations.append("stream \(stream) above the limit of \(bound)") }
         // Streams above the last one of GOAWAY are not processed.

@@ -1,8 +1,9 @@
 import Foundation
 
-/// The seeds of a fuzzer's runs: 1 to `count`, or the value of WAYBILL_FUZZ_SEEDS: `500` for 1 to 500, `17-17` for a
-/// single one that failed.
-/// - Parameter share: the factor for a number of runs from the environment; long runs take a smaller one.
+/// Returns the seeds of a fuzzer's runs: 1 to `count`, or the value of WAYBILL_FUZZ_SEEDS: `500` for 1 to 500, `17-17`
+/// for a single seed that failed.
+/// - Parameter share: the factor for a number of runs from the environment; a fuzzer with long runs takes a smaller
+///   one.
 public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
     let wish = ProcessInfo.processInfo.environment["WAYBILL_FUZZ_SEEDS"] ?? ""
     let numbers = wish.split(separator: "-").compactMap { UInt64($0) }
@@ -11,7 +12,7 @@ public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
     return Array(1...max(1, wished ?? count))
 }
 
-/// A generator for the other side of a fuzzer, so that a failure can be reproduced.
+/// A generator of random numbers for the peer of a fuzzed program, so that a failure can be reproduced.
 public struct SeededRandom: RandomNumberGenerator, Sendable {
     private var random: SeededGenerator
 
