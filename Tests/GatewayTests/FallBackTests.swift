@@ -13,8 +13,11 @@ import Testing
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct FallBackTests {
     typealias Fixture = GatewayFixture
 
-    /// By default, a Redis server that is waiting for its disk answers before it has written the data.
-    private static let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
+    private static func options(isCluster: Bool = false) -> Fixture.Options {
+        // By default, a Redis server that is waiting for its disk answers before it has written the data.
+        let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
+        return Fixture.Options(redisDeadline: .seconds(2), redisArguments: savingAtOnce, isCluster: isCluster)
+    }
 
     /// The state of Redis at the moment of a request.
     private enum Phase: Hashable, Sendable {
@@ -172,7 +175,7 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func anOlderRedisCopyIsNotServedUntilConfirmed(isCluster: Bool) async throws {
-        try await Fixture.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { fixture in
+        try await Fixture.with(Self.options(isCluster: isCluster)) { fixture in
             try await fixture.put("1")
             let saved = try fixture.server.saved()
             try await Self.putNewest(fixture)
@@ -181,7 +184,7 @@ import Testing
     }
 
     @Test func aRestartedRedisIsServedAgainOnceConfirmed() async throws {
-        try await Fixture.with(.init(redisArguments: Self.savingAtOnce)) { fixture in
+        try await Fixture.with(Self.options()) { fixture in
             try await fixture.put("1")
             try await Self.putNewest(fixture)
             try await self.startAgain(fixture, losing: nil)

@@ -186,7 +186,7 @@ import Testing
     }
 
     @Test func requestsThatNeedRedisGet503UntilItRestarts() async throws {
-        try await Fixture.with { fixture in
+        try await Fixture.with(.init(redisDeadline: .seconds(2))) { fixture in
             try await fixture.put("1")
             await fixture.server.kill()
             try await fixture.connected { connection in

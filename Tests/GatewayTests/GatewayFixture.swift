@@ -51,8 +51,8 @@ struct GatewayFixture: Sendable {
         var edge: @Sendable (inout TransportPolicy) -> Void = { _ in }
         /// True to end the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
-        /// The time that Redis may take: more than even a busy machine needs.
-        var redisDeadline = Duration.seconds(2)
+        /// The longest time for a command of Redis: high, because a busy machine has stopped servers for seconds.
+        var redisDeadline = Duration.seconds(20)
         /// The arguments with which Redis is started.
         var redisArguments: [String] = []
         /// True to start a cluster instead of a single server.

@@ -45,7 +45,7 @@ public struct OrderStore: Sendable {
         /// The version that is not known to be announced, empty if there is none.
         public var unannounced = ""
         /// The version whose record was acknowledged last, empty if that is not known.
-        public var publishedVersion = ""
+        var publishedVersion = ""
         /// Bytes of its document in Redis.
         public var documentBytes = 0
 
