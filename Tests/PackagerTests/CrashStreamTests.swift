@@ -39,6 +39,11 @@ import Testing
         try await eventually("offsets move on", within: .seconds(40)) { try await fixture.committed() > before }
     }
 
+    private func expectToStop(_ worker: ChildProcess) async {
+        let exit = await worker.stop(grace: .seconds(25))
+        #expect(exit == .code(0), "\(worker.tail)")
+    }
+
     @Test(.timeLimit(.minutes(3))) func kafkaOutagesLoseNoChange() async throws {
         try await CrashFixture.run { fixture in
             let worker = try fixture.worker()
@@ -52,7 +57,7 @@ import Testing
                 try await self.moving(fixture)
             }
             try await fixture.caughtUp(worker)
-            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            await self.expectToStop(worker)
             try await fixture.expectSame(as: history.log, repeats: 3)
         }
     }
@@ -70,7 +75,7 @@ import Testing
                 try await self.moving(fixture)
             }
             try await fixture.caughtUp(worker)
-            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            await self.expectToStop(worker)
             try await fixture.expectSame(as: history.log, repeats: 4)
         }
     }
@@ -91,7 +96,7 @@ import Testing
                 try await self.moving(fixture)
             }
             try await fixture.caughtUp(worker)
-            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            await self.expectToStop(worker)
             try await fixture.expectSame(as: history.log, repeats: 20)
         }
     }
@@ -110,7 +115,7 @@ import Testing
                 }
             }
             for worker in await survivors.workers { try await fixture.caughtUp(worker) }
-            for worker in await survivors.workers { #expect(await worker.stop(grace: .seconds(20)) == .code(0)) }
+            for worker in await survivors.workers { await self.expectToStop(worker) }
             try await fixture.expectSame(as: history.log, repeats: 3 * deaths, mayFallBack: true)
         }
     }

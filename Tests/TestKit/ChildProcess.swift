@@ -149,7 +149,8 @@ public final class ChildProcess: Sendable {
     /// Closes the pipe on which the guard waits, as the kernel does when this process is killed.
     func closeLifeline() { self.lifeline.withLock { $0 = nil } }
 
-    private var tail: String { String(self.output.suffix(2000)) }
+    /// The last 2,000 characters of the output.
+    public var tail: String { String(self.output.suffix(2000)) }
 }
 
 extension ChildProcess {
