@@ -12,7 +12,7 @@ import Testing
 
     /// The longest wait of a well-behaved client: generous for a busy machine, and far below the limits by which a slow
     /// client could delay it.
-    static let patience = Duration.seconds(5)
+    static let patience = Duration.seconds(20)
 
     /// Fetches an order repeatedly while `abuse` runs.
     func besideAGoodClient(_ fixture: Fixture, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
