@@ -1,5 +1,4 @@
 import NIOCore
-import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -207,11 +206,4 @@ import Testing
             try await eventually("all gone") { fixture.metricsText.contains("waybill_connections 0.0\n") }
         }
     }
-}
-
-/// A flag that one task sets and another reads.
-private final class Flag: Sendable {
-    private let value = Atomic(false)
-    var isSet: Bool { self.value.load(ordering: .acquiring) }
-    func set() { self.value.store(true, ordering: .releasing) }
 }

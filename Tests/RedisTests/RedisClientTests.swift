@@ -160,14 +160,14 @@ func untilItAnswers(_ client: RedisClient) async throws {
     @Test func commandsFailWhileTheServerIsDownAndRecoverAfterARestart() async throws {
         let server = try await RedisServer.startAlone()
         var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = .milliseconds(300)
+        configuration.commandDeadline = .seconds(1)
         try await withClient(configuration) { client in
             try await client.connect()
             for _ in 0..<2 {
                 await server.kill()
                 let started = ContinuousClock.now
                 #expect(await code { () throws(RedisError) in _ = try await client.send(ping) } == .connection)
-                #expect(ContinuousClock.now - started < .seconds(2))
+                #expect(ContinuousClock.now - started < .seconds(10))
                 try await server.restart()
                 try await untilItAnswers(client)
             }

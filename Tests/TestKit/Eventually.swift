@@ -8,7 +8,7 @@ public struct NotInTime: Error, CustomStringConvertible {
 /// - Parameter what: the awaited event, for the message.
 /// - Throws: `NotInTime` after `patience`; the errors of `condition`.
 public func eventually(
-    _ what: String, within patience: Duration = .seconds(30), file: String = #fileID, line: Int = #line,
+    _ what: String, within patience: Duration = .seconds(60), file: String = #fileID, line: Int = #line,
     _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + patience

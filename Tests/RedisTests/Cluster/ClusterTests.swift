@@ -1,6 +1,5 @@
 import NIOCore
 import NIOPosix
-import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -9,12 +8,6 @@ import Testing
 
 /// Tests on real clusters, one at a time because each is several processes.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterTests {
-    private final class Flag: Sendable {
-        private let value = Atomic(false)
-        var isSet: Bool { self.value.load(ordering: .relaxed) }
-        func set() { self.value.store(true, ordering: .relaxed) }
-    }
-
     private func configuration(_ url: String) throws -> RedisConfiguration {
         var configuration = try RedisConfiguration(url: url)
         configuration.commandDeadline = .seconds(5)
