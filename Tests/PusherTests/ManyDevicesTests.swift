@@ -64,7 +64,7 @@ import Testing
     /// Orders whose master does not answer wait separately, and are notified when it is back.
     @Test func ordersOnAnUnavailableMasterDoNotDelayOthers() async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
-        try await PusherFixture.run(on: cluster.masters[0]) { fixture in
+        try await PusherFixture.run(on: cluster.masters[0], redisDeadline: .seconds(2)) { fixture in
             let directory = try TemporaryDirectory("pusher-devices")
             for number in 0..<12 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             let topology = try await fixture.redis.topology()

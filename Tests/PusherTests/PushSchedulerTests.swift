@@ -322,7 +322,7 @@ import Testing
     }
 
     @Test func lookupsFailWhileRedisIsUnavailable() async throws {
-        try await PusherFixture.run { fixture in
+        try await PusherFixture.run(redisDeadline: .seconds(2)) { fixture in
             await fixture.server.stop()
             try await PushTable.run(fixture) { table in
                 await #expect(throws: StoreError.self) { try await table.put([try fixture.changed("o")]) }
