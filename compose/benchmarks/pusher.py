@@ -22,7 +22,7 @@ DEVICES = 1000
 PEER_NOTIFICATIONS = {"aioapns": 4000, "httpx": 1000}
 QUEUED = 100_000
 # The simulator with slow answers: connections and streams of each, and how long one measurement lasts. Its clock starts
-# when all connections stand.
+# when all connections are established.
 SLOW_MILLISECONDS, SLOW_SECONDS = 30, 3
 SLOW = ((1, 100), (2, 100), (4, 100), (1, 1000))
 CHANGES_A_SECOND = 200

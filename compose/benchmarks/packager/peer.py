@@ -104,7 +104,7 @@ class Packager:
         self.consumer = confluent_kafka.Consumer(
             servers | {"group.id": "bench-python", "enable.auto.commit": False})
         self.topic = settings["topic"]
-        # Partition to first offset and the one behind the last.
+        # Partition to first offset and the one after the last.
         self.ranges = {int(number): tuple(offsets) for number, offsets in settings["ranges"].items()}
         self.consumer.assign([
             confluent_kafka.TopicPartition(self.topic, number, first) for number, (first, _) in self.ranges.items()])
