@@ -1,8 +1,8 @@
-"""What the output of the tests says: which tests failed and with which words, where it crashed, what never ended.
+"""Reads the output of the tests: failed tests with their messages, the place of a crash, tests that did not end.
 
-  test_log.py tell LOG            the failures, short enough to stand at the end of a long output
-  test_log.py ran LOG             fails if no test ran: the filter fits nothing
-  test_log.py again FILTER LOG    the filter with which to run what failed once more: its suites, or all after a crash
+  test_log.py tell LOG            prints the failures, short enough for the end of a long output
+  test_log.py ran LOG             fails if no test ran: the filter matches nothing
+  test_log.py again FILTER LOG    prints the filter that runs the failed suites again, or everything after a crash
 """
 
 import re
@@ -14,7 +14,7 @@ STARTED = re.compile(r"^◇ Test (?!run |case )(.+) started\.$")
 ENDED = re.compile(r"^[✔✘➜] Test (?!run |case )(.+?) (?:passed|failed|skipped)\b")
 FAILED = re.compile(r"^✘ Test (?!run |case )(.+?) failed after ")
 FAILED_SUITE = re.compile(r'^✘ Suite "?(.+?)"? failed after ')
-# In the order in which they come: what the C library or Swift says, then the backtrace.
+# In the order of their appearance: messages of the C library or of Swift, then the backtrace.
 CRASH = re.compile(r"Assertion|Fatal error|\*\*\* (?:Signal|Program crashed)|\bcrashed:$|unexpected signal|^free\(\)|^malloc")
 ENDED_ALL = re.compile(r"^[✔✘] Test run with (\d+) ")
 WIDTH = 400
@@ -29,7 +29,7 @@ def lines_of(text):
 
 
 def issues(lines, most=6):
-    """Per failed test what it recorded, with the lines that belong to it.
+    """Returns the issues of each failed test, with the lines that belong to them.
 
     >>> issues(["✘ Test a() recorded an issue at A.swift:1:2: Expectation failed: x", "↳ why", "↳ more", "✔ Test b() passed"])
     {'a()': ['A.swift:1:2: Expectation failed: x', '↳ why', '↳ more']}
@@ -54,7 +54,7 @@ def issues(lines, most=6):
 
 
 def crash(lines, most=14):
-    """The place where the process died, or nothing.
+    """Returns the lines about the place where the process crashed; none if it did not.
 
     >>> crash(["◇ Test a() started.", "x.c:1: f: Assertion `n' failed.", "Thread 5 crashed:", "0 raise + 1", "", "Registers:"])
     ["x.c:1: f: Assertion `n' failed.", 'Thread 5 crashed:', '0 raise + 1']
@@ -74,7 +74,7 @@ def crash(lines, most=14):
 
 
 def running(lines):
-    """Tests that began and did not end.
+    """Returns the tests that started and did not end.
 
     >>> running(["◇ Test a() started.", "◇ Test b() started.", "✔ Test a() passed after 1 seconds."])
     ['b()']
@@ -89,7 +89,7 @@ def running(lines):
 
 
 def has_ended(lines):
-    """Whether the run came to its end, well or badly.
+    """Returns true if the run came to its end, successful or not.
 
     >>> has_ended(["✘ Test run with 3 tests in 1 suite failed after 2 seconds with 1 issue."])
     True

@@ -1,7 +1,7 @@
 """
-compose/bench: the subjects and their options; each subject has a stack of its own, which is gone afterwards.
+compose/bench: the subjects and their options. Each subject has its own stack, removed afterwards unless kept.
 
-Prints tables for people, and lines `BENCH <figure> <value>` for programs.
+Prints tables for people and lines `BENCH <figure> <value>` for programs.
 """
 
 import dataclasses
@@ -20,119 +20,122 @@ from stack import ROOT, Failure, Stack, catch_signals, exit_code, ignore_signals
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """
-    make: module and class, which are imported once all is installed that they need. needs: words for compose/prepare.
+    A subject of compose/bench.
+
+    make: module and callable, imported only after `needs` is installed. needs: words for compose/prepare.
     """
 
     make: str
     text: str
     options: dict
     needs: tuple = ("bench",)
-    # Compares instead of measuring: after a difference its logs and data stay in place.
+    # True if it compares instead of measuring: its logs and data are kept after a difference or an error.
     is_trial: bool = False
 
 
-ROUNDS = number(5, "how often all servers are measured in turn; the figures are medians (5)")
-ORDERS = number(20_000, "orders of the backlog, or that are lost (20000)")
-MINUTES = number(10.0, "how long floods or silence last (10)", least=0.1)
-# Another one in each run.
-SEED = number(secrets.randbits(24), "of all that is drawn by lot", least=0, most=2 ** 63)
-KEEP = flag("leaves the stack running and its folder in place, and says where")
-KEEP_DATA = flag("leaves logs and data in place also after success")
+ROUNDS = number(5, "rounds of measurements; the figures are their medians (5)")
+ORDERS = number(20_000, "orders in the backlog, or orders that are lost (20000)")
+MINUTES = number(10.0, "minutes that the flood or the silence lasts (10)", least=0.1)
+# A new one for each run.
+SEED = number(secrets.randbits(24), "seed of all random choices (random)", least=0, most=2 ** 63)
+KEEP = flag("leave the stack running and keep its folder, whose path is printed")
+KEEP_DATA = flag("keep logs and data even after success")
 
 
 def seconds(default):
-    return number(default, f"length of one measurement ({default})")
+    return number(default, f"seconds of one measurement ({default})")
 
 
 SUBJECTS = {
     "gateway": Subject(
         "gateway:GatewayBench",
-        "packages and 304s a second beside nginx with static files and nginx with Lua asking Redis; memory of idle "
-        "connections and of orders in Redis; waiting at half load; that no answer is older than what was published",
-        {"rounds": ROUNDS, "connections": number(64, "kept open by the load at once (64)"), "seconds": seconds(4)}),
+        "packages and 304s a second, compared with nginx serving files and nginx with Lua and Redis; memory of "
+        "idle connections and of orders in Redis; latency at half load; checks that no answer is outdated",
+        {"rounds": ROUNDS, "connections": number(64, "connections of the load (64)"), "seconds": seconds(4)}),
     "packager": Subject(
         "packager:PackagerBench",
-        "packages per second of CPU beside bare RSA signatures of libcrypto, a packager in Python and the openssl "
-        "program; signatures of a backlog; waiting at 300 changes a second; memory with backlogs and a slow Redis",
-        {"rounds": ROUNDS, "orders": number(4000, "orders of a round's backlog (4000)"), "seconds": seconds(10),
-         "profile": flag("also tells the functions that its processor time goes to")}, ("bench", "bench-python")),
+        "packages per second of CPU, compared with bare RSA signatures of libcrypto, a packager in Python and the "
+        "openssl program; signatures of a backlog; latency at 300 changes a second; memory with backlogs and a slow "
+        "Redis",
+        {"rounds": ROUNDS, "orders": number(4000, "orders in the backlog of a round (4000)"), "seconds": seconds(10),
+         "profile": flag("also show the functions that use its processor time")}, ("bench", "bench-python")),
     "pusher": Subject(
         "pusher:PusherBench",
-        "notifications a second on one connection beside h2load and senders in Python; waiting from a change to APNs; "
-        "memory of a queue; answers that come late; that a thousand streams are no slower than a hundred",
-        {"rounds": ROUNDS, "notifications": number(200_000, "notifications of a round (200000)"),
+        "notifications a second on one connection, compared with h2load and senders in Python; latency from a "
+        "change to APNs; memory of a queue; rates with delayed answers; a thousand streams compared with a hundred",
+        {"rounds": ROUNDS, "notifications": number(200_000, "notifications in a round (200000)"),
          "seconds": seconds(10)}, ("bench", "bench-python")),
     "fleet": Subject(
         "fleet:FleetBench",
         "changes a second, lag over time and memory with 1, 2 and 4 packagers, as figures and as a plot",
-        {"orders": ORDERS, "svg": word("the file of the plot (waybill-fleet.svg)", default="waybill-fleet.svg")}),
+        {"orders": ORDERS, "svg": word("file for the plot (waybill-fleet.svg)", default="waybill-fleet.svg")}),
     "restore": Subject(
         "restore:RestoreBench",
-        "orders and registrations a second that come back after Redis was emptied, with 1 and 2 packagers",
-        {"orders": ORDERS, "registrations": number(50_000, "registrations that are lost as well (50000)"),
-         "partitions": number(None, "of orders and their changes; 192 hold 200,000 orders (64, which hold 100,000)")}),
+        "orders and registrations restored a second after Redis was emptied, with 1 and 2 packagers",
+        {"orders": ORDERS, "registrations": number(50_000, "registrations that are also lost (50000)"),
+         "partitions": number(None, "partitions of orders and changes; 192 hold 200,000 orders (64: 100,000)")}),
     "isolation": Subject(
         "isolation:IsolationBench",
-        "how long a brand's changes take to their packages, alone and while a million of another brand wait that "
-        "cannot be loaded; memory; that all of those are packaged when it is",
+        "latency from a brand's changes to their packages, alone and while a million changes of another brand wait, "
+        "which cannot be loaded; memory; checks that those are packaged once it is loaded",
         {"waiting": number(1_000_000, "changes of the other brand (1000000)", 10, 9_999_999), "seconds": seconds(15)}),
     "pusher-isolation": Subject(
         "pusher_isolation:PusherIsolationBench",
-        "how long a brand's changes take to APNs, alone, beside a bulk change of another brand, beside its refused "
-        "credential and beside its APNs that answers nothing for minutes; memory; that all is told in the end",
+        "latency from a brand's changes to APNs: alone, and while another brand changes in bulk, has a refused "
+        "credential, or gets no answers from APNs for minutes; memory; checks that all are notified in the end",
         {"waiting": number(200_000, "orders of the other brand (200000)", 10, 9_999_999), "seconds": seconds(15),
-         "rate": number(10_000, "changes a second of the other brand, as of five packagers (10000)"),
+         "rate": number(10_000, "changes a second of the other brand, as from five packagers (10000)"),
          "minutes": MINUTES}),
     "hostile": Subject(
         "hostile:HostileBench",
-        "slow and idle connections from 20 addresses and floods of wrong tokens, lists of changes, registrations and "
-        "pipelined requests at the same time: what a well-behaved client waits, beside what it waits in quiet, and "
-        "the gateway's memory",
+        "latency of a well-behaved client, without and with hostile ones, and the gateway's memory: slow and idle "
+        "connections from 20 addresses together with floods of wrong tokens, lists of changes, registrations and "
+        "pipelined requests",
         {"minutes": MINUTES}),
     "checkout": Subject(
         "checkout:CheckoutBench",
-        "what customers wait at 200 merchant sessions a second, at 100 payments a second until the order is in the "
-        "device, and at 100 payments a second with a shop that takes 24 s; memory of the checkout role",
-        {"orders": number(2000, "orders that are paid (2000)"), "seconds": seconds(20)}),
+        "latency of 200 merchant sessions a second; from a payment's answer to the package in the device, at 100 "
+        "payments a second; at 100 payments a second with a shop that takes 24 s; memory of the checkout role",
+        {"orders": number(2000, "payments whose order is fetched (2000)"), "seconds": seconds(20)}),
     "chaos": Subject(
         "chaos:ChaosBench",
-        "kills, stops, stalls and empties what there is while orders stream through, then compares everything with "
-        "what must have come out",
-        {"minutes": number(2.0, "how long faults come (2)", 0.2, 1440),
+        "kills, stops, stalls and empties services and servers while orders stream through, then compares everything "
+        "with the expected result",
+        {"minutes": number(2.0, "minutes of changes and faults (2)", 0.2, 1440),
          "rate": number(40, "changes a second (40)", 1, 100_000),
-         "orders": word("a table of orders, CSV; without one they are made up"),
+         "orders": word("table of orders, CSV; generated without one"),
          "devices": number(60, "devices, each with up to three orders (60)"),
          "workers": number(3, "packagers, and as many pushers (3)", 1, 20),
          "seed": SEED,
-         "kafka": word("HOST:PORT; it is not restarted, and gets partitions only with --grow-partitions"),
-         "grow-partitions": flag("topics of --kafka get more partitions"),
-         "redis": word("URL; it is not restarted, and emptied only with --flush"),
-         "flush": flag("FLUSHALL is allowed on the Redis of --redis"),
-         "no-loss": flag("Redis never loses what it has"),
-         "only": word("only faults whose names begin so", action="append", default=[]),
-         "without": word("no faults whose names begin so", action="append", default=[]),
+         "kafka": word("HOST:PORT; never restarted, and gets partitions only with --grow-partitions"),
+         "grow-partitions": flag("add partitions to topics of --kafka"),
+         "redis": word("URL; never restarted, and emptied only with --flush"),
+         "flush": flag("allow FLUSHALL on the Redis of --redis"),
+         "no-loss": flag("no faults in which Redis loses data"),
+         "only": word("only faults whose names begin with this; repeatable", action="append", default=[]),
+         "without": word("no faults whose names begin with this; repeatable", action="append", default=[]),
          "keep": KEEP_DATA}, ("trials",), is_trial=True),
     "faults": Subject(
         "faults:bench",
-        "sends notifications to devices while APNs fails, then compares who was told, who is registered and what was "
-        "counted; with --once each device has one change, so that no loss hides after another change",
-        {"notifications": number(None, "that APNs takes (200000, small 4000)", 1, 2_000_000),
-         "devices": number(None, "each with two orders (20000, small 400)", 1, 100_000),
-         "faults": number(None, "drawn by lot (200, small 20)", 0, 10_000),
+        "sends notifications to devices while APNs fails, then checks deliveries, registrations and counters; with "
+        "--once each device has one change, so that another change hides no loss",
+        {"notifications": number(None, "notifications that APNs accepts (200000, small 4000)", 1, 2_000_000),
+         "devices": number(None, "devices, each with two orders (20000, small 400)", 1, 100_000),
+         "faults": number(None, "randomly chosen faults (200, small 20)", 0, 10_000),
          "rate": number(None, "notifications a second (800, small 400)", 1, 20_000),
-         "attempts": number(None, "of a device that cannot be told (8, small 5)", 1, 100),
+         "attempts": number(None, "attempts for a device that APNs throttles (8, small 5)", 1, 100),
          "seed": SEED,
-         "patience": number(300, "seconds until all must be at rest (300)"),
-         "small": flag("a fiftieth of all, to see that it works"),
-         "once": flag("each device has exactly one change, so each loss shows"),
+         "patience": number(300, "seconds within which everything must be processed (300)"),
+         "small": flag("a fiftieth of the notifications and devices, as a quick check"),
+         "once": flag("one change for each device, so that each loss shows"),
          "brown-out": number(None, (
-             "once, and instead of the faults APNs answers 80 %% with 503 for so many seconds, at 200 changes a "
-             "second")),
-         "pushers": number(1, "once: workers (1)", 1, 99),
-         "kill-seconds": number(None, "once: how often one of them is killed"),
+             "implies --once; instead of the faults APNs answers 80 %% of all requests with 503 for this many "
+             "seconds, at 200 changes a second")),
+         "pushers": number(1, "with --once: number of pushers (1)", 1, 99),
+         "kill-seconds": number(None, "with --once: seconds between two kills of a pusher"),
          "keep": KEEP_DATA}, ("trials",), is_trial=True),
 }
-# All that measure speed.
+# The subjects of `compose/bench all`: those that measure throughput.
 ALL = ("gateway", "packager", "pusher", "fleet", "restore")
 
 
@@ -144,11 +147,11 @@ def parser(title, names):
 
 
 def measure(name, arguments):
-    """Returns the exit code."""
+    """Runs a subject and returns the exit code."""
     subject = SUBJECTS[name]
     for need in subject.needs + (("bench-profile",) if getattr(arguments, "profile", False) else ()):
         subprocess.run([f"{ROOT}/compose/prepare", need], check=True, stdout=sys.stderr)
-    # Installed only now.
+    # compose/prepare may have installed it just now.
     from confluent_kafka import KafkaException
     if not subject.is_trial:
         allow_files(12_000)
@@ -156,7 +159,7 @@ def measure(name, arguments):
 
 
 def measure_with_stack(name, subject, arguments):
-    """Returns true if anything is wrong."""
+    """Runs a subject with a new stack. Returns true if anything is wrong."""
     catch_signals()
     stack, bench, is_wrong = Stack(tempfile.mkdtemp(prefix=f"waybill-{name}.")), None, True
     try:
@@ -172,7 +175,7 @@ def measure_with_stack(name, subject, arguments):
         try:
             if bench:
                 bench.ending.close()
-                # Also what was measured before something failed.
+                # After a failure, the figures measured before it.
                 bench.report.show()
         finally:
             clean_up(stack, arguments.keep, subject.is_trial, is_wrong)
@@ -181,7 +184,7 @@ def measure_with_stack(name, subject, arguments):
 def clean_up(stack, is_kept, is_trial, is_wrong):
     folder = stack.folder
     if is_kept and not is_trial:
-        say(f"kept: {folder}; end it with: compose/stack down --dir {folder} && rm -rf {folder}")
+        say(f"kept: {folder}; remove it with: compose/stack down --dir {folder} && rm -rf {folder}")
         return
     stack.down()
     if is_trial and (is_kept or is_wrong):
@@ -191,10 +194,10 @@ def clean_up(stack, is_kept, is_trial, is_wrong):
 
 
 def allow_files(count):
-    """The gateway and the client that opens idle connections hold some ten thousand sockets each."""
+    """Raises the limit of open files: the gateway and the client of idle connections hold ten thousand each."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count:
-        raise Failure(f"{count} open files are needed, the limit (ulimit -Hn) is {most}")
+        raise Failure(f"{count} open files are needed, but the limit (ulimit -Hn) is {most}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, most))
 
 
@@ -202,11 +205,11 @@ def main(words):
     title = words[0] if words else ""
     if title != "all" and title not in SUBJECTS:
         list_programs(parser(name, [name]) for name in SUBJECTS)
-        print(f"usage: compose/bench all: {', '.join(ALL)}, with the options of these\n\n"
-              "compose/bench SUBJECT --help tells the meaning of the options.")
+        print(f"usage: compose/bench all: {', '.join(ALL)}, with the options of all of them\n\n"
+              "compose/bench SUBJECT --help explains the options.")
         return 2
     names = ALL if title == "all" else [title]
-    # Refuses what none of them takes; each leaves alone what is for others.
+    # Refuses options that no subject has; each subject then ignores those of the others.
     parser(title, names).parse_args(words[1:])
     for name in names:
         if status := measure(name, parser(name, [name]).parse_known_args(words[1:])[0]):

@@ -1,8 +1,8 @@
 """
-Breaks everything around the services, and compares in the end.
+Breaks the services and everything around them, then compares the results.
 
-`waybill-dev chaos` is the part that knows orders: it publishes, lives as devices, measures recoveries and compares.
-This part does the faults and prints the report.
+`waybill-dev chaos` is the part that knows orders: it publishes, simulates devices, measures recoveries and compares.
+This part injects the faults and prints the report.
 """
 
 import collections
@@ -24,9 +24,9 @@ from simulator import tell
 from stack import Failure, Redis, eventually, program, say
 from subject import QUICK_METADATA, QUICK_SESSIONS, Bench
 
-# Seconds before the end of the stream in which no fault begins.
+# The last seconds of the stream, in which no fault begins.
 CALM = 4
-# Partitions that are added to a topic at once.
+# Partitions that each growth adds to a topic.
 MORE_PARTITIONS = 4
 
 
@@ -53,7 +53,12 @@ class Tool:
             self.process.stdin.flush()
 
     def listen(self, seconds, until):
-        """Takes lines until one is `until`, begins with it, or the time is over. Returns whether it came."""
+        """
+        Processes lines until one begins with the words `until`, or the time is over.
+
+        until: "over" is the end of the output, None nothing.
+        - Returns: true if it came.
+        """
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -89,12 +94,12 @@ class ChaosBench(Bench):
         owned |= {"redis", "flush"} if not arguments.redis else {"flush"} if arguments.flush else set()
         self.kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
         if not self.kinds:
-            raise Failure("no fault is left to do")
+            raise Failure("the options leave no kind of fault")
         if arguments.grow_partitions and not arguments.kafka:
             raise Failure("--grow-partitions needs --kafka: the topics of the embedded broker cannot grow")
         self.schedule = schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
-        # unmarked: the fault that goes on.
+        # unmarked: the name of the fault in progress, empty once it is marked as over.
         self.snapshot, self.unmarked = 0.0, ""
 
     def set_up(self):
@@ -149,23 +154,23 @@ class ChaosBench(Bench):
             self.bring_back(time.monotonic())
         self.calm()
         self.tool.listen(max(0.0, begin + seconds - time.monotonic()), None)
-        say(f"{time.monotonic() - begin:5.0f} s: no more faults, waiting until all is at rest")
+        say(f"{time.monotonic() - begin:5.0f} s: no more faults, waiting until everything is processed")
         self.tool.tell("end")
         if not self.tool.listen(900, "over"):
-            raise Failure("waybill-dev chaos does not come to its end")
+            raise Failure("waybill-dev chaos does not end")
         self.tool.process.wait()
 
     def undo(self):
-        """The fault is over from here on: what comes is recovery. Once for each fault."""
+        """Marks the current fault as over: the recovery begins. Only the first call for a fault has an effect."""
         if self.unmarked:
             self.tool.tell(f"mark {self.unmarked}")
             self.unmarked = ""
 
     def look_for_dead(self):
-        """A service that ended by itself is a finding; somebody starts it again, as an orchestrator would."""
+        """Records each service that ended unexpectedly, and starts it again, as an orchestrator would."""
         for service in self.stack.services():
             if service not in self.away and not self.stack.is_running(service):
-                self.found.append(f"{service} ended by itself, see {self.stack.folder}/log/{service}.log")
+                self.found.append(f"{service} ended unexpectedly, see {self.stack.folder}/log/{service}.log")
                 say(self.found[-1])
                 self.start(service)
 
@@ -181,7 +186,7 @@ class ChaosBench(Bench):
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def worker(self, base, number):
-        """The nth worker that is there, counted round."""
+        """Returns the nth worker of those that are not away, counting in a circle."""
         names = [name for name in self.stack.services() if name == base or name.startswith(base + "-")]
         there = [name for name in names if name not in self.away]
         return there[(number - 1) % len(there)]
@@ -194,7 +199,7 @@ class ChaosBench(Bench):
         if base == "apns" and verb != "restart":
             return self.fail_apns(verb, fault)
         if fault.kind.name == "redis-flush":
-            # On a new connection, since Redis is also stopped and started.
+            # On a new connection, since Redis may have been restarted.
             return Redis(self.stack.env["REDIS_URL"]).ask("FLUSHALL")
         if base == "redis" and verb in ("empty", "older"):
             return self.replace_redis(fault, verb == "older")
@@ -233,19 +238,19 @@ class ChaosBench(Bench):
             self.stack.run("kill", service)
         time.sleep(fault.hold)
         self.undo()
-        # As after the end of a machine.
+        # Concurrently, as when a machine starts again.
         chaos_region.at_once(self.start, services)
 
     def start(self, service):
         try:
             self.stack.start(service)
         except Failure:
-            self.found.append(f"{service} is not ready a minute after its start")
+            self.found.append(f"{service} is not ready within a minute of its start")
 
     def stop(self, service):
         begin = time.monotonic()
         self.stack.stop(service)
-        # The services have 20 s by default, the stack kills after 30 s.
+        # The services take at most 20 s by default, and the stack kills them after 30 s.
         if time.monotonic() - begin > 25:
             self.found.append(f"{service} did not end within 25 s of SIGTERM")
 
@@ -256,7 +261,7 @@ class ChaosBench(Bench):
                 self.start(service)
 
     def change_secrets(self, verb):
-        """Another secret mints; or also, all orders get tokens of it."""
+        """Makes another secret the one that mints; `retoken` also gives all orders tokens of it."""
         swap_secrets(self.stack)
         if verb == "retoken":
             self.operate(lambda: retoken(self.stack))
@@ -264,14 +269,14 @@ class ChaosBench(Bench):
     def grow_partitions(self):
         self.bring_back(float("inf"))
         grow_partitions(self.stack, GROWING, MORE_PARTITIONS)
-        # A producer that learns late of them writes to an old partition once more: the second run moves that.
+        # A producer that has not yet learned of them writes to an old partition: the second run moves that key.
         self.operate(lambda: rekey(self.stack)[1] == 0)
         self.operate(lambda: rekey(self.stack)[1] == 0)
         eventually("the packager notices that all keys are moved", lambda: partitions_added(self.stack) == 0, 90)
 
     @staticmethod
     def operate(command):
-        """Repeats a command that is refused while Redis is being restored."""
+        """Repeats a command until it succeeds: it is refused while Redis is being restored."""
         eventually("an operator's command", lambda: command() is not False, 120, 1, Failure)
 
     def fail_apns(self, verb, fault):
@@ -289,13 +294,13 @@ class ChaosBench(Bench):
         try:
             tell(self.stack.env["APNS_ADMIN_URL"], "/faults", method, fault)
         except (Failure, OSError) as error:
-            # A connection that is cut while nothing is open is no fault and none of ours.
-            say(f"the simulator of APNs answers {error}")
+            # The run continues without this fault: too many are set, or the simulator is down.
+            say(f"a request to the APNs simulator failed: {error}")
 
     # --- Redis without its data ---------------------------------------------------------------------------------------
 
     def replace_redis(self, fault, is_older):
-        """Redis comes back empty, or with what it had a while ago if that was kept."""
+        """Restarts Redis without data, or with its snapshot if there is one."""
         data, older = f"{self.stack.folder}/redis", f"{self.stack.folder}/redis-older"
         self.stack.stop("redis")
         shutil.rmtree(data)
@@ -309,13 +314,13 @@ class ChaosBench(Bench):
         self.start("redis")
 
     def keep_snapshot(self):
-        """Keeps the data that Redis has on disk, for a server that comes back as it was a while ago."""
+        """Copies the data that Redis has on disk, at most once a minute, for the fault redis-older."""
         if time.monotonic() - self.snapshot < 60 or not any(kind.name == "redis-older" for kind in self.kinds):
             return
         self.snapshot = time.monotonic()
         older = f"{self.stack.folder}/redis-older"
         shutil.rmtree(older, ignore_errors=True)
-        # Redis may take a file away while it rewrites its log; then there is no snapshot this time.
+        # Redis may delete a file while it rewrites its log; then there is no snapshot until the next attempt.
         try:
             shutil.copytree(f"{self.stack.folder}/redis", older)
         except (shutil.Error, OSError):

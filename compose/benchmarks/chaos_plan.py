@@ -1,4 +1,4 @@
-"""The faults of a chaos run and their order, by a seed."""
+"""The faults of a chaos run and their order, chosen by a seed."""
 
 import dataclasses
 import random
@@ -8,7 +8,11 @@ from lots import bag
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of fault: its services, the seconds that they stay broken, and what the run must own or may lose."""
+    """
+    A kind of fault.
+
+    least, most: seconds until it is undone. owns: the permission that it needs, see `choose`. loses: Redis loses data.
+    """
 
     name: str
     services: tuple = ()
@@ -22,7 +26,7 @@ class Kind:
 KINDS = (
     Kind("packager-kill", ("packager",), 0, 6, weight=2),
     Kind("packager-restart", ("packager",), 0, 4),
-    # Longer than a session: a worker that wakes up finds that others have its partitions.
+    # May outlast a session (6 s; 10 s with --kafka): the worker then finds that others have its partitions.
     Kind("packager-stall", ("packager",), 2, 12, weight=2),
     Kind("packager-leave", ("packager",), 8, 15),
     Kind("pusher-kill", ("pusher",), 0, 4),
@@ -40,7 +44,7 @@ KINDS = (
     Kind("redis-flush", ("redis",), owns="flush", loses=True),
     Kind("kafka-down", ("kafka",), 2, 15, owns="kafka"),
     Kind("kafka-stall", ("kafka",), 2, 15, owns="kafka"),
-    # All move to another Kafka, to which everything was mirrored.
+    # Services and producer move to another Kafka, to which all topics were mirrored.
     Kind("region-move", ("kafka",), 0, 3, owns="kafka"),
     Kind("apns-restart", ("apns",), 0, 5, owns="apns"),
     Kind("apns-errors", ("apns",), owns="apns"),
@@ -55,7 +59,11 @@ KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One fault: `worker` counts from 1, `hold` are the seconds until it is undone, `gap` those after it."""
+    """
+    One fault.
+
+    worker: from 1. hold: seconds until it is undone; gap: seconds before the next one, after the recovery if `waits`.
+    """
 
     number: int
     kind: Kind
@@ -67,7 +75,7 @@ class Fault:
 
 def schedule(seed, kinds, workers):
     """
-    Faults without end, the same ones for the same seed.
+    Yields faults endlessly, the same ones for the same seed.
 
     >>> first, second = (schedule(7, choose(owned={"redis", "flush"}, loss=False), workers=3) for _ in range(2))
     >>> [next(first) for _ in range(100)] == [next(second) for _ in range(100)]
@@ -77,16 +85,16 @@ def schedule(seed, kinds, workers):
     for number, kind in enumerate(bag([(kind, kind.weight) for kind in kinds], lot), 1):
         yield Fault(
             number, kind, worker=lot.randint(1, workers), hold=round(lot.uniform(kind.least, kind.most), 1),
-            # Now and then the next fault comes into the recovery from this one.
+            # Some faults come during the recovery from the one before.
             gap=round(lot.uniform(0.5, 4), 1), waits=lot.random() < 0.7)
 
 
 def choose(owned, loss=True, only=(), without=()):
     """
-    The kinds that a run may have.
+    Returns the kinds of faults that a run may have.
 
-    owned: the parts that the run started itself and may break; loss: Redis may lose its data; only, without: beginnings
-    of names.
+    owned: what the run may break, because it started that itself or an option allows it; loss: true if Redis may lose
+    its data; only, without: beginnings of names.
 
     >>> [kind.name for kind in choose(set(), only=("gateway",))]
     ['gateway-kill', 'gateway-restart', 'gateway-stall']

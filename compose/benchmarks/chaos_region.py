@@ -1,4 +1,4 @@
-"""All move to another Kafka while changes come: what a mirror has, the offsets of groups, services and the producer."""
+"""Moves a chaos run to another Kafka: mirrored topics, offsets of groups, services and the producer."""
 
 import concurrent.futures
 import os
@@ -10,15 +10,15 @@ from stack import SERVICES, Failure
 from topics import CHANGES, COMPACTED
 
 PLAIN = (CHANGES, "waybill.dead-letters")
-# The service that the broker becomes that all leave.
+# The name under which the old broker runs until the move is complete.
 LEFT = "kafka-left"
 
 
 def move(bench, fault):
     """
-    The stack's broker ends, and another one takes its place.
+    Replaces the stack's broker with another one.
 
-    With an even `worker` the packagers' offsets are not carried: they read all changes again.
+    With an even `fault.worker` the packagers' offsets are not carried over: they read all changes again.
     """
     stack, old = bench.stack, bench.stack.env["KAFKA_BOOTSTRAP"]
     os.rename(f"{stack.folder}/run/kafka.pid", f"{stack.folder}/run/{LEFT}.pid")
@@ -48,7 +48,7 @@ def move(bench, fault):
 
 
 def replace_broker(stack, old):
-    """Starts a broker as the stack's. Returns its address."""
+    """Starts another broker as the stack's `kafka` and returns its address."""
     stack.edit_command("kafka", f"--port {old.rpartition(':')[2]}", f"--port {free_ports(1)[0]}")
     stack.start("kafka")
     with open(f"{stack.folder}/run/kafka.address") as file:
@@ -60,7 +60,7 @@ def replace_broker(stack, old):
 def tell(tool, command, answer):
     tool.tell(command)
     if not tool.listen(60, answer):
-        raise Failure(f"waybill-dev chaos does not say that it is {answer}")
+        raise Failure(f"waybill-dev chaos does not report that it is {answer}")
 
 
 def at_once(action, services):

@@ -6,16 +6,16 @@ import subprocess
 from stack import Failure, program
 from subject import Bench
 
-# Merchant sessions a second, payments a second, and the seconds of a shop that is slow.
+# Merchant sessions a second, payments a second, and the seconds that the slow shop takes.
 SESSION_RATE, PAYMENT_RATE, SLOW_SECONDS = 200, 100, 24
-# Payments that wait at once, each with its connection to the shop.
+# Payments that wait concurrently, each with its own connection to the shop.
 SLOW = PAYMENT_RATE * SLOW_SECONDS
 
 
 class CheckoutBench(Bench):
     def measure(self):
         arguments = self.arguments
-        # In this session, so that ^C reaches it and it ends the role that it starts.
+        # In this session, so that ^C reaches it and it ends the role that it started.
         ended = subprocess.run(
             [program("waybill-dev"), "checkout-load", "--stack", f"{self.stack.folder}/stack.env",
              "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),

@@ -1,5 +1,6 @@
 """
-HTTP/1.1 on this machine. http.client takes 35 µs instead of 4 to read an answer, which would count as the gateway's.
+An HTTP/1.1 client for servers on this machine. http.client takes 35 µs instead of 4 to read an answer, which would
+seem to be the gateway's time.
 """
 
 import collections
@@ -11,7 +12,7 @@ from stack import Failure
 
 
 def showing(token):
-    """The headers of a request that shows an order's token."""
+    """Returns the headers of a request that carries an order's token."""
     return [("authorization", f"AppleOrder {token}")]
 
 
@@ -19,7 +20,7 @@ Response = collections.namedtuple("Response", "status headers body")
 
 
 class Connection:
-    """A connection that sends requests, and receives the answers when its owner likes."""
+    """A connection. Sending and receiving are separate, so that many connections can have a request in flight."""
 
     def __init__(self, port, source="127.0.0.1"):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=15, source_address=(source, 0))
@@ -30,7 +31,7 @@ class Connection:
         self.socket.close()
 
     def send(self, path, headers=(), method="GET", body=None):
-        """body: text of JSON."""
+        """Sends a request. body: JSON text."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
         if body is not None:
             lines += f"content-type: application/json\r\ncontent-length: {len(body.encode())}\r\n"
@@ -64,7 +65,7 @@ class Connection:
 
 
 def ask(url, path, method="GET", body=None):
-    """The text of an answer that must be 2xx, on a connection of its own. body: is sent as JSON."""
+    """Sends a request on a new connection. Returns the text of the answer, which must be 2xx. body: sent as JSON."""
     connection = Connection(urllib.parse.urlsplit(url).port)
     try:
         connection.send(path, method=method, body=None if body is None else json.dumps(body))

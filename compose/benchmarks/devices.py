@@ -1,4 +1,4 @@
-"""Devices that register over the gateway."""
+"""Devices that register through the gateway."""
 
 import json
 import time
@@ -6,20 +6,20 @@ import time
 from client import Connection, showing
 from stack import Failure, derived_token
 
-# Each has a registration under way.
+# Each has one registration in flight.
 CONNECTIONS = 128
 
 
 def now():
-    """Milliseconds since 1970, as the simulator counts them."""
+    """Returns the milliseconds since 1970, like the moments in the simulator's records."""
     return time.time_ns() // 1_000_000
 
 
 class Device:
     """
-    A device with its orders, which are all of one type: `<type>/<id>`.
+    A device with its orders, `<type>/<id>`, which all have one type.
 
-    events: (moment, name) of all that it has to be told of. generation: counts its push tokens.
+    events: (moment, name) of everything that it must be notified of. generation: counts its push tokens, from 0.
     """
 
     __slots__ = ("number", "orders", "generation", "events", "story")
@@ -45,7 +45,7 @@ class Registrar:
         self.connections = [Connection(stack.gateway_port) for _ in range(CONNECTIONS)]
 
     def register(self, devices):
-        """Registers each device for its orders with the push token that it has now, many at once."""
+        """Registers each device for its orders with its current push token, CONNECTIONS at a time."""
         todo = [(device, order) for device in devices for order in device.orders]
         for start in range(0, len(todo), len(self.connections)):
             under_way = list(zip(self.connections, todo[start:start + len(self.connections)]))

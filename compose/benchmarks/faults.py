@@ -1,8 +1,8 @@
 """
-Sends notifications while APNs fails in every way that it can, then counts.
+Sends notifications while APNs fails in every way that it can, then checks the results.
 
-The services, broker and Redis are the stack's; devices register over the gateway, changes are put on `waybill.orders`
-where the packager puts them. The faults are those of faults_plan.py, done by the simulator of APNs.
+The services, broker and Redis are the stack's; devices register through the gateway, and changes are written to
+`waybill.orders` in place of the packager. The APNs simulator injects the faults of faults_plan.py.
 """
 
 from faults_once_run import OnceFaultsBench
@@ -12,7 +12,7 @@ from stack import Failure
 # The sizes without and with --small.
 SIZES = {
     "notifications": (200_000, 4000), "devices": (20_000, 400), "faults": (200, 20), "rate": (800, 400),
-    # Of a device that can never be told: the pauses of the last three take a minute and a half.
+    # Of a device that can never be notified: the pauses before the last three take about two minutes.
     "attempts": (8, 5),
 }
 
@@ -30,7 +30,7 @@ def bench(arguments, stack):
 
 
 def set_once_sizes(arguments):
-    """As many devices as changes, and as many seconds as the faults need."""
+    """Sets the sizes for --once: as many devices as changes; in a brown-out, changes for its seconds and a few."""
     rate, calm, count = (40, 10, 800) if arguments.small else (100, 20, 20_000)
     if arguments.brown_out:
         rate = rate if arguments.small else 200

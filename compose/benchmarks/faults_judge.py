@@ -1,14 +1,14 @@
-"""The judges of a faults run: every device is told, none without a reason, and the right ones are registered."""
+"""The checks of a faults run: each device is notified, none without a reason, and the right ones are registered."""
 
 import collections
 import json
 
-# Final answers of APNs to a notification that it does not take: the device cannot be told.
+# The final refusals of APNs: the device cannot be notified.
 REFUSALS = (
     (410, "Unregistered"), (410, "ExpiredToken"), (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"))
-# Memory may grow by this factor, and by the megabytes that a busy allocator keeps.
+# Memory may grow by this factor plus the megabytes that a busy allocator keeps.
 GROWTH, KEPT_MB = 1.25, 16
-# Most connections of a credential that may be open at the end.
+# The most connections that a credential may have open at the end.
 CONNECTIONS = 8
 RECONNECTS = "rapidReconnects"
 
@@ -19,9 +19,9 @@ def is_final(delivery):
 
 def untold(events, requests):
     """
-    The last event of a device, if its push token has had no final answer since then.
+    Returns the name of a device's last event if no request since then had a final answer, else None.
 
-    events: (moment, what it was); requests: those with the push token that it has.
+    events: (moment, name); requests: those with its current push token.
 
     >>> from simulator import Delivery
     >>> def left(events, *answers):
@@ -38,9 +38,9 @@ def untold(events, requests):
 
 def doubles(events, deliveries):
     """
-    Deliveries that no event accounts for, as indices of `deliveries`.
+    Returns the deliveries that no event accounts for, as indices of `deliveries`.
 
-    events: moments; deliveries: moments of accepted ones; both rising. Each event accounts for one delivery at most.
+    events: moments; deliveries: moments of accepted ones; both ascending. Each event accounts for one delivery at most.
 
     >>> doubles([10, 20], [11, 21])
     []
@@ -77,15 +77,16 @@ class Findings:
 
 class Record:
     """
-    All requests to the simulator since a moment.
+    The requests to the simulator, by device.
 
-    unheard: the sequences of those whose answers the pusher may not have read; lost: how many there are of these.
+    begin: the moment that `trail` counts from. unheard: the sequences of requests whose answers the pusher may not have
+    read; lost: their number.
     """
 
     def __init__(self, deliveries, begin, unheard=()):
         self.begin, self.unheard, self.by_device = begin, set(unheard), collections.defaultdict(list)
         for delivery in deliveries:
-            # The last eight digits count the push tokens of a device.
+            # The last eight digits of a push token are its generation.
             self.by_device[delivery.token[:-8]].append(delivery)
         self.lost = sum(delivery.sequence in self.unheard for delivery in deliveries)
         self.statuses = collections.Counter(str(delivery.status or "none") for delivery in deliveries)
@@ -97,7 +98,7 @@ class Record:
         return f"device {device.number}" + (f" ({device.story.name})" if device.story else "")
 
     def trail(self, device):
-        """The last events of a device, in seconds since the beginning."""
+        """Returns the last ten events and answers of a device, with the seconds since `begin`."""
         happened = device.events + [
             (request.moment, f"APNs {request.reason or request.status or 'silent'}")
             for request in self.requests(device)]
@@ -106,11 +107,11 @@ class Record:
 
 def judge_tellings(devices, record, ended, findings, is_killed=None):
     """
-    Each device must be told after its last change, and at most once for each event.
+    Checks that each device was notified after its last event, and at most once for each event.
 
-    ended: numbers of the devices that are registered no more by the end. is_killed: true of a device, a delivery and
-    the next one if a worker may have repeated that because it was killed.
-    - Returns: how many deliveries without an event were explained, `unheard` by an answer that was not read, `killed`.
+    ended: numbers of the devices that are no longer registered at the end. is_killed: takes a device, a delivery and
+    the next one; true if the latter may be a repetition because a worker was killed.
+    - Returns: the numbers of explained duplicates: `unheard` by an answer that was not read, `killed` by a kill.
 
     >>> from devices import Device
     >>> from simulator import Delivery
@@ -126,8 +127,7 @@ def judge_tellings(devices, record, ended, findings, is_killed=None):
     >>> judged((200, 1010), (200, 2010)), judged((200, 1010), (503, 2010), (200, 3000))
     (({}, {}), ({}, {}))
 
-    A delivery that is missing, the last one, or one that failed and is not sent again; one that comes twice, and one
-    that comes before there is a reason:
+    The last delivery is missing, or failed and was not repeated; one came twice, and one came before its event:
 
     >>> judged((200, 1010))[0]
     {'told': 'device 7 was not told of its last change'}
@@ -138,13 +138,13 @@ def judge_tellings(devices, record, ended, findings, is_killed=None):
     >>> judged((200, 900), (200, 1010), (200, 2010))[0]
     {'double': 'device 7 was told without a reason'}
 
-    What came with the push token that it had before does not tell it:
+    A delivery to another push token does not reach it:
 
     >>> judged((200, 1010), (200, 2010), token=device.token[:-1] + "5")[0]
     {'told': 'device 7 was not told of its last change'}
 
-    A double is explained when an answer was not read, each such answer one. A request in a connection that was silent
-    is recorded when that ends, after the one that was sent in its place:
+    Each answer that was not read explains one duplicate. A request on a connection that was silent is recorded when
+    the connection ends, after the request that replaced it:
 
     >>> judged((200, 1010), (200, 2010), (200, 2020), unheard=[1]), judged((200, 1010), (200, 2010), unheard=[1])
     (({}, {'unheard': 1}), ({}, {}))
@@ -177,11 +177,11 @@ def judge_tellings(devices, record, ended, findings, is_killed=None):
 
 def judge_registrations(devices, standing, recorded, record, findings):
     """
-    The right devices must be registered in Redis, and in Kafka.
+    Checks that the right devices are registered, in Redis and in Kafka.
 
-    standing: (device's name, order) -> push token in Redis; recorded: the same of the last records of Kafka, None for a
+    standing: (device's name, order) -> push token in Redis; recorded: the same by the last records in Kafka, None for a
     tombstone.
-    - Returns: numbers of the devices that are registered no more.
+    - Returns: the numbers of the devices that are no longer registered.
 
     >>> from devices import Device
     >>> from faults_plan import Story
@@ -196,7 +196,7 @@ def judge_registrations(devices, standing, recorded, record, findings):
     >>> judged(new, new), judged(None, None, "goes"), judged(None, None, "either"), judged(new, new, "either")
     (([], {}), ([7], {}), ([7], {}), ([], {}))
 
-    Retired although it came back; not retired although it is gone; left with the push token of before:
+    Retired although it is in use; not retired although it is gone; left with the earlier push token:
 
     >>> judged(None, None)
     ([7], {'retired': 'device 7 (example) is registered no more for t/o'})
@@ -205,7 +205,7 @@ def judge_registrations(devices, standing, recorded, record, findings):
     >>> judged(old, old)
     ([], {'retired': 'device 7 (example) is registered with an older push token for t/o'})
 
-    Redis and Kafka disagree, either way:
+    Redis and Kafka differ, in either direction:
 
     >>> sorted(judged(None, new)[1]), sorted(judged(new, None)[1])
     (['registrations', 'retired'], ['registrations'])
@@ -233,9 +233,9 @@ def judge_registrations(devices, standing, recorded, record, findings):
 
 def judge_letters(wanted, letters, findings):
     """
-    Each dead letter must have its reason, and each device that could not be told its dead letter.
+    Checks that each device that could not be notified has its dead letters, and that there are no others.
 
-    wanted: order -> how many; letters: (order, reason).
+    wanted: order -> number of dead letters; letters: (order, reason).
 
     >>> def judged(*letters):
     ...     findings = Findings()
@@ -257,7 +257,7 @@ def judge_letters(wanted, letters, findings):
 
 def judge_lag(behind, seconds, what, findings):
     """
-    All records that were read must be committed.
+    Checks that all records are committed.
 
     >>> findings = Findings()
     >>> judge_lag(0, 300, "the end", findings)
@@ -271,7 +271,7 @@ def judge_lag(behind, seconds, what, findings):
 
 def judge_memory(before, after, credentials, findings):
     """
-    Memory and open files must be as at the beginning.
+    Checks that memory and open files have hardly grown.
 
     before, after: (megabytes, open files).
 
@@ -291,10 +291,11 @@ def judge_memory(before, after, credentials, findings):
 
 def judge_connections(connections, violations, credentials, silences, findings):
     """
-    No stream and few connections may be left, and the rules of HTTP/2 and of APNs must be kept.
+    Checks that no stream and few connections are left, and that the client kept the rules of HTTP/2 and of APNs.
 
-    silences: faults after which connections answer nothing. The client has to close those, all that it has if need be,
-    and eleven of them within a minute are for the simulator somebody who comes and goes too fast.
+    silences: the number of faults after which connections answer nothing. The client has to close these connections, if
+    need be all that it has, and the simulator takes a client that closes eleven within a minute for one that reconnects
+    too fast.
 
     >>> def judged(connections, violations={}, silences=0):
     ...     findings = Findings()

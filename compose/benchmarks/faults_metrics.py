@@ -1,8 +1,8 @@
-"""The pusher's counters against the simulator's: the one place that knows the names of the pusher's metrics."""
+"""Compares the pusher's counters with the simulator's. Only this module of the run names the pusher's metrics."""
 
 
 class Verdicts:
-    """The ends of notifications between two readings."""
+    """The increase of the pusher's counters between two readings."""
 
     def __init__(self, before, after):
         def grown(name, **labels):
@@ -12,17 +12,17 @@ class Verdicts:
         self.retried = grown("waybill_pushes_total", outcome="retried")
         self.coalesced = grown("waybill_pushes_total", outcome="coalesced")
         self.limited = grown("waybill_pushes_total", outcome="limited")
-        # Among the dropped ones.
+        # Included in `dropped`.
         self.unknown = grown("waybill_pushes_total", outcome="unknown-token")
         self.dropped = grown("waybill_pushes_total", outcome="dropped")
-        # Registrations, of which one answer may end several, or none that was renewed meanwhile.
+        # Registrations: one answer may end several, or none if they were renewed meanwhile.
         self.retired = grown("waybill_push_tokens_retired_total")
         self.letters = grown("waybill_push_dead_letters_total")
         self.requests = grown("waybill_apns_requests_total")
-        # Answers that speak of a push token.
+        # Answers about push tokens.
         self.gone = grown("waybill_apns_requests_total", status="410")
         self.bad = grown("waybill_apns_requests_total", status="400", reason="BadDeviceToken")
-        # By status as text; `none`: unanswered, or never sent.
+        # By status as text; `none`: no answer, or never sent.
         self.answers = {
             status: grown("waybill_apns_requests_total", status=status)
             for status in after.by("waybill_apns_requests_total", "status")}
@@ -34,15 +34,15 @@ class Verdicts:
 
 def judge_verdicts(verdicts, seen, findings):
     """
-    No verdict may be missing or double.
+    Checks that no verdict is missing or counted twice.
 
-    Each outcome of a request is exactly one of delivered, tried again, given up with a dead letter, or the end of
-    registrations; a 410 that is older than the registration may instead be dropped. Each notification that APNs took is
-    delivered, but for answers that were lost with their connection or came too late; each registration that was taken
-    off was retired once. For each status, what APNs answered is what the pusher counted, but for the lost ones.
+    Each outcome of a request is exactly one of delivered, retried, given up with a dead letter, or a push token that is
+    gone; a 410 that is older than the registration may also be counted as retried. Each notification that APNs accepted
+    is delivered, except for answers that were lost with their connection or came too late; each registration that ended
+    was retired once. For each status, APNs answered it as often as the pusher counted it, except for lost answers.
 
-    seen: statuses, accepted, perhaps_lost, ended, tombstones, refused (400 for good), bad_retired, outdated (410 to
-    those who are registered all the same), given_up, letters.
+    seen: statuses, accepted, perhaps_lost, ended, tombstones, refused (final 400s), bad_retired, outdated (410s for
+    devices that are still registered), given_up, letters.
 
     >>> from faults_judge import Findings
     >>> from metrics import Metrics
@@ -63,22 +63,23 @@ def judge_verdicts(verdicts, seen, findings):
     >>> told(delivered=102), told(delivered=99), told(requests=114)
     (['delivered', 'outcomes'], ['delivered', 'outcomes'], ['outcomes'])
 
-    A registration that went without being counted, and one that is counted twice:
+    A registration that ended without being counted, and one that is counted twice:
 
     >>> told(retired=1), told(retired=4)
     (['retired'], ['retired'])
 
-    An answer that was not heard, or heard twice; a letter that was not written, and something given up without one:
+    An answer that was not counted, or counted twice; a dead letter that is missing, and a notification dropped without
+    one:
 
     >>> told(answers={"200": 99}), told(answers={"410": 2}), told(letters=1, requests=112), told(dropped=3)
     (['status 200'], ['status 410'], ['letters', 'dropped'], ['dropped'])
 
-    A letter for nothing:
+    A dead letter without a cause, and a cause without one:
 
     >>> told({"letters": 3}, letters=3, dropped=3, retried=9), told({"given_up": 3})
     (['given up'], ['given up'])
 
-    An outdated 410 is tried again, and not dropped without a letter:
+    An outdated 410 may be retried, but not dropped without a dead letter:
 
     >>> told({"outdated": 1}, dropped=3), told({"outdated": 1}, retried=11)
     (['dropped'], [])
@@ -89,8 +90,9 @@ def judge_verdicts(verdicts, seen, findings):
     lost, outdated = seen["perhaps_lost"], seen["outdated"]
     if not 0 <= seen["accepted"] - verdicts.delivered <= lost:
         wrong("delivered", (
-            f"{verdicts.delivered}, APNs took {seen['accepted']}, at most {lost} answers may have been lost"))
-    # A device that comes back leaves a tombstone; one that was overtaken by a registration ended nothing.
+            f"{verdicts.delivered}, APNs accepted {seen['accepted']}, at most {lost} answers may have been lost"))
+    # A device that registers again was retired, but has not ended; a registration that is renewed after its
+    # tombstone was written is not retired.
     if not seen["ended"] <= verdicts.retired <= seen["tombstones"]:
         wrong("retired", (
             f"{verdicts.retired}, {seen['ended']} registrations are gone, {seen['tombstones']} tombstones written"))
@@ -100,11 +102,11 @@ def judge_verdicts(verdicts, seen, findings):
             wrong(f"status {status}", f"APNs answered it {answered} times, the pusher counted {count}")
     ends = verdicts.delivered + verdicts.retried + verdicts.letters + verdicts.gone + verdicts.bad - verdicts.unknown
     if not 0 <= ends - verdicts.requests <= outdated:
-        wrong("outcomes", f"{verdicts.requests} requests came to {ends} ends, {outdated} outdated answers apart")
+        wrong("outcomes", f"{verdicts.requests} requests had {ends} outcomes, of which {outdated} may be double")
     if verdicts.letters != seen["letters"]:
-        wrong("letters", f"{verdicts.letters} were counted, {seen['letters']} are there")
+        wrong("letters", f"{verdicts.letters} were counted, {seen['letters']} are in the topic")
     final = seen["refused"] - seen["bad_retired"] + seen["given_up"]
     if not 0 <= final - verdicts.letters <= min(lost, seen["refused"]):
-        wrong("given up", f"{verdicts.letters}, APNs refused or never took {final}")
+        wrong("given up", f"{verdicts.letters}, APNs refused or never accepted {final}")
     if verdicts.dropped != verdicts.letters:
-        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a letter")
+        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a dead letter")

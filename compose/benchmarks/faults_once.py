@@ -1,40 +1,41 @@
 """
-The rules of `compose/bench faults --once` besides those of all runs: each device has exactly one change, so each loss
-and each double shows.
+The rules of `compose/bench faults --once` besides those of all runs: each device has exactly one change, so that each
+loss and each duplicate shows.
 
-A double is explained only by an answer that the simulator lists as perhaps not read (`GET /unheard`), or by a worker
-that was killed before it had committed the offset of a change which it may still have held. Explanations are counted
+A duplicate is explained only by an answer that the simulator lists as perhaps not read (`GET /unheard`), or by a worker
+that was killed before it had committed the offset of a change that it may still have held. Explanations are counted
 and printed; the former are bounded in number, the latter in time.
 """
 
 from faults_judge import is_final
 from report import percentile
 
-# A device is told at most so many seconds after the end of a brown-out.
+# The most seconds from the end of a brown-out until a device is notified.
 LONGEST_WAIT = 60
-# The same after its change, while each second brings another fault: of 20,000 devices some have six failures in a row,
-# each of which takes up to 10 s, with pauses between them that double from 1 s to 30 s (RetrySchedule.swift), and a
-# brand whose connections die young waits up to 15 s for the next one (Backoff.swift).
+# The same from its change, while there is a fault a second: of 20,000 devices some have six failures in a row, each of
+# which takes up to 10 s, with pauses that double from 1 s to 30 s (RetrySchedule.swift), and a brand whose connections
+# are short-lived waits up to 15 s for the next one (Backoff.swift).
 LONGEST_WAIT_AMID_FAULTS = 150
-# The part of the devices that may be told twice because an answer was not read: a fault that ends a connection loses
-# the answers of about a second.
+# The share of the devices that may be notified twice because an answer was not read: a fault that ends a connection
+# loses the answers of about a second.
 UNHEARD_SHARE = 0.05
-# The part of the devices whose answers were on their way to a worker that was killed: per kill.
+# The additional share for each kill: answers that were in flight to the killed worker.
 KILLED_SHARE = 0.02
-# A worker that is killed repeats what it told after an offset that it held: a device under retry holds that of its
-# change for up to 30 s before it moves to the pending topic, and offsets are committed some seconds later.
+# The most seconds from a change to a kill after which it may be repeated, because its offset was not committed: a
+# device under retry holds the offset for up to 30 s until it moves to the pending topic, and commits follow seconds
+# later.
 HELD_SECONDS = 40
 
 
 def is_killed(changed, places, before, again, rebalances):
     """
-    True if a delivery may have come again because a worker was killed in between.
+    Returns true if a delivery may have been repeated because a worker was killed in between.
 
     changed: the moment of the change; places: (topic, partition, offset) of its records. before, again: the moments of
-    the deliveries. rebalances: (moment, (topic, partition) -> committed offset) each time that a worker was killed or
-    came back.
+    the deliveries. rebalances: (moment, (topic, partition) -> committed offset) of each kill and each restart of a
+    worker.
 
-    Before one of its offsets was committed, and after:
+    Killed before one of its offsets was committed, and after both were:
 
     >>> places = [("orders", 0, 7), ("pending", 3, 5)]
     >>> is_killed(1000, places, 1010, 9000, [(2000, {("orders", 0): 8, ("pending", 3): 5})])
@@ -42,7 +43,7 @@ def is_killed(changed, places, before, again, rebalances):
     >>> is_killed(1000, places, 1010, 9000, [(2000, {("orders", 0): 8, ("pending", 3): 6})])
     False
 
-    A kill after the second delivery, and one when no worker holds the change any more:
+    Killed after the second delivery, and when no worker holds the change any longer:
 
     >>> is_killed(1000, places, 1010, 9000, [(9500, {("orders", 0): 7})])
     False
@@ -57,10 +58,10 @@ def is_killed(changed, places, before, again, rebalances):
 
 def judge_waits(devices, record, calm, findings):
     """
-    Each device must be told soon after its change, or after a brown-out.
+    Checks that each device was notified soon after its change, or after the brown-out.
 
-    calm: the moment at which that ended, 0 without one.
-    - Returns: the seconds from each change to its final answer.
+    calm: the moment at which the brown-out ended, 0 without one.
+    - Returns: the seconds from each change to the request that got a final answer.
 
     >>> from devices import Device
     >>> from faults_judge import Findings, Record
@@ -94,7 +95,7 @@ def judge_waits(devices, record, calm, findings):
 
 def judge_excuses(unheard, devices, kills, findings):
     """
-    Few doubles may be explained by answers that were not read.
+    Checks that few duplicates are explained by answers that were not read.
 
     >>> from faults_judge import Findings
     >>> def judged(unheard, kills):
@@ -106,7 +107,7 @@ def judge_excuses(unheard, devices, kills, findings):
     >>> judged(6, 0), judged(51, 99)
     (['6 doubles are unheard, at most 5 may be'], ['51 doubles are unheard, at most 50 may be'])
     """
-    # A kill also ends connections whose answers were on their way.
+    # A kill also ends connections with answers in flight.
     most = int(min(0.5, UNHEARD_SHARE + KILLED_SHARE * kills) * devices)
     if unheard > most:
         findings.add("excuses", f"{unheard} doubles are unheard, at most {most} may be")
@@ -114,7 +115,7 @@ def judge_excuses(unheard, devices, kills, findings):
 
 def judge_ends(changes, verdicts, findings):
     """
-    Each change must have exactly one end: delivered, a dead letter, or the end of the registration.
+    Checks that each change has exactly one end: delivered, a dead letter, the registration retired, or coalesced.
 
     >>> from faults_judge import Findings
     >>> class Verdicts: delivered, letters, retired, coalesced = 98, 1, 1, 0
@@ -132,7 +133,7 @@ def judge_ends(changes, verdicts, findings):
 
 
 def figures(excuses, waits):
-    """(name, value) for people and programs."""
+    """Returns the figures as (name, value)."""
     waits = waits or [0]
     return [(f"excused_{name}", excuses[name]) for name in ("unheard", "killed")] + [
         ("wait_p50_s", round(percentile(waits, 0.5), 2)), ("wait_p99_s", round(percentile(waits, 0.99), 2)),

@@ -14,7 +14,7 @@ from topics import Offsets
 
 
 class OnceFaultsBench(FaultsBench):
-    """As many orders as devices, and as many changes; several workers, which may be killed."""
+    """A run with one order and one change for each device, and one or more workers, which may be killed."""
 
     rules = FaultsBench.rules + ("late", "excuses", "ends")
 
@@ -37,7 +37,7 @@ class OnceFaultsBench(FaultsBench):
         return self.todo.pop()
 
     def load(self):
-        # Registrations were told too: what counts begins now.
+        # Devices were also notified of their registrations; only later deliveries count.
         for device in self.devices:
             device.events.clear()
         self.first_delivery = len(self.simulator.deliveries)
@@ -49,7 +49,7 @@ class OnceFaultsBench(FaultsBench):
             self.calm_moment = self.begin + int(1000 * (self.seconds * CALM + self.arguments.brown_out))
 
     def kill_next(self, _):
-        """Kills one worker after the other and starts it again; notes the committed offsets each time."""
+        """Kills the next worker and starts it again; records the committed offsets after each step."""
         name = next(self.victims)
         for verb in ("kill", "start"):
             try:
@@ -61,7 +61,7 @@ class OnceFaultsBench(FaultsBench):
         return say(f"killed {name} and started it again")
 
     def committed(self):
-        """(Topic, partition) -> the offset that the workers have committed."""
+        """Returns the offsets that the workers have committed, by (topic, partition)."""
         return {
             (place.topic, place.partition): max(0, place.offset) for topic in ("waybill.orders", Offsets.PENDING)
             for place in self.offsets.committed(topic)}

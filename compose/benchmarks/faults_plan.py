@@ -1,14 +1,14 @@
-"""The faults of APNs and the moments at which they come, by a seed, and the ends of the devices that they hit."""
+"""The faults of APNs and their moments, chosen by a seed, and the expected end of each device that they hit alone."""
 
 import dataclasses
 import random
 
 from lots import bag
 
-# The client gives up a request after so many seconds (APNSConfiguration.requestTimeout).
+# The client gives up a request after this many seconds (APNSConfiguration.requestTimeout).
 DEADLINE = 10
-# A fault that hits a number of requests is over after so many seconds all the same: an ill credential asks only now and
-# then, and would not come to the end of the numbers of several faults.
+# A fault for a number of requests also ends after this many seconds: an ill credential sends only a few probes, which
+# would not use up the counts of several faults.
 COUNTED_SECONDS = 5
 
 
@@ -17,10 +17,10 @@ class Step:
     """
     One thing to do, `at` seconds after the beginning of the load.
 
-    act: `fault` (POST /faults), `change` or `register` (of the story's own order and device). renewed: it registers
-    with a new push token. others: the fault hits so many devices that are drawn by lot, each as often as it says;
-    credential tells of which brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of
-    any.
+    act: `fault` (POST /faults), `change` or `register` (of the story's own order and device). renewed: true if it
+    registers with a new push token. others: the number of randomly chosen devices, each of which gets the fault; 0: the
+    fault is for all, or for the story's device. credential: the brand of these devices, 0 the one with a certificate, 1
+    the one with provider tokens, None any.
     """
 
     at: float
@@ -36,10 +36,10 @@ class Step:
 @dataclasses.dataclass(frozen=True)
 class Story:
     """
-    A device with an order of its own and what happens to them.
+    A device with its own order, and its expected end.
 
-    end: whether its registration `stays`, `goes`, or may do `either`. letters: how many dead letters tell of it. stuck:
-    it can never be told.
+    end: its registration `stays`, `goes`, or `either`. letters: the number of its dead letters. stuck: true if it can
+    never be notified.
     """
 
     number: int
@@ -55,7 +55,7 @@ def answer(status, reason, **others):
 
 def general(lot, rate):
     """
-    The faults that hit whoever comes: by name how often each comes beside the others, and its body.
+    Returns the faults that are not part of a story: name -> (relative frequency, body).
 
     >>> bodies = {name: body for name, (_, body) in general(random.Random(1), 800).items()}
     >>> bodies["goaway"], bodies["limit-one"]
@@ -104,12 +104,12 @@ def general(lot, rate):
         "slow-handshake": (1, {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)}),
         "late-settings": (1, {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)}),
         "closed-port": (1, {"closeListener": True, "for": hold}),
-        # A part of APNs that is away: some of the requests, or all of one connection.
+        # A part of APNs is unavailable: for some of the requests, or for all on one connection.
         "brown-out": (2, answer(503, "ServiceUnavailable", probability=0.8) | {"for": hold}),
         "brown-out-500": (1, answer(500, "InternalServerError", probability=0.5) | {"for": hold}),
         "ill-connection": (2, answer(
             lot.choice((500, 502, 503)), "ServiceUnavailable", connection="busiest") | {"for": hold}),
-        # The answers to other requests contradict these: they say nothing of the credential.
+        # The answers to other requests contradict these, so they say nothing about the credential.
         "odd-credential": (1, answer(403, "InvalidProviderToken", count=1)),
         "odd-topic": (1, answer(400, "TopicDisallowed", count=1)),
         "jitter": (2, {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold}),
@@ -117,20 +117,22 @@ def general(lot, rate):
 
 
 GENERAL = tuple((name, weight) for name, (weight, _) in general(random.Random(0), 1).items())
-# APNs says this of a device, or of a credential that the other brand does not have: (devices, credential) of a Step.
+# Faults for single devices, with (others, credential) of their Step: APNs gives these answers for a device, or for a
+# provider token, which only one brand has.
 OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
 
 
 def stories(lot):
     """
-    The faults of one device: by name how often each comes beside the others, what happens to the device, as (seconds
-    after the story's begin, act, arguments), and how it ends.
+    Returns the stories of one device each: name -> (relative frequency, (steps, end)).
+
+    steps: (seconds after the story's beginning, act, other fields of the Step); end: fields of the Story.
 
     >>> _, (steps, end) = stories(random.Random(1))["gone"]
     >>> [act for _, act, _ in steps], end
     (['fault', 'change'], {'end': 'goes'})
     """
-    # Of a token that is gone APNs says so each time; of one that is used again only until then.
+    # APNs reports a token that is gone each time, and one that remains in use only once.
     gone, once = answer(410, "Unregistered"), {"count": 1}
     late = gone | {"delayMilliseconds": 1500}
 
@@ -138,23 +140,23 @@ def stories(lot):
         return seconds, "change", {}
 
     def told(body, *more, **end):
-        """A fault of the device, a change right after it, and more."""
+        """Returns a fault of the device, a change right after it and more steps, and the end."""
         return [(0, "fault", {"body": body}), change(0.2), *more], end
 
     return {
-        # The token is gone, and was registered before.
+        # The token is gone, and was registered before that.
         "gone": (4, told(gone, end="goes")),
         "gone-expired": (2, told(gone | {"reason": "ExpiredToken"}, end="goes")),
-        # It was gone an hour before it registered: that says nothing of the registration.
+        # It was gone an hour ago, before it registered: that says nothing about the registration.
         "gone-before": (4, told(gone | once | {"timestampOffsetSeconds": -3600}, change(4))),
         "gone-and-back": (4, told(gone, (4, "register", {"renewed": True}), change(6))),
-        # It registers with a new token, or with the same one again, while the bad news is on its way.
+        # It registers with a new token, or with the same one again, while the 410 is in flight.
         "gone-race": (4, told(late, (0.9, "register", {"renewed": True}))),
         "gone-same": (3, told(late | once, (0.9, "register", {}))),
         "late": (1, told({"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1})),
         "bad-token": (2, told(answer(400, "BadDeviceToken", count=1), end="either")),
         "wrong-topic": (2, told(answer(400, "DeviceTokenNotForTopic", count=1), change(4), letters=1)),
-        # It is sent again until it is taken.
+        # The notification is retried until APNs accepts it.
         "busy": (2, told(answer(429, "TooManyRequests", count=lot.randint(1, 3)))),
         "failing": (2, told(answer(500, "InternalServerError", count=lot.randint(1, 3)))),
         "away": (2, told(answer(503, "ServiceUnavailable", count=lot.randint(1, 3)))),
@@ -162,7 +164,7 @@ def stories(lot):
         "mute": (2, told({"silence": True, "count": 1})),
         "severed": (2, told({"cut": True, "count": lot.randint(1, 2)})),
         "sent-away": (2, told({"goaway": {"reason": "Shutdown", "processed": False}, "count": 1})),
-        # It never gets better: somebody must hear of it, and nobody may wait for it.
+        # It never succeeds: there must be a dead letter, and no other device may wait for it.
         "stuck": (1, told(answer(429, "TooManyRequests"), letters=1, stuck=True)),
     }
 
@@ -172,7 +174,7 @@ STORIES = tuple((name, weight) for name, (weight, _) in stories(random.Random(0)
 
 def plan(seed, faults, seconds, rate, with_stories=True):
     """
-    Steps and stories of a run, the same ones for the same seed.
+    Returns the steps and stories of a run, the same ones for the same seed.
 
     >>> steps, _ = plan(7, 200, 250, 800)
     >>> plan(7, 200, 250, 800)[0] == steps, sum(step.act == "fault" for step in steps)
@@ -192,7 +194,7 @@ def plan(seed, faults, seconds, rate, with_stories=True):
     general_names, story_names = bag(GENERAL, lot), bag(STORIES, lot)
     for number in range(faults):
         at = seconds * (number + lot.random()) / max(1, faults)
-        # Two of five faults are about one device.
+        # Two of five faults begin a story.
         if with_stories and number % 5 in (1, 3):
             name = next(story_names)
             _, (parts, end) = stories(lot)[name]
@@ -209,5 +211,5 @@ def plan(seed, faults, seconds, rate, with_stories=True):
 
 
 def brown_out(seconds):
-    """One fault: for so many seconds APNs answers 80 % of all requests with 503."""
+    """Returns a plan with one fault: for this many seconds APNs answers 80 % of all requests with 503."""
     return [Step(0, "fault", "brown-out", answer(503, "ServiceUnavailable", probability=0.8) | {"for": seconds})], []

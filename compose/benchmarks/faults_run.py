@@ -1,4 +1,4 @@
-"""One run of compose/bench faults: devices, load and faults, until all is at rest; then the judges are asked."""
+"""One run of compose/bench faults: devices, load and faults until everything is processed, then the checks."""
 
 import collections
 import contextlib
@@ -24,16 +24,16 @@ from subject import Bench
 from topics import Offsets
 
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
-# The part of the notifications that come before the first fault; by its end the pusher is warm.
+# The part of the run before the first fault; at its end the pusher is warmed up.
 CALM = 0.1
-# Seconds after the last notification.
+# Seconds of rest after the last notification, before memory is compared.
 PAUSE = 10
 # Faults after which connections answer nothing.
 SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
 
 
 class Sampler:
-    """The pusher's memory and open files, once a second as long as it runs."""
+    """Samples the first pusher's memory and open files, once a second while it runs."""
 
     def __init__(self, pid):
         self.pid, self.megabytes, self.files = pid, [], []
@@ -45,7 +45,7 @@ class Sampler:
             self.files.append(len(os.listdir(f"/proc/{self.pid}/fd")))
 
     def level(self, seconds=5):
-        """Memory and files of late."""
+        """Returns the medians of the last samples: megabytes and open files."""
         return (statistics.median(self.megabytes[-seconds:]), statistics.median(self.files[-seconds:]))
 
 
@@ -63,7 +63,7 @@ class FaultsBench(Bench):
             arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate, not arguments.once)
         self.lot = random.Random(arguments.seed + 1)
         self.by_order, self.devices, self.heroes = {}, [], {}
-        # The first delivery that counts; the moments at which a worker was killed or came back.
+        # The index of the first delivery that counts; (moment, committed offsets) of each kill and restart of a worker.
         self.first_delivery, self.rebalances = 0, []
         self.populate()
 
@@ -72,7 +72,7 @@ class FaultsBench(Bench):
         say(f"seed {self.arguments.seed}, in {self.stack.folder}")
 
     def populate(self):
-        """Devices, each with orders that others have too, and those of the plan's stories."""
+        """Makes the devices, which share orders, and one device for each story of the plan."""
         arguments = self.arguments
         # Half of the devices have orders of the one brand, half of the other.
         orders = max(len(TYPES), arguments.devices * ORDERS_A_DEVICE // DEVICES_AN_ORDER)
@@ -120,19 +120,19 @@ class FaultsBench(Bench):
         return Metrics.of(self.stack.env["OPERATIONS_PUSHER"])
 
     def prepare(self):
-        """Packages for all orders; from then on the packagers are stopped, and the pushers run."""
+        """Has all orders packaged, stops the packagers and starts the pushers."""
         orders = list(self.by_order) + [hero.orders[0] for hero in self.heroes.values()]
         say(f"packaging {len(orders)} orders")
         self.stage.package(orders)
         self.stack.start(*self.stage.pushers)
         self.sampler = Sampler(self.stack.pid("pusher"))
         self.ending.callback(self.sampler.looking.stop)
-        # No device is there yet, so these packages are told to nobody.
+        # No device is registered yet, so these packages cause no notifications.
         self.settle("the orders")
         self.before = self.metrics()
 
     def load(self):
-        """Changes at the rate until enough notifications arrived, and the faults of the plan meanwhile."""
+        """Publishes changes at the rate until APNs has accepted enough notifications; meanwhile injects the faults."""
         orders = sorted(self.by_order)
         begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.steps))
         calm = self.seconds * CALM
@@ -182,7 +182,7 @@ class FaultsBench(Bench):
         say(f"{elapsed:4.0f} s: {step.name} {json.dumps(step.body)}")
 
     def settle(self, what):
-        """Until all that was published is committed and nothing comes any more."""
+        """Returns when all records are committed, or patience is over, and no more requests come."""
         begin, topics = time.monotonic(), ("waybill.orders", "waybill.registrations", Offsets.PENDING)
         while True:
             behind = sum(self.offsets.lag(topic) for topic in topics)
@@ -194,7 +194,7 @@ class FaultsBench(Bench):
                 break
             time.sleep(0.2)
         self.simulator.settle()
-        say(f"{what}: at rest after {time.monotonic() - begin:.1f} s")
+        say(f"{what}: processed after {time.monotonic() - begin:.1f} s")
 
     def require_running(self):
         self.simulator.reading.require_running()
@@ -205,7 +205,7 @@ class FaultsBench(Bench):
 
     def judge(self, verdicts):
         findings, deliveries, credentials = self.findings, self.simulator.deliveries[self.first_delivery:], len(TYPES)
-        # The simulator judges the answers of a connection when that has ended.
+        # The simulator lists answers that were perhaps not read only once their connection has ended.
         self.stack.stop(*self.stage.pushers)
         record = Record(deliveries, self.begin, self.simulator.ask("GET", "/unheard")["deliveries"])
         recorded, tombstones = self.recorded()
@@ -213,11 +213,11 @@ class FaultsBench(Bench):
         excuses = self.judge_tellings(record, ended)
         letters = self.letters()
         bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
-        # Of a bad push token there is a letter if the breaker kept its registration.
+        # A bad push token has a dead letter if the breaker kept its registration.
         judge_letters(
             {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
              if hero.story.letters or hero.number in bad - ended}, letters, findings)
-        # The counters are the first worker's, and of its life.
+        # The counters are those of the first worker only, and a restart resets them.
         if len(self.stage.pushers) == 1 and not self.arguments.kill_seconds:
             judge_verdicts(verdicts, {
                 "statuses": record.statuses, "accepted": record.statuses["200"], "perhaps_lost": record.lost,
@@ -238,25 +238,25 @@ class FaultsBench(Bench):
             "told_twice": excuses.total()})
 
     def judge_tellings(self, record, ended):
-        """Returns how many doubles were explained, by explanation."""
+        """Returns the numbers of explained duplicates, by explanation."""
         return judge_tellings(self.everybody, record, ended, self.findings)
 
     def judge_ends(self, verdicts):
-        """Changes that were coalesced have no end of their own."""
+        """Checks nothing: many changes are coalesced."""
 
     def letters(self):
-        """(Key, reason) of all dead letters."""
+        """Returns (key, reason) of all dead letters."""
         return [(key, (headers.get("waybill-reason") or b"").decode(errors="replace"))
                 for key, _, headers in self.offsets.records("waybill.dead-letters")]
 
     def standing(self):
-        """Push tokens in Redis."""
+        """Returns the push tokens in Redis by (device, order)."""
         places = [(device.name, order) for device in self.everybody for order in device.orders]
         records = self.stack.redis.ask_all(("HGET", f"waybill:devices:{{{order}}}", name) for name, order in places)
         return {place: json.loads(record)["pushToken"] for place, record in zip(places, records) if record}
 
     def recorded(self):
-        """Push tokens in Kafka, by the last record of each registration, and how many tombstones there are."""
+        """Returns the push tokens by the last records in Kafka, None for a tombstone, and the number of tombstones."""
         found, tombstones = {}, 0
         for key, value, _ in self.offsets.records("waybill.registrations"):
             device, _, order = key.partition("/")

@@ -1,6 +1,6 @@
 """
-The stack of a faults run: two brands, one that shows APNs its certificate and one with provider tokens; and the changes
-of their orders.
+The stack of a faults run, with two brands: one authenticates with its certificate, one with provider tokens; and the
+changes of their orders.
 """
 
 import copy
@@ -16,7 +16,7 @@ from topics import Producer, Publisher, key_of
 # The first is the stack's own.
 TYPES = ("order.com.example.waybill", "order.com.example.waybill.token")
 KEY, TEAM = "FAULTS1234", "TEAM123456"
-# A short window, since each device is told every few seconds; without an hourly limit, which would be reached.
+# A short window, since each device is notified every few seconds; no hourly limit, since it would be reached.
 PUSHER = {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "100", "WAYBILL_PUSH_HOURLY_LIMIT": "0"}
 
 
@@ -26,10 +26,10 @@ class Stage:
         self.pushers = ["pusher"] + [f"pusher-{number}" for number in range(2, pushers + 1)]
 
     def up(self):
-        """Brings up all but the pusher."""
+        """Brings the stack up, with the pushers stopped."""
         folder = self.stack.folder
         self.make_brand(folder)
-        # Short sessions, so that a pusher that is started again need not wait for itself.
+        # Short sessions, so that a pusher that is started again does not wait long for its former session to expire.
         self.stack.up("--workers", str(len(self.pushers)), kafka_properties=QUICK_SESSIONS)
         self.stack.stop(*self.pushers, "apns")
         self.stack.edit_command("apns", "waybill-dev apns", (
@@ -43,7 +43,7 @@ class Stage:
 
     @staticmethod
     def make_brand(folder):
-        """Makes the brand that proves itself with provider tokens, and the certificates of both."""
+        """Makes the brand that authenticates with provider tokens, and the certificates of both."""
         own, brand, common = f"{folder}/token", f"{folder}/brands/{TYPES[1]}", f"{folder}/certificates"
         run_tool("certificates", "--out", common, "--order-type", TYPES[0], "--team", TEAM)
         run_tool("certificates", "--out", own, "--order-type", TYPES[1], "--team", TEAM, "--authority", common)
@@ -54,7 +54,7 @@ class Stage:
             "authentication": "token", "key": "provider-key.p8", "keyIdentifier": KEY, "teamIdentifier": TEAM}}))
 
     def package(self, keys):
-        """Publishes orders by `<type>/<id>`; they have packages when it returns, and the packagers are stopped."""
+        """Publishes orders, `<type>/<id>`, waits until each has a package, and stops the packagers."""
         for kind in TYPES:
             stack = copy.copy(self.stack)
             stack.type = kind
@@ -64,7 +64,7 @@ class Stage:
 
 
 class Changes(Producer):
-    """Puts records on `waybill.orders`, as a packager does when an order has a new version."""
+    """Writes records to `waybill.orders`, as a packager does for a new version of an order, but without its content."""
 
     def __init__(self, stack):
         super().__init__(stack.env["KAFKA_BOOTSTRAP"])

@@ -11,21 +11,21 @@ from stack import Failure
 from workers import CrewBench
 
 FLEETS = (1, 2, 4)
-# Changes a second that go on coming while the backlog is worked off.
+# Changes a second that arrive while the backlog is processed.
 STREAM = 200
-# Seconds between two looks at their progress.
+# Seconds between two readings of the progress.
 STEP = 0.25
-# Most seconds that a fleet may take for the backlog.
+# The most seconds that a fleet may take for the backlog.
 LIMIT = 200
-# Orders that two workers have seen when their memory is looked at.
+# Numbers of orders after which the memory of two workers is measured.
 ORDERS_SEEN = (1_000, 10_000, 100_000)
-# For the sizing rule: changes of one order, how much busier than the mean the busiest hours are, days that an order
-# is kept, and the part of a worker that they may take, so that there is room to catch up and for one that fails.
+# For the sizing rule: changes of one order, the ratio of the busiest hours to the mean, days that an order is kept, and
+# the part of a worker's capacity that the busiest hours may take, so that it can catch up.
 CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 
 
 class Run:
-    """Changes that waited, and that were done, of one fleet over time in seconds; and its processor time."""
+    """The changes of one fleet that wait and that are done, over time in seconds; and its processor time."""
 
     def __init__(self, workers, backlog):
         self.workers, self.began = workers, time.monotonic()
@@ -37,7 +37,7 @@ class Run:
         self.done.append((now, done))
 
     def rates(self, window=2.0):
-        """Changes a second over the time before, by second: offsets are committed in steps."""
+        """Yields (seconds, changes a second over the window before that): offsets are committed in steps."""
         for moment, done in self.done[1:]:
             then, count = next(point for point in self.done if point[0] >= moment - window)
             if then < moment:
@@ -59,7 +59,11 @@ class FleetBench(CrewBench):
     # --- measurements ------------------------------------------------------------------------------------------------
 
     def measure_fleet(self, count):
-        """Each worker has one processor, as in a container of that size; more workers than processors share them."""
+        """
+        Returns the run of one fleet.
+
+        Each worker has one processor, as in a container of that size; more workers than processors share them.
+        """
         for index in range(count):
             self.crew.start_at_once(core=index % self.cores)
         self.crew.await_ready()
@@ -77,7 +81,7 @@ class FleetBench(CrewBench):
             run.drained = time.monotonic() - run.began
             run.changes = self.crew.committed() - before
             run.used = usage.end().used
-            # The stream alone goes on for a moment, so that the plot shows how far behind a fleet is that keeps up.
+            # Only the stream continues for three seconds, so that the plot shows the lag of a fleet that keeps up.
             until = time.monotonic() + 3
             while time.monotonic() < until:
                 self.look(run, before)
@@ -88,7 +92,7 @@ class FleetBench(CrewBench):
         return run
 
     def follow(self, run, before):
-        """Until no more waits than came within the last half second."""
+        """Returns when no more changes wait than arrive in half a second."""
         deadline = time.monotonic() + LIMIT
         while self.look(run, before) > STREAM / 2:
             self.crew.require_running()
@@ -103,11 +107,11 @@ class FleetBench(CrewBench):
         return lag
 
     def stream(self, _):
-        """New orders, a tenth of a second's at once."""
+        """Publishes the new orders of a tenth of a second."""
         self.crew.publish(self.documents.next_changes(STREAM // 10))
 
     def measure_memory(self):
-        """The memory of two workers in MB, by the number of orders that they have seen."""
+        """Returns the memory of two workers in MB, by the number of orders that they have seen."""
         self.crew.start(2)
         found, seen = {}, 0
         for orders in ORDERS_SEEN:
@@ -128,11 +132,11 @@ class FleetBench(CrewBench):
         many = min(self.cores, max(FLEETS))
         wide = max(count for count in FLEETS if count <= many)
         self.report.figure(
-            "fleet.scaling", rates[wide] / rates[1], note=f"{wide} workers on as many processors beside one on one")
+            "fleet.scaling", rates[wide] / rates[1], note=f"{wide} workers on as many processors vs. one on one")
         for run in runs:
             microseconds = {name: seconds / run.changes * 1e6 for name, seconds in run.used.items()}
             self.report.note(
-                f"{run.workers} of one processor each ({self.cores} there are): {run.changes} changes in "
+                f"{run.workers} × one processor (of {self.cores}): {run.changes} changes in "
                 f"{run.drained:.1f} s; per change {microseconds['workers']:.0f} µs of the workers' processors, "
                 f"{microseconds['servers']:.0f} µs of Redis' and Kafka's; {max(run.memory):.0f} MB at most")
         for orders, megabytes in memory.items():
@@ -144,7 +148,7 @@ class FleetBench(CrewBench):
             f"sizing, with {CHANGES_AN_ORDER} changes an order, busy hours {PEAK} times the mean, orders kept {DAYS} "
             f"days, workers of one processor")
         self.report.note(
-            f"({rate:.0f} changes/s) used to {UTILISATION:.0%} and one to spare, four partitions a worker, "
+            f"({rate:.0f} changes/s) used to {UTILISATION:.0%} and one spare, four partitions a worker, "
             f"{run.kilobytes:.1f} kB an order in Redis:")
         for orders in (10_000, 100_000, 1_000_000, 5_000_000):
             peak = orders * CHANGES_AN_ORDER * PEAK / 86400

@@ -1,4 +1,4 @@
-"""A package that is read after its version was published must be that version or a newer one."""
+"""Checks that a package read after the publication of a version is that version or a newer one."""
 
 import email.utils
 import io
@@ -19,10 +19,10 @@ CONNECTIONS, CHANGES_A_SECOND = 4, 300
 
 class Freshness:
     """
-    Changes orders without a pause, follows `waybill.orders`, and fetches each version as soon as its record comes.
+    Changes orders continuously, follows `waybill.orders`, and fetches each version as soon as its record arrives.
 
-    Several connections reach all threads of the gateway; half of the requests name the version before, which must not
-    be answered 304.
+    Several connections reach all threads of the gateway; half of the requests name the previous version, which must not
+    be answered with 304.
     """
 
     def __init__(self, stack, publisher, orders):
@@ -36,7 +36,7 @@ class Freshness:
         self.publisher.send(next(self.orders), "patched", {"statusDescription": f"step {time.time_ns()}"})
 
     def run(self, seconds):
-        """Returns the number of versions that were fetched; `violations` tells what was wrong."""
+        """Returns the number of versions that were fetched; `violations` has the wrong answers."""
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
         reader.follow("waybill.orders")
         with Repeater(self.change, CHANGES_A_SECOND):
@@ -52,7 +52,7 @@ class Freshness:
         for connection in self.connections:
             connection.close()
         if self.seen == 0:
-            raise Failure("no version was published while the freshness of answers was looked at")
+            raise Failure("no version was published while freshness was checked")
         return self.seen
 
     def look(self, message):
@@ -75,9 +75,9 @@ class Freshness:
 
     @staticmethod
     def fault(answer, modified, was_known):
-        """A sentence about a wrong answer; None if it is right."""
+        """Returns a sentence about a wrong answer, None for a right one."""
         if answer.status == 304:
-            # Fetched before it was told, so the version that is named is the one that was published.
+            # The request may name the published version, if that was fetched before its record arrived, or a newer one.
             stamp = answer.headers.get("last-modified")
             fresh = stamp and email.utils.parsedate_to_datetime(stamp).timestamp() >= modified
             return None if was_known or fresh else "304 for an older version"

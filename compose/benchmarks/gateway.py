@@ -17,8 +17,8 @@ from subject import AUTHORIZATION, TOKEN, Bench
 from topics import Publisher
 
 ORDERS = 2000
-# Of the orders that Redis' memory is measured with: pictures of an order, and bytes of all its pictures together. Each
-# picture comes with a line item, so that more of them make larger orders: a logo with five products is the measure.
+# Of the orders for which Redis' memory is measured: bytes of all pictures of an order together, and their number in the
+# figure, a logo and five products, and in the note. Each product is a line item, so more pictures make larger orders.
 SHARED_BYTES, SHARED_PICTURES, MORE_PICTURES = 300_000, 6, 10
 
 
@@ -62,7 +62,7 @@ class GatewayBench(Bench):
             yield order, document
 
     def measure_orders(self):
-        """Redis' memory, orders and assets together."""
+        """Measures Redis' memory for an order, with its part of the shared assets."""
         kilobytes = {}
         for count in (SHARED_PICTURES, MORE_PICTURES):
             pictures = [f"bench-{count}-{number}.png" for number in range(count)]
@@ -76,7 +76,7 @@ class GatewayBench(Bench):
         self.publisher.replace_all(dict(self.documents(self.orders, "bench-a.png", ["bench-b.png"])))
 
     def prepare_peers(self):
-        """Returns the latest date on which an order was changed."""
+        """Saves all packages for the peers and starts them. Returns the latest Last-Modified of the packages."""
         connection = Connection(self.stack.gateway_port)
         latest = ("", 0.0)
         for order, path in zip(self.orders, self.paths):
@@ -134,7 +134,7 @@ class GatewayBench(Bench):
         ]
         reached = median_rate(rounds)
         if reached < 0.9 * self.maximum / 2:
-            self.report.note(f"half load was to be {self.maximum / 2:.0f}/s, {reached:.0f}/s came about")
+            self.report.note(f"half load is {self.maximum / 2:.0f}/s, but only {reached:.0f}/s was reached")
         for part, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p999")):
             value = statistics.median(percentile(result.latencies, part) for result in rounds)
             self.report.figure(f"gateway.{name}_ms_half_load", value, most=5 if name == "p99" else None)
@@ -142,7 +142,7 @@ class GatewayBench(Bench):
     def measure_freshness(self):
         check = Freshness(self.stack, self.publisher, self.orders[:100])
         seen = check.run(self.arguments.seconds * 3)
-        self.report.note(f"freshness: {seen} versions, each fetched four times as it was published")
+        self.report.note(f"freshness: {seen} versions, each fetched four times on publication")
         for violation in check.violations[:5]:
             self.report.note(f"stale: {violation}")
         self.report.figure("gateway.stale", len(check.violations), most=0)
@@ -151,7 +151,7 @@ class GatewayBench(Bench):
         loaded = memory_mb(self.stack.pid("gateway"))
         started, warm, untouched, used = idle.measure(self.stack, self.paths[0])
         self.report.note(
-            f"gateway memory: {started:.0f} MB started, {warm:.0f} MB warmed up, {loaded:.0f} MB after the load above; "
+            f"gateway memory: {started:.0f} MB idle, {warm:.0f} MB warmed up, {loaded:.0f} MB after the load above; "
             f"a connection {untouched:.1f} kB untouched, {used:.1f} kB after a request")
         self.report.figure("gateway.idle_connection_kb", max(untouched, used), most=20)
         self.report.figure("gateway.rss_mb", started, most=64)

@@ -16,10 +16,10 @@ from subject import AUTHORIZATION, HERE, TOKEN, Bench
 from topics import Publisher
 
 ORDERS = 200
-# Fetches a second of the well-behaved client, and new connections.
+# Fetches and new connections a second of the well-behaved client.
 RATE, NEWCOMERS = 50, 2
 QUIET_SECONDS = 30
-# Floods before these seconds do not count: connections are opened, code is run for the first time.
+# The first seconds of the floods do not count: connections are opened, and code runs for the first time.
 WARM_UP_SECONDS = 5
 
 
@@ -27,8 +27,7 @@ class Client(threading.Thread):
     """
     Fetches orders on one connection, and opens new connections, which may be refused.
 
-    Its fetches come at moments that do not depend on each other: at equal intervals they would always, or never, meet
-    the floods' next batch.
+    Its fetches come at random intervals: at equal ones they would always, or never, meet the floods' next batch.
     """
 
     def __init__(self, port, paths, seconds):
@@ -76,8 +75,8 @@ class HostileBench(Bench):
         orders = [f"bench-{number}" for number in range(ORDERS)]
         Publisher(self.stack).replace_with_example(orders, TOKEN)
         self.paths = [self.stack.path(order) for order in orders]
-        # They are idle, but the embedded broker answers their fetches at once: that takes a fifth of a core, in bursts,
-        # which on a machine with two cores would be what the client waits for.
+        # They are idle, but they ask the embedded broker every 5 ms: that takes a fifth of a core, in bursts, for which
+        # the client would wait on a machine with two cores.
         self.stack.stop("packager", "pusher")
         gateway = self.stack.pid("gateway")
         quiet = self.fetch(QUIET_SECONDS)
@@ -91,7 +90,7 @@ class HostileBench(Bench):
         return len(hostile.failures) > 0
 
     def fetch(self, seconds, samples=None):
-        """The well-behaved client. Samples get the gateway's resident MB, four times a second."""
+        """Runs and returns the well-behaved client. samples: gets the gateway's resident MB, four times a second."""
         client = Client(self.stack.gateway_port, self.paths, seconds)
         client.start()
         while client.is_alive():
@@ -99,11 +98,11 @@ class HostileBench(Bench):
             if samples is not None:
                 samples.append(memory_mb(self.stack.pid("gateway")))
                 if self.flood.poll() is not None:
-                    raise Failure("the flood has ended by itself")
+                    raise Failure("the flood ended unexpectedly")
         return client
 
     def start_flood(self):
-        # Niced: hostile clients have machines of their own.
+        # At a lower priority, since real hostile clients run on other machines.
         self.flood = self.ending.enter_context(subprocess.Popen(
             ["nice", "-n", "10", sys.executable, f"{HERE}/hostile_flood.py", str(self.stack.gateway_port),
              self.stack.type, TOKEN],
@@ -127,7 +126,7 @@ class HostileBench(Bench):
         report.figure("hostile.newcomers_admitted", hostile.admitted / max(1, newcomers), least=0.99)
         report.note(f"{len(hostile.waits)} fetches, {len(hostile.failures)} failed {hostile.failures[:3]}")
         report.note(
-            f"p50 {quiet.percentile(0.5):.2f} ms in quiet, {hostile.percentile(0.5):.2f} ms among the floods; "
+            f"p50 {quiet.percentile(0.5):.2f} ms when quiet, {hostile.percentile(0.5):.2f} ms during the floods; "
             f"p99.9 {quiet.percentile(0.999):.2f} and {hostile.percentile(0.999):.2f} ms")
         report.note(
             f"gateway {memory:.0f} MB before, {samples[-1]:.0f} MB at the end; seconds of CPU a second: "

@@ -1,9 +1,9 @@
 """
 Hostile clients of a gateway on this machine, until SIGTERM; then one line of JSON counts requests and answers.
 
-One thread, which writes batches of requests and reads what comes, so that it costs less than what it asks for. It
-connects to 127.0.0.1 only, from twenty addresses, each in a network of its own. All connections of an address write at
-the same moment, ten times a second; the addresses take turns, since machines of their own would not be in step.
+One thread writes batches of requests and counts the answers, so that it costs less than the work it causes. It
+connects to 127.0.0.1 only, from twenty addresses, each in a different network. All connections of an address write at
+the same moment, ten times a second; the addresses take turns, since separate machines would not be in step.
 """
 
 import collections
@@ -20,15 +20,15 @@ import sys
 import time
 
 ADDRESSES = [f"127.{10 + number}.0.2" for number in range(20)]
-# Seconds between the turns of two addresses, and the number of ticks until an address has its next turn.
+# Seconds of a tick, in which two addresses write, and the number of ticks until they write again.
 TICK, TURNS = 0.01, 10
-# Requests of a batch on one connection, of which each address has one a kind.
+# Requests in a batch on one connection; each address has one connection for each of these kinds.
 WRONG_TOKENS, LISTS, REGISTRATIONS = 10, 10, 3
-# Bodies of pipelined requests, and how many a batch has: 12 MB a second of all addresses.
+# Bytes of the body of a pipelined request, and such requests in a batch: 12 MB a second from all addresses.
 BODY, BODIES = 60_000, 1
-# Connections of an address that send a byte of a head a second, and that send nothing.
+# Connections of an address that send one byte of a header a second, and connections that send nothing.
 SLOW, IDLE = 50, 900
-# Connections that are opened in a tick, most of them again.
+# The most connections opened in a tick; later ones were closed by the gateway before.
 OPENED = 4
 STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
 
@@ -37,7 +37,7 @@ class Peer:
     """One hostile connection."""
 
     def __init__(self, kind, address, number):
-        # number: of the address's connections of this kind.
+        # number: counts the address's connections of this kind.
         self.kind, self.address, self.number, self.socket, self.unsent = kind, address, number, None, b""
 
     def open(self, port):
@@ -56,7 +56,7 @@ class Peer:
         self.socket = None
 
     def send(self, data):
-        """The rest that the gateway does not take is sent later, before other data."""
+        """Sends what the gateway takes; the rest is sent later, before other data. Returns the number of bytes sent."""
         self.unsent += data
         try:
             sent = self.socket.send(self.unsent)
@@ -67,12 +67,12 @@ class Peer:
 
 
 class Kind:
-    """Connections that do the same, and what became of them."""
+    """Connections that behave alike, and their counts."""
 
     def __init__(self, name, count, batch, opening=b""):
-        # batch: gives the bytes for a connection in a tick and the number of requests in them; opening: comes first.
+        # batch: returns the bytes for a connection in a tick and the number of requests in them; opening: sent first.
         self.name, self.batch, self.opening = name, batch, opening
-        # Those that write in the same tick, of each TURNS.
+        # The connections that write in the same tick, for each of TURNS ticks.
         self.turns = [
             [Peer(self, address, number) for address in ADDRESSES[turn::TURNS] for number in range(count)]
             for turn in range(TURNS)]
@@ -92,7 +92,7 @@ class Flood:
         self.random = random.Random(1)
         self.tick = 0
         pipelined = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%s" % (BODY, b"x" * BODY)
-        # Each batch ends with the first byte of the next one.
+        # Each batch ends with the first byte of the next, so a request is always unfinished.
         self.pipelined = pipelined[1:] + pipelined[:1]
         self.kinds = [
             Kind("wrong tokens", 1, self.wrong_tokens), Kind("lists of changes", 1, self.lists),
@@ -102,7 +102,7 @@ class Flood:
         ]
         self.poll = select.epoll()
         self.open = {}
-        # The next one is on the right: first those that ask, then who was closed longest ago.
+        # The next one is on the right: first those that send requests, later the one closed longest ago.
         self.closed = collections.deque(peer for kind in reversed(self.kinds) for peer in kind.peers)
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Flood:
             self.request("GET", f"/v1/devices/{self.hexadecimal()}/registrations/{self.type}") for _ in range(LISTS)])
 
     def registrations(self, peer):
-        """Made-up devices of a customer's own order."""
+        """Returns registrations of made-up devices for an order whose token is right."""
         return self.joined([
             self.request(
                 "POST", f"/v1/devices/{self.hexadecimal()}/registrations/{self.type}/bench-1",
@@ -139,7 +139,7 @@ class Flood:
         return self.pipelined * BODIES, BODIES
 
     def slow(self, peer):
-        """A byte in each tenth turn."""
+        """Returns one byte in every tenth turn."""
         return (b"y" if self.tick // TURNS % 10 == peer.number % 10 else b""), 0
 
     # --- sockets ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Flood:
                     self.write(kind)
             self.tick += 1
             due = began + self.tick * TICK
-            # A late sender skips what it missed: it would come in one lump.
+            # Delays are not made up for: that would be a burst.
             began += max(0, time.monotonic() - due)
             self.read(began + self.tick * TICK)
 
@@ -168,7 +168,7 @@ class Flood:
 
     def write(self, kind):
         for peer in kind.turns[self.tick % TURNS]:
-            # A connection that is not read from is not written to either: one batch at a time.
+            # A connection from which the gateway does not read gets no further batches.
             if not peer.socket or (peer.unsent and len(peer.unsent) > BODY):
                 continue
             data, count = kind.batch(peer)

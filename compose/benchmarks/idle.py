@@ -1,4 +1,4 @@
-"""The memory of an open connection on which nothing happens."""
+"""The gateway's memory for an open connection that is idle."""
 
 import gc
 import time
@@ -9,20 +9,20 @@ from stack import Failure
 from subject import AUTHORIZATION
 
 CONNECTIONS = 10_000
-# As many addresses as a limit of connections per address could ask for, each in a network of its own.
+# Enough addresses for the limits of connections per address and per network: each is in a /24 of its own.
 ADDRESSES = 250
 
 
 def measure(stack, path):
     """
-    Returns the resident MB of a gateway that was just started, the same warmed up, and the kB per connection when
-    10,000 are open: untouched, and after one request each, which is how Wallet leaves them.
+    Returns the resident MB of a gateway that was just started, the same after warming up, and the kB per connection
+    with 10,000 open: before any request, and after one request each, which is how Wallet leaves them.
     """
     stack.restart("gateway")
     pid = stack.pid("gateway")
     time.sleep(2)
     idle = memory_mb(pid)
-    # Code that was never run before is read in now, so that it does not count as the connections'.
+    # Loads code that has not run before, so that its memory is not counted as the connections'.
     first = Connection(stack.gateway_port)
     since = ("if-modified-since", first.get(path, AUTHORIZATION).headers["last-modified"])
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""The packages of one brand while changes of another one wait."""
+"""The packaging of one brand while changes of another brand wait."""
 
 import copy
 import statistics
@@ -14,10 +14,10 @@ from topics import CHANGES as TOPIC
 from workers import CrewBench
 
 RATE = 100
-# So many changes of each waiting order, the first of which makes it.
+# Changes of each waiting order; the first one creates it.
 CHANGES = 50
 WAITING_TYPE = "order.com.example.waiting"
-# Most seconds until all that waited is packaged.
+# The most seconds until everything that waited is packaged.
 LIMIT = 600
 
 
@@ -27,13 +27,13 @@ class IsolationBench(CrewBench):
         brand = self.stack.add_brand(WAITING_TYPE)
         add_pictures(brand)
         self.certificate = Path(f"{brand}/certificate.pem")
-        # The stack as the publisher of the other brand sees it.
+        # The stack with the other brand's order type, for its publisher.
         self.waiting = copy.copy(self.stack)
         self.waiting.type = WAITING_TYPE
 
     def measure(self):
         certificate = self.certificate.read_text()
-        # A brand whose certificate is none cannot be loaded.
+        # A brand cannot be loaded while its certificate is invalid.
         self.certificate.write_text("none")
         worker = self.crew.start(settings={"WAYBILL_BRANDS_RELOAD_SECONDS": "1"})
         made = list(self.documents.next_changes(RATE * self.arguments.seconds))
@@ -62,7 +62,7 @@ class IsolationBench(CrewBench):
             f"p99 from a change to its package at {RATE} changes/s: {self.text(alone)} alone; {self.text(beside)} "
             f"while {waiting:,} changes of another brand wait; {working:.1f} ms while those are worked off")
         self.report.note(
-            f"memory: {kept:.0f} MB while they wait, {worker.memory_mb():.0f} MB at most; when the brand was loaded "
+            f"memory: {kept:.0f} MB while they wait, {worker.memory_mb():.0f} MB at most; once the brand was loaded "
             f"all were packaged, each order's last change last, the rest of them in {took:.0f} s")
 
     @staticmethod
@@ -70,11 +70,11 @@ class IsolationBench(CrewBench):
         return " and ".join(f"{value:.1f} ms" for value in milliseconds)
 
     def steady(self, orders):
-        """p99 in milliseconds of changes at a steady rate."""
+        """Returns the p99 in milliseconds from change to package at a steady rate."""
         return percentile(package_waits(self.crew, orders, RATE), 0.99)
 
     def publish_waiting(self):
-        """Puts the changes that wait on the topic; returns their number."""
+        """Publishes the changes that have to wait, and returns their number."""
         self.last = {}
 
         def changes():
@@ -87,7 +87,7 @@ class IsolationBench(CrewBench):
         return count
 
     def require_kept(self):
-        """The embedded broker drops the oldest records of a partition above 5 MiB."""
+        """Fails if the embedded broker dropped records, as it does with the oldest of a partition above 5 MiB."""
         if any(self.crew.reader.bounds(place)[0] > 0 for place in self.crew.reader.places(TOPIC)):
             raise Failure(f"the broker dropped what waited: try --waiting {self.arguments.waiting // 2}")
 
@@ -95,7 +95,7 @@ class IsolationBench(CrewBench):
         def count():
             return worker.metrics().total("waybill_waiting_records", brand=WAITING_TYPE)
 
-        eventually(lambda: f"another count than {count()} waiting changes", lambda: is_reached(count()), 120, 0.2)
+        eventually(lambda: f"a count other than {count()} of waiting changes", lambda: is_reached(count()), 120, 0.2)
 
     def require_all_packaged(self, worker):
         self.require_kept()

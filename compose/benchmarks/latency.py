@@ -1,4 +1,4 @@
-"""The time from a change to its package or its notification, while changes come at a steady rate."""
+"""The time from a change to its package or notification, at a steady rate of changes."""
 
 import math
 import time
@@ -9,7 +9,7 @@ from stack import Failure, eventually
 
 
 def steadily(orders, rate, sent):
-    """Gives one order after the other at its moment, and notes the nanosecond."""
+    """Yields each order when it is due, and stores that time in `sent`, in nanoseconds since 1970."""
     began = time.monotonic()
     for order in paced(orders, rate):
         sent[order] = time.time_ns()
@@ -21,13 +21,13 @@ def steadily(orders, rate, sent):
 
 def package_waits(crew, orders, rate):
     """
-    Milliseconds from each change to its package: one order after the other, each once.
+    Returns the milliseconds from each change to its package. Each order changes once.
 
-    The beginning is the moment before the record is handed to the producer, so the broker's part counts as well; the
-    end is the order's `stamp`, which the script that stores a version takes from the server's clock.
+    Starts just before the record is passed to the producer, so that the broker's share counts as well; ends at the
+    order's `stamp`, which the script that stores a version takes from the Redis server's clock.
     """
     before, sent = stamps(crew.stack, orders), {}
-    # Records are not kept until there are more of them.
+    # The producer does not wait for more records.
     crew.publish(
         ((order, "patched", {"statusDescription": f"changed at {sent[order]}"})
          for order in steadily(orders, rate, sent)),
@@ -46,7 +46,7 @@ def package_waits(crew, orders, rate):
 
 
 def stamps(stack, orders):
-    """The moment at which each order's version was stored, in microseconds since 1970."""
+    """Returns the time at which each order's version was stored, in microseconds since 1970."""
     found = stack.redis.ask_all(("HGET", stack.order_key(order), "stamp") for order in orders)
     missing = [order for order, stamp in zip(orders, found) if stamp is None]
     if missing:
@@ -56,10 +56,10 @@ def stamps(stack, orders):
 
 def push_waits(stack, devices, rate, change, flush):
     """
-    Milliseconds from each change to its notification.
+    Returns the milliseconds from each change to its notification.
 
-    devices: the push token of each order's only device. change: puts a change of an order on a topic. The end is the
-    simulator's own account: it counts whole milliseconds, and each as the one that has begun.
+    devices: the push token of each order's only device. change: publishes a change of an order. Ends when the
+    simulator receives the request, by its own clock, rounded down to whole milliseconds.
     """
     sent = {}
     for order in steadily(list(devices), rate, sent):
@@ -68,12 +68,12 @@ def push_waits(stack, devices, rate, change, flush):
     told = first_told(stack.env["APNS_ADMIN_URL"], devices.values())
     waits = [told[token] - sent[order] / 1e6 for order, token in devices.items()]
     if min(waits) < -1:
-        raise Failure(f"a device was told {-min(waits):.0f} ms before its order's change was sent")
+        raise Failure(f"a device was notified {-min(waits):.0f} ms before its order's change was sent")
     return waits
 
 
 class Ages:
-    """The histogram of the packager's own measurement."""
+    """The packager's own histogram of the time from a change to its package."""
 
     def __init__(self, worker):
         self.counts = {
@@ -81,6 +81,6 @@ class Ages:
             for bound, count in worker.metrics().by("waybill_change_age_seconds_bucket", "le").items()}
 
     def bound_since(self, before, part):
-        """The smallest bound, in milliseconds, that so many of the changes since an earlier reading are below."""
+        """Returns the first bound, in ms, with at least this part of the changes since an earlier reading below it."""
         counts = {bound: count - before.counts.get(bound, 0) for bound, count in self.counts.items()}
         return 1000 * next(bound for bound in sorted(counts) if counts[bound] >= part * counts[math.inf])

@@ -1,4 +1,4 @@
-"""Load from h2load, and the processor time of all that takes part."""
+"""Load from h2load, and the processor time of every process involved."""
 
 import random
 import re
@@ -9,8 +9,8 @@ from processes import Usage
 from report import Round
 from stack import Failure
 
-# Clients of one h2load ask for the same orders at about the same time. With several, each of which has its own order of
-# the paths, requests at one time differ, as they do in life.
+# All clients of one h2load request the same paths at about the same time. Several processes, each with the paths in
+# another order, make concurrent requests differ, as they do in production.
 GENERATORS = 4
 WARM_UP = 1
 
@@ -22,9 +22,9 @@ class Load:
 
     def run(self, port, paths, headers, pids, expected, rate=None):
         """
-        Asks as fast as answers come, or at a rate.
+        Sends requests as fast as answers arrive, or at a rate.
 
-        pids: processes whose CPU is told, by name, the server first. expected: the only status there may be.
+        pids: processes whose CPU is reported, by name, the server first. expected: the only acceptable status.
         """
         count = min(GENERATORS, self.connections)
         started = time.monotonic()
@@ -32,7 +32,7 @@ class Load:
             clients = self.connections // count + (index < self.connections % count)
             self.running.append(self.start(index, clients, port, paths, headers, rate))
         generators = [process.pid for process in self.running]
-        # In the middle of the measurement, when all generators are at work.
+        # Only the middle of the measurement, while all generators are running.
         self.wait_until(started + WARM_UP + 0.3)
         usage = Usage(pids | {"h2load": generators})
         self.wait_until(started + WARM_UP + self.seconds - 0.3)
@@ -76,12 +76,12 @@ class Load:
 
 
 def words_of(headers):
-    """The arguments of h2load for headers."""
+    """Returns h2load's arguments for these headers."""
     return [word for name, value in headers for word in ("-H", f"{name}: {value}")]
 
 
 def rate_in(output, expected):
-    """Answers a second as h2load tells them; all of them must have the expected status."""
+    """Returns the answers a second that h2load reports; fails unless all have the expected status."""
     rate = re.search(r"finished in .*?, ([\d.]+) req/s", output)
     failures = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
     codes = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)

@@ -1,11 +1,11 @@
-"""Drawing by lot."""
+"""Random draws."""
 
 
 def bag(kinds, lot):
     """
-    Kinds without end; all come before one comes again as often as it weighs.
+    Yields kinds endlessly, in rounds in which each occurs as often as it weighs.
 
-    kinds: pairs with their weights.
+    kinds: pairs of kind and weight.
 
     >>> import random
     >>> drawn = bag((("a", 1), ("b", 2)), random.Random(3))
@@ -13,7 +13,7 @@ def bag(kinds, lot):
     ['a', 'a', 'b', 'b', 'b', 'b']
     """
     while True:
-        # First each once, so that a short plan has most of them.
+        # Each once at first, so that a short plan has most of them.
         each = [kind for kind, _ in kinds]
         lot.shuffle(each)
         rest = [kind for kind, weight in kinds for _ in range(weight - 1)]

@@ -1,22 +1,22 @@
-"""The most memory that a packager takes, for long backlogs, large documents and a slow Redis."""
+"""The peak memory of a packager with long backlogs, large documents and a slow Redis."""
 
 import time
 
 import slowness
 from stack import Failure
 
-# A million small changes: orders, each of which takes a signature at least, and changes of each.
+# A million small changes: orders, each of which needs at least one signature, and changes of each.
 SMALL_ORDERS, SMALL_CHANGES = 20_000, 50
 LARGE_ORDERS, LARGE_BYTES = 1200, 200_000
 SLOW_ORDERS, SLOW_MILLISECONDS = 20_000, 500
-# Most seconds that a backlog is worked on. With the slow Redis it is not worked off, so that one comes last.
+# The most seconds spent on a backlog. The one with the slow Redis is not finished, so it comes last.
 SECONDS, SLOW_SECONDS = 150, 40
 # Compressed, so that a backlog fits into the 5 MiB that the embedded broker keeps of a partition.
 PACKED = {"compression.type": "lz4", "linger.ms": 100, "batch.num.messages": 2000}
 
 
 def measure(crew, documents):
-    """Gives name, value and a sentence of each figure."""
+    """Yields the name, the value and a sentence of each figure."""
     yield idle(crew)
     crew.publish(small(documents, SMALL_ORDERS, SMALL_CHANGES), PACKED)
     count = SMALL_ORDERS * SMALL_CHANGES
@@ -39,7 +39,7 @@ def idle(crew):
 
 
 def small(documents, orders, changes):
-    """The changes of each order one after the other, as short as they can be."""
+    """Yields the changes of each order in turn, as short as possible."""
     for _ in range(orders):
         order, document = documents.smallest()
         yield order, "replaced", document
@@ -54,7 +54,7 @@ def large(documents):
 
 
 def backlog(crew, name, text, seconds=SECONDS, settings=None):
-    """A packager that starts before a backlog, until it is worked off or the time is over."""
+    """Starts a packager when there is a backlog, and measures until that is done or the time is over."""
     total = crew.lag()
     worker = crew.start_at_once(settings=settings)
     start = time.monotonic()

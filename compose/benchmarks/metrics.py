@@ -1,4 +1,4 @@
-"""Metrics as a service shows them."""
+"""The metrics that a service exposes."""
 
 import re
 
@@ -17,12 +17,12 @@ class Metrics:
 
     @classmethod
     def of(cls, url):
-        """url: of a service's operations."""
+        """Reads the metrics at the URL of a service's operations listener."""
         return cls(ask(url, "/metrics"))
 
     def total(self, name, **labels):
         """
-        The sum of all series with such labels and any others, rounded.
+        Returns the rounded sum of all series that have at least these labels.
 
         >>> metrics = Metrics('# TYPE a counter\\na{b="c",d="e"} 7\\na{b="c",d="f"} 2\\nab 9')
         >>> metrics.total("a", b="c"), metrics.total("a", d="e"), metrics.total("ab"), metrics.total("x")
@@ -34,7 +34,7 @@ class Metrics:
 
     def by(self, name, label):
         """
-        Sums by the values of a label.
+        Returns sums by the values of a label.
 
         >>> Metrics('a{b="c",d="e"} 7\\na{b="c",d="f"} 2').by("a", "b")
         {'c': 9}

@@ -1,4 +1,4 @@
-"""Copies topics of one Kafka to another: all of a record but its offset; and translates the offsets of groups."""
+"""Copies topics from one Kafka to another, all of a record but its offset, and translates offsets of groups."""
 
 import math
 import threading
@@ -10,40 +10,40 @@ from pace import Repeater
 from stack import Failure, eventually
 from topics import Reader
 
-# The consumer groups of the pusher, with the topics that they read.
+# The pusher's consumer groups, with the topics that they read.
 PUSHERS = {
     "waybill-pusher": ("waybill.orders", "waybill.registrations"), "waybill-pusher-pending": ("waybill.push-pending",)}
 
 
 def clusters(*places):
-    """The identifiers of the clusters at these addresses, which must differ."""
+    """Returns the identifiers of the clusters at these addresses; fails unless they differ."""
     names = [Reader(place).consumer.list_topics(timeout=10).cluster_id for place in places]
     if len(set(names)) < len(names):
-        raise Failure(f"the brokers at {' and '.join(places)} are of the same cluster: {', '.join(names)}")
+        raise Failure(f"the brokers at {' and '.join(places)} belong to the same cluster: {', '.join(names)}")
     return names
 
 
 class Mirror:
     """
-    Reads partitions of one cluster, and writes the same partitions of another one.
+    Reads the partitions of one cluster, and writes the same partitions of another.
 
-    The records of compacted topics at the beginning are copied as compaction leaves them: the last one of each key. So
+    Records that compacted topics have at the start are copied as compaction leaves them: the last one of each key. So
     offsets are lower in the copy.
     """
 
     def __init__(self, source, target, plain, compacted):
-        """plain, compacted: names of topics there, by their names here."""
+        """plain, compacted: names of topics in the target, by their names in the source."""
         self.source, self.names, self.compacted = source, plain | compacted, set(compacted)
         self.reader, self.target = Reader(source, "waybill-mirror"), target
         self.producer = confluent_kafka.Producer({"bootstrap.servers": target, "linger.ms": 2})
         self.lock, self.failed = threading.Lock(), []
-        # By (topic, partition) here: the next offset to be read; offsets here with those of their copies, growing.
+        # By (topic, partition) of the source: the next offset to read; offsets with those of their copies, ascending.
         self.next, self.copies = {}, {}
         places = [place for topic in self.names for place in self.reader.places(topic)]
         for place in places:
             place.offset = 0
             self.next[place.topic, place.partition], self.copies[place.topic, place.partition] = 0, []
-        # Partitions with records from before the first copy; the last record of each key there.
+        # The ends of compacted partitions at the start; for those with records, the last one of each key until then.
         self.ends = {place: self.end(*place) for place in self.next if place[0] in self.compacted}
         self.held = {place: {} for place, end in self.ends.items() if end}
         self.reader.consumer.assign(places)
@@ -56,7 +56,7 @@ class Mirror:
                 continue
             place = (message.topic(), message.partition())
             if place in self.held:
-                # The last of a key, at its own place.
+                # The last record of a key, in the place of that record.
                 self.held[place].pop(message.key(), None)
                 self.held[place][message.key()] = message
                 if message.offset() + 1 >= self.ends[place]:
@@ -85,7 +85,7 @@ class Mirror:
         return self.reader.bounds(confluent_kafka.TopicPartition(topic, partition))[1]
 
     def drain(self, topics):
-        """Returns when all that is there of topics, to which nobody writes, is copied."""
+        """Returns when everything in these topics is copied. Nothing may be writing to them."""
         ends = {place: self.end(*place) for place in self.next if place[0] in topics}
 
         def are_copied():
@@ -95,14 +95,14 @@ class Mirror:
             return all(self.next[place] >= end for place, end in ends.items())
 
         eventually(f"mirroring {', '.join(topics)}", are_copied)
-        # Twice: the thread may be between reading and copying.
+        # Twice, as a margin: all records are with the producer now, which the reading thread polls as well.
         for _ in range(2):
             time.sleep(0.1)
             if self.producer.flush(30):
                 raise Failure("mirroring: no answer in 30 s")
 
     def carry(self, group, topics):
-        """Commits there what a group has committed here; nobody may be in that group."""
+        """Commits in the target what a group has committed in the source. The group must have no members."""
         here, there = Reader(self.source, group), Reader(self.target, group)
         offsets = []
         for place in (place for topic in topics for place in here.committed(topic)):

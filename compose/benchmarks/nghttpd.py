@@ -1,4 +1,4 @@
-"""nghttp2's own server, which takes every notification, and nghttp2's own load generator, which is the limit."""
+"""nghttp2's own server, which accepts every notification, and nghttp2's own load generator, which sets the limit."""
 
 import json
 import time
@@ -9,10 +9,10 @@ from processes import ENDED, Program, Usage, free_ports, listens, output_of, ser
 from report import Round
 from stack import Failure
 
-# Streams that nghttpd allows a connection.
+# The streams that nghttpd allows per connection.
 LIMIT = 1000
 TOPIC = "order.com.example.load-test"
-# As long as a provider token is: ES256 with the claims and header that APNs asks for.
+# As long as a provider token, which is ES256 with the header and claims that APNs requires.
 BEARER = "bearer " + "aB3" * 63
 
 
@@ -33,7 +33,7 @@ class Nghttpd:
         self.process.await_ready(lambda: listens(self.port))
 
     def h2load(self, notifications, streams):
-        """The same requests with headers of the same size, by a generator that does nothing with the answers."""
+        """Sends the same requests, with headers of the same size, and does nothing with the answers."""
         command = ["h2load", "-t1", "-c1", f"-m{streams}", f"-n{notifications}", "-i", f"{self.folder}/uris",
                    "-d", f"{self.folder}/body"]
         command += words_of((
@@ -44,7 +44,7 @@ class Nghttpd:
         return self.measure("h2load", command, None, notifications, lambda output: rate_in(output, 200))
 
     def sender(self, name, command, job, notifications):
-        """A sender that tells about itself as JSON."""
+        """Runs a sender that reports its result as JSON."""
         def rate(output):
             told = json.loads(output)
             delivered = told["verdicts"] if "verdicts" in told else {"delivered": told["delivered"]}

@@ -1,4 +1,4 @@
-"""Changes that operators make beside the running services: secrets, tokens, partitions."""
+"""Changes that operators make while the services run: secrets, tokens, partitions."""
 
 import os
 import re
@@ -13,7 +13,7 @@ REKEYED = re.compile(r"(waybill\.\S+): [^\r\n]*?(\d+) keys moved, (\d+) ended, (
 
 
 def write_secrets(path, lines):
-    """The file changes at once, and only its owner may read it."""
+    """Replaces a file of secrets atomically; only its owner may read it."""
     draft = f"{path}.new"
     with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
         file.write("".join(f"{line}\n" for line in lines))
@@ -21,7 +21,7 @@ def write_secrets(path, lines):
 
 
 def swap_secrets(stack):
-    """The last secret of the stack becomes the one that mints; the others stay valid."""
+    """Makes the stack's last secret the one that mints; the others stay valid."""
     path = stack.env["TOKEN_SECRETS"]
     with open(path) as file:
         lines = file.read().split()
@@ -29,17 +29,17 @@ def swap_secrets(stack):
 
 
 def retoken(stack):
-    """Gives all orders tokens of the first secret."""
+    """Gives all orders tokens of the first secret. Returns the output."""
     return stack.run_program("packager", f"retoken --brand {stack.type} --rate 2000")
 
 
 def partitions_added(stack):
-    """The partitions since whose addition keys are where they no longer belong, as the first packager knows it."""
+    """Returns the partitions added since all keys were in the right ones, as the first packager reports them."""
     return Metrics.of(stack.env["OPERATIONS_PACKAGER"]).total("waybill_topic_partitions_added")
 
 
 def grow_partitions(stack, topics, more):
-    """Adds partitions to each of the topics, and returns when the packager has noticed them."""
+    """Adds partitions to each topic, and returns when the packager has noticed them."""
     admin = AdminClient({"bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"]})
     counts = {topic: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) for topic in topics}
     growth = [NewPartitions(topic, count + more) for topic, count in counts.items()]
@@ -49,10 +49,10 @@ def grow_partitions(stack, topics, more):
 
 
 def rekey(stack, option=""):
-    """Runs `waybill-packager rekey`. Returns the keys that were moved, and those that are left to be moved."""
-    # A line of a terminal is drawn again and again: the last counts of a topic are right.
+    """Runs `waybill-packager rekey`. Returns the numbers of keys that were moved, and of those still to be moved."""
+    # Progress is printed repeatedly: the last counts of a topic are final.
     lines = REKEYED.findall(stack.run_program("packager", f"rekey {option}"))
     last = {topic: (int(moved) + int(ended), int(left)) for topic, moved, ended, left in lines}
     if not set(GROWING) <= set(last):
-        raise Failure(f"rekey tells of {sorted(last)} only")
+        raise Failure(f"rekey reports {sorted(last)} only")
     return sum(moved for moved, _ in last.values()), sum(left for _, left in last.values())

@@ -1,16 +1,16 @@
-"""Options of compose/bench and compose/journey."""
+"""Command-line options of compose/bench and compose/journey."""
 
 import argparse
 
 
 def number(default, text, least=1, most=999_999, **others):
-    """An option with a number between two bounds; fractions are taken if the default is one."""
+    """Returns an option that takes a number between two bounds, with a fraction if the default is a float."""
     kind = float if isinstance(default, float) else int
 
     def read(word):
         value = kind(word)
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{word} is not from {least:g} to {most:,}")
+            raise argparse.ArgumentTypeError(f"{word} is not between {least:g} and {most:,}")
         return value
 
     read.__name__ = "number"

@@ -1,4 +1,4 @@
-"""Documents of orders, made of the examples, and the pictures that they name."""
+"""Documents of orders, derived from the examples, and the pictures that they name."""
 
 import copy
 import glob
@@ -11,7 +11,7 @@ from stack import ROOT, Failure
 
 LOGO, IMAGE = "bench-a.png", "bench-b.png"
 ASSET_BYTES = 8000
-# Members that Waybill sets itself.
+# Members that Waybill sets.
 OWNED = (
     "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     "authenticationToken",
@@ -19,7 +19,7 @@ OWNED = (
 
 
 def add_picture(brand, name, size=ASSET_BYTES):
-    """Adds a PNG of about that many bytes to a brand's folder: noise, so that it cannot be packed any smaller."""
+    """Adds a PNG of about this many bytes to a brand's folder: noise, so that it cannot be compressed."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -33,13 +33,13 @@ def add_picture(brand, name, size=ASSET_BYTES):
 
 
 def add_pictures(brand):
-    """Adds those of the documents; before the packagers start, so that they load them with the brand."""
+    """Adds the documents' pictures. Call it before the packagers start: they load them with the brand."""
     for name in (LOGO, IMAGE):
         add_picture(brand, name)
 
 
 def examples(logo=LOGO, image=IMAGE):
-    """The example orders in the order of their names, with these pictures in place of theirs; None: without any."""
+    """Returns the example orders by file name, with these pictures in place of theirs, or without any (None)."""
     pictures = {"logo": logo, "image": image}
 
     def dressed(value):
@@ -61,17 +61,17 @@ def examples(logo=LOGO, image=IMAGE):
             document = dressed(json.load(file))
         documents.append({name: item for name, item in document.items() if name not in OWNED})
     if len(documents) != 5:
-        raise Failure(f"there are {len(documents)} example orders, five are meant")
+        raise Failure(f"there are {len(documents)} example orders instead of five")
     return documents
 
 
 def example():
-    """An example order with the logo of the development brand, and without any other picture or document."""
+    """Returns an example order with the development brand's logo, and without any other picture or document."""
     return examples("logo.png", None)[0]
 
 
 class Documents:
-    """Distinct orders without end, made of the five examples in turn, each with a logo and one more picture."""
+    """An endless supply of distinct orders, from the five examples in turn, each with a logo and one more picture."""
 
     def __init__(self):
         self.examples, self.count = examples(), 0
@@ -83,19 +83,19 @@ class Documents:
                 document["lineItems"] = items
 
     def next(self):
-        """An order identifier that was never given before, and its document."""
+        """Returns a new order identifier and its document."""
         self.count += 1
         order = f"bench-{self.count}"
         return order, self.examples[self.count % len(self.examples)] | {"orderNumber": order}
 
     def next_changes(self, count):
-        """So many changes that each make an order."""
+        """Yields this many changes, each of which creates an order."""
         for _ in range(count):
             order, document = self.next()
             yield order, "replaced", document
 
     def smallest(self):
-        """As short as a document can be, without pictures."""
+        """Returns a new order with the shortest document, without pictures."""
         self.count += 1
         document = copy.deepcopy(min(self.examples, key=lambda document: len(json.dumps(document))))
         document["merchant"].pop("logo")
@@ -103,7 +103,7 @@ class Documents:
         return f"bench-{self.count}", document
 
     def large(self, size):
-        """At least so many bytes, by line items that differ."""
+        """Returns a new order of at least this many bytes, filled with distinct line items."""
         order, document = self.next()
         items = []
         filled = len(json.dumps(document))

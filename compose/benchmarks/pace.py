@@ -1,4 +1,4 @@
-"""Work at a rate: one item after the other, or steps beside everything else."""
+"""Work at a rate: items in turn, or steps in the background."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from stack import Failure
 
 
 def paced(items, rate, step=1):
-    """Gives one item after the other, so many a second; step: of so many it waits for the moment of the first."""
+    """Yields items at a rate per second; waits only for the first of each `step` items."""
     began = time.monotonic()
     for index, item in enumerate(items):
         if index % step == 0:
@@ -17,10 +17,10 @@ def paced(items, rate, step=1):
 
 class Repeater:
     """
-    Threads that each take a step of a function as often as the rate says, until they are stopped.
+    Threads that call a function at a rate until they are stopped.
 
     step: called with the number of the thread; an exception ends all threads, and is raised where they are stopped,
-    which is at the end of a `with`. rate: a second, of all threads together.
+    which is at the end of a `with`. rate: calls per second of all threads together.
     """
 
     def __init__(self, step, rate, threads=1):
@@ -38,11 +38,11 @@ class Repeater:
             except Exception as error:
                 self.error = error
                 self.is_over.set()
-                # A mistake in the step shows its place; that a server is gone may be usual at the end of a stack.
+                # A bug in the step shows its traceback; a server may be gone when a stack ends.
                 if not isinstance(error, (Failure, OSError)):
                     raise
                 return
-            # After a slow step the time that is lost is not made up for.
+            # After a slow step, at most one second of lost time is made up for.
             due = max(due + self.pause, time.monotonic() - 1)
             self.is_over.wait(max(0.0, due - time.monotonic()))
 

@@ -1,4 +1,4 @@
-"""The packager beside the bare signature and its peers."""
+"""The packager compared with bare signatures and with its peers."""
 
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ from subject import HERE, PEER_PYTHON
 from topics import CHANGES as TOPIC
 from workers import CrewBench
 
-# Packages that the openssl program signs in a round, and the part of the round's changes that the Python packager gets.
+# Packages that the openssl program signs in a round; the Python packager gets one of this many partitions of the round.
 PROGRAM_RUNS = 60
 PEER_SHARE = 2
 PEER_DATABASE = 1
@@ -47,7 +47,7 @@ class PackagerBench(CrewBench):
         tool = signing.Tool(self.stack.brand, self.folder)
         for _ in range(self.arguments.rounds):
             begin = self.crew.reader.ends(TOPIC)
-            # On both sides, since a machine that is shared does not stay as fast as it is.
+            # Before and after, because the speed of a shared machine varies.
             before = signing.signs_per_cpu_second()
             ours.append(self.drain(worker, self.arguments.orders))
             bare.append((before + signing.signs_per_cpu_second()) / 2)
@@ -74,7 +74,7 @@ class PackagerBench(CrewBench):
         self.report.figure("packager.ratio_openssl_cms", median_ratio(packages, openssl))
 
     def drain(self, worker, count):
-        """A backlog of distinct orders, from its first record until all is committed."""
+        """Works off a backlog of distinct orders: rate until all are in Redis, CPU until all are committed."""
         keys = self.stack.redis.ask("DBSIZE")
         with self.crew.frozen():
             self.crew.publish(self.documents.next_changes(count))
@@ -86,7 +86,7 @@ class PackagerBench(CrewBench):
         return Round(rate, usage.end().shares(), usage.used["packager"] / count)
 
     def run_python(self, begin, end):
-        """The same records again, by Python packagers, one for each processor."""
+        """Packages the same records, of one partition in PEER_SHARE, with a Python packager per processor."""
         count = os.cpu_count() or 1
         settings = {
             "bootstrap": self.stack.env["KAFKA_BOOTSTRAP"], "redis_port": self.stack.redis_port,
@@ -109,7 +109,7 @@ class PackagerBench(CrewBench):
         return Round(packages / wall, {"Python": cpu / wall}, cpu / packages)
 
     def verify_python(self):
-        """Refuses to compare with packages that Wallet would not take."""
+        """Fails if Wallet would not accept the Python packages, of which it verifies one at random."""
         redis = Redis(self.stack.env["REDIS_URL"])
         redis.ask("SELECT", str(PEER_DATABASE))
         file = f"{self.folder}/python.order"
@@ -121,10 +121,10 @@ class PackagerBench(CrewBench):
     # --- the other figures -------------------------------------------------------------------------------------------
 
     def measure_conflation(self):
-        """A backlog as it grows: one change of each order, then the next of each."""
+        """Counts the signatures of a backlog: one change of each order, then the next of each, and so on."""
         counts = {}
-        # The embedded broker hands out one set of records of a partition at a time, as it was sent; a real one hands
-        # out as many as a megabyte holds.
+        # The embedded broker delivers one record set of a partition per fetch, as it was sent; a real broker delivers
+        # as many as fit into a megabyte.
         for sets, size, linger in (("small", 4, 5), ("large", 10_000, 2000)):
             built = self.crew.counter("waybill_packages_built_total")
             with self.crew.frozen():
@@ -134,7 +134,7 @@ class PackagerBench(CrewBench):
         self.report.figure("packager.signatures_per_order", counts["small"] / ORDERS, most=2)
         self.report.note(
             f"a backlog of {CHANGES} changes for each of {ORDERS} orders took {counts['small']:.0f} signatures; "
-            f"{counts['large']:.0f} when Kafka hands out many records of a partition at once")
+            f"{counts['large']:.0f} when Kafka delivers many records of a partition at once")
 
     def changes(self):
         made = list(self.documents.next_changes(ORDERS))

@@ -1,4 +1,4 @@
-"""nginx, serving what the gateway serves: from files, and from Redis by Lua."""
+"""nginx, serving what the gateway serves: from files, and from Redis with Lua."""
 
 import email.utils
 import os
@@ -16,7 +16,7 @@ class Peers:
         self.static_port, self.lua_port = free_ports(2)
 
     def save(self, order, response):
-        """Puts a package where nginx finds it as a file, as old as the gateway says it is."""
+        """Stores a package as a file for nginx, with the modification time that the gateway reports."""
         file = Path(f"{self.folder}/static{self.stack.path(order)}")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(response.body)
@@ -24,7 +24,7 @@ class Peers:
         os.utime(file, (modified, modified))
 
     def start(self, headers):
-        """Starts nginx. headers: of the gateway's answer; the peers say the same about caching."""
+        """Starts nginx. headers: of the gateway's answer; the peers repeat those about caching."""
         text = Path(f"{HERE}/gateway/nginx.conf").read_text()
         words = {
             "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": f"{HERE}/gateway",
@@ -46,17 +46,17 @@ class Peers:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def check(self, orders):
-        """Refuses to compare servers that do not answer alike."""
+        """Fails unless all servers answer alike."""
         gateway, lua, static = (Connection(p) for p in (self.stack.gateway_port, self.lua_port, self.static_port))
         shared = ("content-type", "content-length", "last-modified", "cache-control", "vary")
         for order in orders:
             path = self.stack.path(order)
             ours = gateway.get(path, AUTHORIZATION)
-            require(ours.status == 200 and len(ours.body) > 16000, f"{path} is {ours.status} of {len(ours.body)} bytes")
+            require(ours.status == 200 and len(ours.body) > 16000, f"{path}: {ours.status}, {len(ours.body)} bytes")
             for name, peer, same in (("Lua", lua, shared + ("etag",)), ("static", static, shared)):
                 theirs = peer.get(path, AUTHORIZATION)
-                require(theirs.status == 200, f"{name} answers {theirs.status} where 200 is right")
-                require(theirs.body == ours.body, f"{name} answers other bytes")
+                require(theirs.status == 200, f"{name} answers {theirs.status} instead of 200")
+                require(theirs.body == ours.body, f"{name} answers with different bytes")
                 for header in same:
                     require(
                         theirs.headers.get(header) == ours.headers.get(header),
@@ -72,7 +72,7 @@ class Peers:
                 ]
                 for case, headers, status in cases:
                     given = peer.get(path, headers)
-                    require(given.status == status, f"{name} answers {given.status} to {case}, {status} is right")
+                    require(given.status == status, f"{name} answers {given.status} to {case}, {status} is correct")
                     if status == 304:
                         require(given.headers.get("etag") == ours.headers["etag"], f"{name}'s 304 has no etag")
             require(static.get(path, [since]).status == 304, "static does not answer 304")

@@ -14,7 +14,7 @@ Panel = collections.namedtuple("Panel", "title lines")
 
 
 def svg(title, panels, x_title):
-    """All panels share the axis of x; the lines of one name have one colour."""
+    """Returns the drawing. All panels share the x axis; lines with the same name have the same colour."""
     names = list(dict.fromkeys(name for panel in panels for name, _ in panel.lines))
     height = TOP + len(panels) * PANEL + (len(panels) - 1) * GAP + BOTTOM
     right = steps(max((x for panel in panels for _, line in panel.lines for x, _ in line), default=1))
@@ -64,7 +64,7 @@ def draw(panel, top, right, names):
 
 
 def look(names, name):
-    """Ends the attribute `class`; dashes tell lines apart where colours do not."""
+    """Returns the end of the attribute `class`, and dashes for readers who cannot distinguish the colours."""
     number = names.index(name)
     dash = DASHES[number % len(DASHES)]
     return f'l{number}"' + (f' stroke-dasharray="{dash}"' if dash else "")
@@ -79,7 +79,7 @@ def legend(names):
 
 
 def steps(most):
-    """Round numbers from 0 up to the first that is not below."""
+    """Returns round numbers from 0 to the first that is not below `most`."""
     size = 10 ** len(str(int(most))) / 100 if most >= 1 else 0.1
     step = next(size * factor for factor in (1, 2, 5, 10, 20, 50, 100) if size * factor * 5 >= most)
     count = max(1, -int(-most // step))

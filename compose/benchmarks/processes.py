@@ -1,4 +1,4 @@
-"""Processes: those that a benchmark starts, and the processor time and memory that any of them uses."""
+"""Processes that a benchmark starts, and the processor time and memory that any process uses."""
 
 import contextlib
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 from stack import Failure, eventually, program
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Stands for the processes that have ended and were waited for.
+# Stands for child processes that have ended and were waited for.
 ENDED = "ended"
 
 
 class Program:
     """
-    A child process in a session of its own, like a stack's services: the kernel may share processors by session.
+    A child process in its own session, like a stack's services: the kernel may share processors by session.
 
-    words: the program and its arguments; log: a file that its output is added to.
+    words: the program and its arguments; log: the file to which its output is appended.
     """
 
     def __init__(self, words, log, environment=None):
@@ -54,7 +54,7 @@ class Program:
         return Path(self.log).read_bytes()[-600:].decode(errors="replace").strip()
 
     def stop(self, within=30):
-        """Ends it; kills it if it is still there after so many seconds."""
+        """Terminates the process; kills it if it has not ended within this many seconds."""
         if self.process.poll() is None:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -64,20 +64,20 @@ class Program:
 
 
 def server(name):
-    """The path of a server's program, also where only the administrator's search path leads."""
+    """Returns the path of a server's program, which may be in /usr/sbin, outside the search path."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
 def start_broker(folder, name, topics):
-    """Starts an embedded broker with these topics, numbers of partitions by names. Returns it and its address."""
+    """Starts an embedded broker. topics: numbers of partitions by name. Returns the broker and its address."""
     words = [word for topic, partitions in topics.items() for word in ("--topic", f"{topic}:{partitions}")]
     return start_with_address(folder, name, ["kafka", "--port", str(free_ports(1)[0]), *words])
 
 
 def start_with_address(folder, name, words):
-    """Starts a server of waybill-dev that writes its address to a file. Returns it and what it wrote."""
+    """Starts a server of waybill-dev that writes its address to a file. Returns the server and the address."""
     file = f"{folder}/{name}.address"
-    # Of an earlier run in this folder.
+    # It may remain from an earlier run in this folder.
     Path(file).unlink(missing_ok=True)
     started = Program([program("waybill-dev"), *words, "--address-file", file], f"{folder}/{name}.log")
     started.await_ready(lambda: os.path.exists(file), 20)
@@ -85,7 +85,7 @@ def start_with_address(folder, name, words):
 
 
 def output_of(words, given=None, seconds=180):
-    """The standard output of a program that ends by itself, without an error."""
+    """Runs a program to its end, and returns its standard output. Fails if its exit code is not 0."""
     ran = subprocess.run(
         words, input=given, capture_output=True, text=True, timeout=seconds, start_new_session=True)
     if ran.returncode:
@@ -113,14 +113,14 @@ def listens(port):
 
 
 class Usage:
-    """Processor time from now on, by name. who: process ids by name, or ENDED instead of ids."""
+    """Processor time by name, starting now. who: process ids by name, or ENDED instead of ids."""
 
     def __init__(self, who):
         self.who, self.before = who, {name: cpu_seconds(pids) for name, pids in who.items()}
         self.machine, self.began = machine_seconds(), time.monotonic()
 
     def end(self):
-        """Sets `wall`, and `used` in seconds; `others` used the rest of what the machine did."""
+        """Sets `wall`, `idle`, and `used` by name, in seconds; `others` is the rest that the machine worked."""
         self.wall = time.monotonic() - self.began
         self.used = {name: cpu_seconds(pids) - self.before[name] for name, pids in self.who.items()}
         worked = machine_seconds() - self.machine
@@ -129,12 +129,12 @@ class Usage:
         return self
 
     def shares(self):
-        """Seconds per second."""
+        """Returns the used seconds per second, by name."""
         return {name: seconds / self.wall for name, seconds in self.used.items()}
 
 
 def cpu_seconds(pids):
-    """Seconds that processes have used so far, in their own code and in the kernel for them."""
+    """Returns the seconds that processes have used so far, in user code and in the kernel."""
     if pids == ENDED:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime
@@ -147,12 +147,12 @@ def cpu_seconds(pids):
 
 
 def machine_seconds():
-    """Seconds that all processors of the machine have worked so far."""
+    """Returns the seconds that all processors of the machine have worked so far, those stolen by its host included."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def memory_mb(pid, field="VmRSS"):
-    """Megabytes that are resident; field VmHWM: the most that ever were."""
+    """Returns the resident memory in MiB, or with VmHWM the highest that it ever was."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1]) / 1024

@@ -1,4 +1,4 @@
-"""The pusher beside HTTP/2's own limit and its peers."""
+"""The pusher compared with h2load, the limit of HTTP/2, and with its peers."""
 
 import contextlib
 import json
@@ -16,13 +16,13 @@ from subject import HERE, PEER_PYTHON, Bench
 from topics import Publisher
 
 STREAMS, MANY_STREAMS = 100, 1000
-# As many devices as notifications are in hand at once, so that hardly one is told for two records; each record tells 4.
+# As many devices as notifications in hand, so that few devices are in two records at once; each record has 4 devices.
 DEVICES = 1000
-# The packages in Python are slow, so they get fewer.
+# The Python packages are slow, so they get fewer notifications.
 PEER_NOTIFICATIONS = {"aioapns": 4000, "httpx": 1000}
 QUEUED = 100_000
-# The simulator with slow answers: connections and streams of each, and how long one measurement lasts. Its clock starts
-# when all connections are established.
+# The simulator with slow answers: its delay, the length of one measurement, pairs of connections and streams of each.
+# The load test's clock starts when all connections are established.
 SLOW_MILLISECONDS, SLOW_SECONDS = 30, 3
 SLOW = ((1, 100), (2, 100), (4, 100), (1, 1000))
 CHANGES_A_SECOND = 200
@@ -39,7 +39,7 @@ class PusherBench(Bench):
         self.measure_queue()
 
     def load_test(self, port, devices, *words):
-        """Made-up records on the pusher's whole road; as many notifications under way as there are devices."""
+        """Returns the command that sends generated records through the pusher: a notification in hand per device."""
         return [program("waybill-pusher"), "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
                 f"{self.certificates}/root.pem", "--devices", str(devices), "--ahead", str(devices), *map(str, words)]
 
@@ -52,10 +52,10 @@ class PusherBench(Bench):
         count = self.arguments.notifications
         limit, ours, many = [], [], []
         peers = {name: [] for name in PEER_NOTIFICATIONS}
-        # Once in vain, so that the first round finds everything in memory as well.
+        # A discarded run, so that the first round finds everything in memory as well.
         server.h2load(count // 10, STREAMS)
         for _ in range(self.arguments.rounds):
-            # On both sides, since a machine that is shared does not stay as fast as it is.
+            # Before and after, because the speed of a shared machine varies.
             before = server.h2load(count, STREAMS)
             ours.append(self.rate(server, STREAMS))
             limit.append((before, server.h2load(count, STREAMS)))
@@ -78,8 +78,8 @@ class PusherBench(Bench):
         for name, results in peers.items():
             self.report.figure(f"pusher.ratio_{name}", median_ratio(rates, [result.rate for result in results]))
         self.report.note(
-            f"one connection to nghttpd, {STREAMS} streams, provider token, {DEVICES} devices, four of each record; "
-            f"{count:,} notifications a round; h2load sends the same apns-id each time, which HPACK makes one byte of")
+            f"one connection to nghttpd, {STREAMS} streams, provider token, {DEVICES} devices, four per record; "
+            f"{count:,} notifications a round; h2load always sends one apns-id, which HPACK compresses to one byte")
 
     def rate(self, server, streams):
         count = self.arguments.notifications
@@ -118,7 +118,7 @@ class PusherBench(Bench):
 
     @contextlib.contextmanager
     def simulator(self, streams, milliseconds):
-        """A simulator of its own that answers late; gives its port."""
+        """Runs a separate simulator that answers after a delay; yields its port."""
         port = free_ports(1)[0]
         started, _ = start_with_address(self.folder, "apns", [
             "apns", "--certificates", self.certificates, "--port", str(port), "--delay-milliseconds",
@@ -135,7 +135,7 @@ class PusherBench(Bench):
         self.report.figure("pusher.rss_mb", memory_mb(self.stack.pid("pusher")), most=64)
 
     def measure_stack(self):
-        """From a change's record to its notification, with every service in between."""
+        """Measures from a change's record to its notification, with every service in between."""
         count = CHANGES_A_SECOND * self.arguments.seconds
         devices = [Device(number, [f"{self.stack.type}/push-{number}"]) for number in range(1, count + 1)]
         tokens = {f"push-{device.number}": device.token for device in devices}
@@ -144,7 +144,7 @@ class PusherBench(Bench):
         registrar = Registrar(self.stack)
         registrar.register(devices)
         registrar.close()
-        # A registration soon after a change is told as well.
+        # A registration soon after a change also causes a notification.
         first_told(self.stack.env["APNS_ADMIN_URL"], tokens.values())
         tell(self.stack.env["APNS_ADMIN_URL"], "/deliveries", "DELETE")
         waits = push_waits(

@@ -1,4 +1,4 @@
-"""The notifications of one brand while another one cannot be told."""
+"""The notifications of one brand while those of another brand are delayed or fail."""
 
 import json
 import math
@@ -19,9 +19,9 @@ from topics import Producer
 RATE = 100
 TYPE = "order.com.example.troubled"
 TOPIC = "waybill.orders"
-# Devices of the brand in trouble: few, so that few faults are enough.
+# Devices of the brand in trouble: few, so that few faults suffice.
 TOKENS = [f"{0xFFFF0000 + number:064x}" for number in range(64)]
-# Most seconds until all that waited is told.
+# The most seconds until every order that waited is notified.
 LIMIT = 300
 # The faults of the brand in trouble, by name; a bulk change needs none.
 TROUBLES = {
@@ -36,7 +36,7 @@ class PusherIsolationBench(Bench):
         self.apns = self.stack.env["APNS_ADMIN_URL"]
         self.stack.add_brand(TYPE)
         self.stack.stop("packager", "gateway", "apns")
-        # A simulator for both brands.
+        # One simulator for both brands.
         self.stack.edit_command("apns", "waybill-dev apns", f"waybill-dev apns --topic {TYPE}")
         self.stack.start("apns")
         self.stack.restart("pusher")
@@ -51,7 +51,7 @@ class PusherIsolationBench(Bench):
         for name, fault in TROUBLES.items():
             for token in TOKENS if fault else []:
                 tell(self.apns, "/faults", "POST", fault | {"token": token})
-            # A process of its own, which does not hold up the one that measures.
+            # In another process, so that it does not delay the one that measures.
             bulk = multiprocessing.Process(
                 target=self.change, args=(TYPE, troubled, self.arguments.rate), daemon=True)
             bulk.start()
@@ -74,20 +74,20 @@ class PusherIsolationBench(Bench):
         text = ", ".join(f"{value:.1f} ms beside {name}" for name, value in beside.items())
         self.report.note(
             f"p99 from a change to its notification at {RATE} changes/s: {alone:.1f} ms alone; {text} of "
-            f"{self.arguments.waiting:,} orders of another brand, all of which were told in the end; the black hole "
-            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {self.arguments.rate:,} a second; "
-            f"with all of them in the topic beforehand it is {percentile(backlog, 0.99):.1f} ms, at most "
+            f"{self.arguments.waiting:,} orders of another brand, all of which were notified in the end; the black "
+            f"hole lasted {self.arguments.minutes:g} minutes. The others' changes came at {self.arguments.rate:,} a "
+            f"second; with all of them in the topic beforehand it is {percentile(backlog, 0.99):.1f} ms, at most "
             f"{max(backlog):.1f} ms")
 
     def register(self, kind, orders):
-        """As the gateway does, but for the device's side, which the pusher does not read."""
+        """Registers devices as the gateway does, but not the devices' lists of orders, which the pusher ignores."""
         self.stack.redis.ask_all(
             ("HSET", f"waybill:devices:{{{kind}/{order}}}", f"device-{token}",
              json.dumps({"pushToken": token, "registered": 1000}))
             for order, token in orders.items())
 
     def producer_after(self, milliseconds):
-        """A producer that collects records for a time."""
+        """Returns a producer that batches records for this long."""
         return Producer(
             self.stack.env["KAFKA_BOOTSTRAP"], {"partitioner": "murmur2_random", "linger.ms": milliseconds})
 
@@ -95,8 +95,8 @@ class PusherIsolationBench(Bench):
         """
         Publishes changes, as fast as possible or at a rate per second.
 
-        In large batches: the stack's broker answers a fetch with one of each partition, and walks through all there
-        are to find it.
+        In large batches: the stack's broker answers a fetch with one batch per partition, which it finds by a linear
+        search.
         """
         producer = self.producer_after(100)
         for order in paced(orders, rate, 50):
@@ -104,7 +104,7 @@ class PusherIsolationBench(Bench):
         producer.flush()
 
     def steady(self, orders):
-        """Milliseconds from each change to its request at the simulator, at a steady rate."""
+        """Returns the milliseconds from each change to its request at the simulator, at a steady rate."""
         tell(self.apns, "/deliveries", "DELETE")
         return push_waits(
             self.stack, orders, RATE, lambda order: self.producer.put(TOPIC, f"{self.stack.type}/{order}", b"{}"),
@@ -116,4 +116,4 @@ class PusherIsolationBench(Bench):
             names = ("waybill_push_pending", "waybill_push_records_parked", "waybill_records_in_hand")
             return sum(metrics.total(name) for name in names)
 
-        eventually(lambda: f"telling {waiting()} orders", lambda: waiting() == 0, LIMIT, 1)
+        eventually(lambda: f"notifying the devices of {waiting()} orders", lambda: waiting() == 0, LIMIT, 1)

@@ -1,4 +1,4 @@
-"""Rounds, and the report of what was measured: a table for people, then lines for programs."""
+"""Rounds of measurements, and their report: a table for people, then lines for programs."""
 
 import dataclasses
 import os
@@ -10,7 +10,8 @@ class Round:
     """
     One server in one round.
 
-    rate: answers a second. shares: seconds of CPU per second, by name. cost: seconds of its own CPU for an answer.
+    rate: answers a second. shares: seconds of CPU per second, by name. cost: the server's CPU seconds per answer.
+    latencies: milliseconds.
     """
 
     rate: float
@@ -20,10 +21,10 @@ class Round:
 
 
 def take_turns(count, subjects):
-    """Results by name of functions that are called in turn, so many times."""
+    """Calls functions in turn, this many times; returns their results by name."""
     results = {name: [] for name in subjects}
     for number in range(count):
-        # Each round starts with another, so that none is always the first after a pause.
+        # Each round starts with a different one, so that none is always the first after a pause.
         names = list(subjects)
         for name in names[number % len(names):] + names[:number % len(names)]:
             results[name].append(subjects[name]())
@@ -31,7 +32,7 @@ def take_turns(count, subjects):
 
 
 def median_ratio(ours, theirs):
-    """The median of the quotients round by round."""
+    """Returns the median of the quotients of each round."""
     return statistics.median(mine / other for mine, other in zip(ours, theirs))
 
 
@@ -60,7 +61,7 @@ class Report:
         self.notes.append(text)
 
     def figure(self, name, value, least=None, most=None, note=None):
-        """least, most: its target; note: what the name does not tell."""
+        """least, most: the target. note: anything that the name does not say."""
         wanted = ""
         if least is not None:
             wanted = f"at least {least:g}: {'met' if value >= least else 'MISSED'}"
@@ -71,7 +72,7 @@ class Report:
             self.note(f"{name}: {note}")
 
     def rate(self, name, rounds):
-        """The answers of one server, round by round, and the use of the processors."""
+        """Adds one server's answers a second over all rounds, with its use of the processors."""
         rates = [result.rate for result in rounds]
         shares = {who: statistics.median(result.shares[who] for result in rounds) for who in rounds[0].shares}
         self.rates.append((name, statistics.median(rates), min(rates), max(rates), shares))
@@ -86,7 +87,7 @@ class Report:
             total = sum(shares.values())
             text = ", ".join(f"{who} {share:.2f}" for who, share in shares.items())
             busiest = max((who for who in shares if who != "others"), key=shares.get)
-            # With idle processors it is a single thread that bounds the rate.
+            # If processors are idle, a single thread limits the rate.
             full = total > 0.93 * cores
             bound = "no idle processor, most time goes to" if full else "processors idle, the bottleneck is"
             print(f"{name:18} {median:9.0f} {least:9.0f} {most:9.0f}   {text}; {bound} {busiest}")

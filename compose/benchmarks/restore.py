@@ -1,4 +1,4 @@
-"""The time until Redis is filled again after it was emptied."""
+"""The time to fill Redis again after it was emptied."""
 
 import json
 import os
@@ -12,22 +12,22 @@ from topics import CHANGES, Producer
 from workers import CrewBench
 
 FLEETS = (1, 2)
-# Most seconds that a restoring may take.
+# The most seconds that a restore may take.
 LIMIT = 300
 # Starts of a packager that are compared.
 STARTS = 5
-# One of so many orders changed last; the number of these that are looked at.
+# One of this many orders changes last; at least this many of these are looked at, if there are as many.
 NEWEST, SAMPLE = 20, 400
-# Most keys in Redis that are the services' own, and not restored.
+# The most keys in Redis that belong to the services and are not restored.
 OWN_KEYS = 16
-# Orders for which a device is registered.
+# Orders per registered device.
 ORDERS_A_DEVICE = 4
 
 
 class RestoreBench(CrewBench):
-    # Keys in Redis of the orders that changed last.
+    # Redis keys of orders that changed last.
     newest = ()
-    # The broker that the bench starts itself; None: the stack's own.
+    # The broker that this benchmark starts; None: the stack's own.
     broker = None
 
     def set_up(self):
@@ -51,7 +51,7 @@ class RestoreBench(CrewBench):
         return watch.wrong + watch.pushes > 0
 
     def measure_beginning(self):
-        """The seconds that a packager takes longer to be ready where Redis and Kafka are empty."""
+        """Returns how many seconds more a packager needs to be ready with Redis and Kafka empty."""
         times = {True: [], False: []}
         for _ in range(STARTS):
             for is_empty in (True, False):
@@ -64,7 +64,7 @@ class RestoreBench(CrewBench):
         return statistics.median(times[True]) - statistics.median(times[False])
 
     def register(self, count):
-        """Puts registrations into Kafka, as the gateway does, of orders that need not exist."""
+        """Publishes registrations, as the gateway does, for orders that need not exist."""
         producer = Producer(self.stack.env["KAFKA_BOOTSTRAP"], {"linger.ms": 5})
         now = time.time_ns() // 1_000_000
         for number in range(count):
@@ -85,7 +85,7 @@ class RestoreBench(CrewBench):
         self.crew.stop()
 
     def measure_loss(self, count):
-        """Empties Redis under some packagers. Returns the processors' use until all is back; `newest` in seconds."""
+        """Empties Redis while packagers run. Returns the CPU usage until all is restored; `newest` in seconds."""
         self.crew.start(count)
         self.await_complete()
         keys = self.stack.redis.ask("DBSIZE")
@@ -100,7 +100,7 @@ class RestoreBench(CrewBench):
         return usage
 
     def watch(self):
-        """One more loss, with a gateway that is asked and a pusher."""
+        """Measures one more loss, while devices ask a gateway and a pusher runs."""
         self.crew.start()
         self.await_complete()
         watch = Watch(self.stack, [f"bench-{number}" for number in range(1, self.arguments.orders + 1)])
@@ -110,7 +110,7 @@ class RestoreBench(CrewBench):
         return watch
 
     def await_complete(self, newest=()):
-        """Returns when Redis has everything; gives the moment at which it had these keys."""
+        """Waits until Redis has everything; returns the time at which it had these keys."""
         there = None if newest else time.monotonic()
 
         def is_complete():
@@ -130,15 +130,15 @@ class RestoreBench(CrewBench):
             self.report.figure(f"restore.orders_per_second_{count}", self.arguments.orders / orders)
             self.report.figure(
                 f"restore.registrations_per_second_{count}", self.arguments.registrations / alone.wall, least=10_000)
-        # The machine may be busy with other work besides.
+        # Without `others`: the machine may be doing other work.
         used = {name: both[1].used[name] - registrations[1].used[name] for name in ("packagers", "Redis", "Kafka")}
         self.report.figure("restore.orders_per_cpu_second", self.arguments.orders / used["packagers"], least=10_000)
         self.report.figure("restore.newest_seconds", both[1].newest, most=5, note=(
             f"from the loss until the {1 / NEWEST:.0%} of the orders that changed last are served"))
         answers = ", ".join(f"{status} {count:,}" for status, count in sorted(watch.answers.items()))
         self.report.figure("restore.wrong_answers", watch.wrong, most=0, note=(
-            f"neither 503 nor what was there before the loss; answered {answers}; {watch.told:,} devices were told "
-            "before"))
+            f"neither 503 nor what was there before the loss; answered {answers}; {watch.told:,} notifications "
+            "before the loss"))
         self.report.figure("restore.pushes", watch.pushes, most=0)
         cores = os.cpu_count() or 1
         self.report.figure(

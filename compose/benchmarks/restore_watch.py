@@ -1,4 +1,4 @@
-"""The gateway and the pusher while Redis is restored: what no device may be answered, and none may be told."""
+"""The gateway and the pusher while Redis is restored: wrong answers to devices, and needless notifications."""
 
 import collections
 import random
@@ -16,10 +16,10 @@ RATE = 200
 
 class Watch:
     """
-    Devices that fetch some orders all the time.
+    Devices that fetch some orders continuously.
 
-    answers: their number by status. wrong: those that are neither 503 nor the package that was there before, and
-    connections that end.
+    answers: their number by status. wrong: the answers that are neither 503 nor the same as before, and the connections
+    that end. told, pushes: notifications before the loss, and after it.
     """
 
     def __init__(self, stack, orders):
@@ -36,12 +36,12 @@ class Watch:
 
     def await_pusher(self):
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"], "waybill-pusher")
-        eventually("telling what happened before", lambda: reader.lag("waybill.orders") == 0, 300, pause=1)
+        eventually("notifying devices of earlier changes", lambda: reader.lag("waybill.orders") == 0, 300, pause=1)
         reader.close()
         self.simulator.settle()
 
     def fetch(self, connection, order):
-        """The status of an answer, and what tells its version."""
+        """Returns the status of an answer, and the headers that identify its version."""
         token = derived_token(self.secret, f"{self.stack.type}/{order}")
         answer = connection.get(self.stack.path(order), showing(token))
         return answer.status, answer.headers.get("etag"), answer.headers.get("last-modified")
@@ -58,7 +58,7 @@ class Watch:
         self.wrong += answer[0] != 503 and answer != self.known[order]
 
     def end(self):
-        """Ends the services as well."""
+        """Stops watching, and stops the services."""
         self.visiting.stop()
         for connection in self.connections:
             connection.close()

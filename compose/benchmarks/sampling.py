@@ -1,4 +1,4 @@
-"""The processor time of a process, by the purpose of the code."""
+"""The processor time of a process by the purpose of the code."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from processes import output_of
 from stack import Failure
 
 SECONDS, HERTZ = 2, 999
-# The first that fits. Library and symbol of the innermost function; Swift's symbols begin with the module's name.
+# The first pattern that matches library and symbol of the innermost function. Swift symbols start with the module.
 ALLOCATOR = (
     r"_?(malloc|calloc|realloc|free|cfree|int_malloc|int_free|posix_memalign)|unlink_chunk|sysmalloc|tcache"
     r"|swift_(retain|release|alloc|dealloc|slow|bridge|isUnique|setDealloc|unowned|weak|arc)"
@@ -18,7 +18,7 @@ ALLOCATOR = (
 )
 GROUPS = (
     ("kernel", r"^\[(kernel|guest|vdso)"),
-    # The assembly of big numbers and of SHA has no symbols in Debian's library; nothing else there takes such time.
+    # The assembly of big numbers and of SHA has no symbols in Debian's library; nothing else there takes much time.
     ("RSA", r"^libcrypto\S* (\[unknown\]|.*(bn_|BN_|rsa|RSA|mont))"),
     ("SHA", r"^libcrypto\S* .*(sha|SHA)"),
     ("other libcrypto", r"^libcrypto"),
@@ -35,7 +35,7 @@ GROUPS = (
 
 
 def profile(pid, file):
-    """Returns group, part of all time, and the functions that most of it goes to, by falling part."""
+    """Returns group, share of all time, and the three largest functions of each group, in descending order."""
     if not shutil.which("perf"):
         raise Failure("--profile needs the program perf")
     output_of(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-p", str(pid), "-o", file, "--",
@@ -44,7 +44,7 @@ def profile(pid, file):
     samples = Counter(named(line) for line in report.splitlines() if line.strip())
     total = sum(samples.values())
     if not total:
-        raise Failure("perf saw nothing: the packager did not work")
+        raise Failure("perf took no samples: the packager did no work")
     groups = {}
     for name, count in samples.items():
         groups.setdefault(group(name), Counter())[name.split(" ", 1)[1][:60]] += count
@@ -57,7 +57,7 @@ def most(counts, total):
 
 
 def named(line):
-    """Library and symbol."""
+    """Returns the library and the symbol of a line."""
     found = re.match(r"\s*[0-9a-f]+ (.*) \(([^()]*(?:\([^()]*\))?[^()]*)\)\s*$", line)
     if not found:
         return "[unknown] [unknown]"

@@ -1,4 +1,4 @@
-"""Signing alone: libcrypto's own measurement, and the openssl program per package."""
+"""Signing alone: libcrypto's own benchmark, and the openssl program once per package."""
 
 import concurrent.futures
 import os
@@ -11,8 +11,8 @@ SECONDS = 1
 
 
 def signs_per_cpu_second():
-    """RSA-2048 signatures that libcrypto makes per second of CPU, while all processors make them."""
-    # Not `-multi`, which divides by elapsed time instead of the time that a process had.
+    """Returns the RSA-2048 signatures that libcrypto makes per second of CPU, with all processors at work."""
+    # Not `-multi`, which divides by elapsed time instead of CPU time.
     command = ["openssl", "speed", "-seconds", str(SECONDS), "rsa2048"]
     cores, rates = os.cpu_count() or 1, []
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:

@@ -8,12 +8,12 @@ from client import ask
 from pace import Repeater
 from stack import Failure, eventually
 
-# Deliveries that are read in one go.
+# The most deliveries read in one request.
 PAGE = 5000
 
 
 class Delivery(typing.NamedTuple):
-    """A request for a notification, and its answer. moment: milliseconds since 1970."""
+    """A notification request and its answer. moment: of its arrival, in milliseconds since 1970."""
 
     sequence: int
     token: str
@@ -27,12 +27,12 @@ class Delivery(typing.NamedTuple):
 
 
 def tell(url, path, method="GET", body=None):
-    """One request to the admin port; returns its answer."""
+    """Sends one request to the admin port, and returns the answer."""
     return json.loads(ask(url, path, method, body))
 
 
 def first_told(url, tokens, seconds=60):
-    """Milliseconds since 1970 of the first accepted delivery to each push token; returns when each has one."""
+    """Waits for an accepted delivery to each push token; returns when the first arrived, in ms since 1970."""
     tokens, told, last = set(tokens), {}, 0
 
     def are_told():
@@ -44,15 +44,15 @@ def first_told(url, tokens, seconds=60):
                 told.setdefault(delivery.token, delivery.moment)
         return len(told) == len(tokens)
 
-    eventually(lambda: f"telling {len(tokens) - len(told)} of {len(tokens)} devices", are_told, seconds, pause=0)
+    eventually(lambda: f"notifying {len(tokens) - len(told)} of {len(tokens)} devices", are_told, seconds, pause=0)
     return told
 
 
 class Simulator:
     """
-    Reads all deliveries as they come, in a thread.
+    Reads all deliveries as they arrive, in a thread.
 
-    deliveries: in the order of their coming.
+    deliveries: in the order of arrival.
     """
 
     def __init__(self, url):
@@ -73,7 +73,7 @@ class Simulator:
             self.deliveries.append(delivery)
 
     def settle(self):
-        """Returns when nothing has come for 1.5 s."""
+        """Returns when nothing has arrived for 1.5 s."""
         last = -1
         while last != len(self.deliveries):
             last = len(self.deliveries)

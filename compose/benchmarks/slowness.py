@@ -1,4 +1,4 @@
-"""A proxy that holds back all answers of a server for some time."""
+"""A proxy that delays all answers of a server."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,13 @@ import time
 
 from processes import Program, free_ports, listens
 
-# Pieces that are held back at once; then the server has to wait.
+# The most pieces held back per connection and direction; then the sender has to wait.
 PIECES = 4096
 
 
 @contextlib.contextmanager
 def proxy(stack, seconds):
-    """Gives the port that leads to a stack's Redis, in a process of its own so that no other work slows it further."""
+    """Yields a port that leads to a stack's Redis. It runs in its own process, which no other work slows down."""
     port = free_ports(1)[0]
     program = Program(
         [sys.executable, "-B", os.path.abspath(__file__), str(port), str(stack.redis_port), str(seconds)],

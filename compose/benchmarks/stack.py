@@ -1,4 +1,4 @@
-"""A stack: what compose/stack starts and stops, the addresses that it writes, and its Redis."""
+"""A stack: the services that compose/stack starts and stops, the addresses that it writes, and its Redis."""
 
 import functools
 import hashlib
@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Waybill's own; of each there may be several, with a number.
+# Waybill's own services; there may be several of each, with a number.
 SERVICES = ("packager", "pusher", "gateway")
 
 
 class Failure(Exception):
-    """A sentence that tells why the run cannot go on."""
+    """The reason why a run cannot go on, as a sentence."""
 
 
 def say(text):
@@ -39,7 +39,7 @@ def ignore_signals():
 
 
 def exit_code(main, *failures):
-    """The exit code of a function that returns one, or of its failure. failures: others than the usual ones."""
+    """Returns the exit code of `main`, or reports its failure and returns 1. failures: further exceptions to report."""
     try:
         return int(main() or 0)
     except (Failure, OSError, subprocess.SubprocessError, *failures) as failure:
@@ -51,10 +51,10 @@ def exit_code(main, *failures):
 
 def eventually(what, condition, seconds=60, pause=0.05, refusals=()):
     """
-    Returns the first value of the condition that is true.
+    Waits for a condition, and returns its first true value.
 
-    what: the subject of the Failure's sentence, or a function that gives it. refusals: exceptions of the condition that
-    mean that it is not true yet.
+    what: the subject of the Failure's sentence, or a function that returns it. refusals: exceptions of the condition
+    which mean that it is not true yet.
     """
     deadline, reason = time.monotonic() + seconds, ""
     while True:
@@ -69,13 +69,13 @@ def eventually(what, condition, seconds=60, pause=0.05, refusals=()):
 
 
 def derived_token(secret, key):
-    """The token of an order, as packagers and checkouts derive it."""
+    """Returns the token of an order, as packagers and checkouts derive it."""
     return hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 @functools.cache
 def program(name):
-    """The path of a program of the release build."""
+    """Returns the path of a program of the release build."""
     shown = subprocess.run(
         ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, text=True,
         stdout=subprocess.PIPE)
@@ -83,7 +83,7 @@ def program(name):
 
 
 def run_tool(*words):
-    """Runs `waybill-dev` without its output."""
+    """Runs `waybill-dev`, and discards its output."""
     subprocess.run([program("waybill-dev"), *words], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -100,7 +100,7 @@ class Stack:
         self.gateway_port = urllib.parse.urlsplit(self.env["GATEWAY_URL"]).port
 
     def set_address(self, name, value):
-        """Changes a line of stack.env."""
+        """Changes a line of stack.env, and reads the file again."""
         file = Path(f"{self.folder}/stack.env")
         file.write_text(file.read_text().replace(f"{name}={self.env[name]}\n", f"{name}={value}\n"))
         self.read_addresses()
@@ -146,14 +146,14 @@ class Stack:
         self.start(service)
 
     def run(self, *words, seconds=120):
-        """Runs compose/stack in a session of its own, which no ^C reaches."""
+        """Runs compose/stack in its own session, which ^C does not reach."""
         process = subprocess.Popen(
             [f"{ROOT}/compose/stack", *words, "--dir", self.folder], stdin=subprocess.DEVNULL, stdout=sys.stderr,
             start_new_session=True)
         try:
             status = process.wait(seconds)
         except BaseException:
-            # SIGTERM, so that a stack that is coming up goes down again.
+            # SIGTERM, so that a stack that is coming up is brought down again.
             process.terminate()
             process.wait()
             raise
@@ -177,11 +177,11 @@ class Stack:
             os.kill(self.pid(service), number)
 
     def command(self, service):
-        """The shell's words that start a service."""
+        """Returns the shell command that starts a service."""
         return Path(f"{self.folder}/run/{service}.command").read_text().rstrip("\n")
 
     def run_program(self, service, words):
-        """Runs a command of a service's program with the service's settings. Returns its output."""
+        """Runs a subcommand of a service's program with the service's settings. Returns its output."""
         process = subprocess.run(
             ["bash", "-c", f"{self.command(service)} {words}"], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -190,10 +190,10 @@ class Stack:
         return process.stdout
 
     def edit_command(self, service, old, new):
-        """Changes the words that start a service."""
+        """Changes the command that starts a service."""
         command = self.command(service)
         if old not in command:
-            raise Failure(f"the command of {service} does not have '{old}'")
+            raise Failure(f"the command of {service} does not contain '{old}'")
         self.write_command(service, command.replace(old, new, 1))
 
     def write_command(self, service, command):
@@ -209,11 +209,11 @@ class Stack:
         return f"waybill:order:{{{self.type}/{order}}}"
 
     def secret(self):
-        """The secret that tokens are derived from."""
+        """The secret from which tokens are derived: the first one."""
         return Path(self.env["TOKEN_SECRETS"]).read_text().split()[0]
 
     def add_brand(self, order_type):
-        """Makes another brand, and returns its folder."""
+        """Creates another brand, and returns its folder."""
         certificates, brand = f"{self.folder}/certificates-{order_type}", f"{self.env['BRANDS']}/{order_type}"
         authority = os.path.dirname(self.env["ROOT_CA"])
         run_tool("certificates", "--out", certificates, "--order-type", order_type, "--authority", authority)
@@ -222,7 +222,7 @@ class Stack:
 
 
 class Redis:
-    """As much of a client as asking questions needs."""
+    """A minimal client of Redis."""
 
     def __init__(self, url):
         place = urllib.parse.urlsplit(url)
@@ -234,7 +234,7 @@ class Redis:
         return self.reply()
 
     def ask_all(self, commands):
-        """The replies to many commands, some hundreds of which are under way at once."""
+        """Returns the replies to many commands, which are pipelined 500 at a time."""
         commands, replies = list(commands), []
         for start in range(0, len(commands), 500):
             some = commands[start:start + 500]
@@ -248,7 +248,7 @@ class Redis:
         self.socket.sendall((f"*{len(words)}\r\n" + "".join(parts)).encode())
 
     def reply(self):
-        """Bytes that are no text are in a string as `surrogateescape` has them."""
+        """Returns the next reply. Bytes of a string that are not UTF-8 are decoded with `surrogateescape`."""
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b":":
@@ -262,7 +262,7 @@ class Redis:
         return rest.decode()
 
     def used_memory(self):
-        """Bytes that the allocator gave out, as soon as they no longer change."""
+        """Returns the bytes that Redis has allocated, once they change by less than 64 KiB in half a second."""
         last = -1
         while True:
             memory = self.ask("INFO", "memory")

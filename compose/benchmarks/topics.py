@@ -1,4 +1,4 @@
-"""Kafka: records that are written, records that are read, and committed offsets."""
+"""Kafka: writing records, reading records, and committed offsets."""
 
 import collections
 import json
@@ -11,12 +11,12 @@ from stack import Failure, eventually
 
 CHANGES = "waybill.order-changes"
 COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
-# librdkafka does not log that a broker is away: that is a Failure where it matters, and usual at the end of a stack.
+# librdkafka does not log that a broker is away: that is a Failure where it matters, and normal when a stack ends.
 QUIET = {"log_level": 2}
 
 
 class Producer:
-    """Puts records on topics. settings: of librdkafka."""
+    """Publishes records. settings: of librdkafka."""
 
     def __init__(self, bootstrap, settings=None):
         self.failed = []
@@ -25,7 +25,7 @@ class Producer:
         } | (settings or {}))
 
     def put(self, topic, key, value, **others):
-        """Waits while the queue is full. others: arguments of confluent_kafka."""
+        """Queues a record; waits while the queue is full. others: arguments of confluent_kafka."""
         while True:
             try:
                 self.producer.produce(topic, key=key, value=value, on_delivery=self.delivered, **others)
@@ -44,14 +44,14 @@ class Producer:
 
 
 class Publisher(Producer):
-    """Puts events on `waybill.order-changes`. late: seconds by which the clock of their timestamps is slow."""
+    """Publishes events on `waybill.order-changes`. late: seconds by which the clock of their timestamps is slow."""
 
     def __init__(self, stack, settings=None, late=0):
         super().__init__(stack.env["KAFKA_BOOTSTRAP"], settings)
         self.stack, self.count, self.late = stack, 0, late
 
     def connect(self):
-        """librdkafka sends the first records of a producer up to a second late, unless it knows the topic."""
+        """Fetches the topic's metadata, without which librdkafka sends the first records up to a second late."""
         self.producer.list_topics(CHANGES, timeout=10)
 
     def send(self, order, kind, data):
@@ -68,7 +68,7 @@ class Publisher(Producer):
             headers={"content-type": "application/cloudevents+json"})
 
     def replace_all(self, orders):
-        """Publishes documents by order identifier, and returns once each has a package."""
+        """Publishes documents by order identifier, and returns when each order has a package."""
         for order, document in orders.items():
             self.send(order, "replaced", document)
         self.flush()
@@ -82,7 +82,7 @@ class Publisher(Producer):
         eventually(lambda: f"packages of {len(waiting)} of {len(orders)} orders", are_packaged, 120, pause=0.1)
 
     def replace_with_example(self, orders, token=None):
-        """Publishes the example order under other identifiers, and returns once each has a package."""
+        """Publishes the example order under these identifiers, and returns when each order has a package."""
         document = example() | ({"authenticationToken": token} if token else {})
         self.replace_all({order: document | {"orderNumber": order} for order in orders})
 
@@ -92,7 +92,7 @@ def key_of(message):
 
 
 class Reader:
-    """Reads topics, and the offsets that a group has committed; commits nothing itself."""
+    """Reads topics, and the offsets that a group has committed; commits nothing."""
 
     def __init__(self, bootstrap, group="waybill-bench"):
         self.consumer = confluent_kafka.Consumer(QUIET | {
@@ -104,19 +104,19 @@ class Reader:
         return [confluent_kafka.TopicPartition(topic, partition) for partition in partitions]
 
     def bounds(self, place):
-        """The offset of a partition's first record, and the one after its last."""
+        """Returns the offset of a partition's first record, and the offset after its last."""
         return self.consumer.get_watermark_offsets(place, timeout=10)
 
     def ends(self, topic):
-        """The offset after the last record, by partition."""
+        """Returns the offset after the last record, by partition."""
         return {place.partition: self.bounds(place)[1] for place in self.places(topic)}
 
     def committed(self, topic):
-        """Places with the offsets that the group has committed; below zero: none."""
+        """Returns the partitions with the offsets that the group has committed; below zero: none."""
         return self.consumer.committed(self.places(topic), timeout=10)
 
     def lag(self, topic):
-        """The number of records that are not committed."""
+        """Returns the number of records that are not committed."""
         behind = 0
         for place in self.committed(topic):
             low, high = self.bounds(place)
@@ -124,14 +124,14 @@ class Reader:
         return behind
 
     def follow(self, topic):
-        """From here on `consumer` has the records that come."""
+        """Assigns the topic to `consumer`, from its present end."""
         places = self.places(topic)
         for place in places:
             place.offset = self.bounds(place)[1]
         self.consumer.assign(places)
 
     def messages(self, topic):
-        """All records of a topic that the broker has, per partition in their order."""
+        """Returns all records of a topic that the broker has, ordered within each partition."""
         found, ends, places = [], {}, self.places(topic)
         for place in places:
             place.offset, ends[place.partition] = self.bounds(place)
@@ -147,16 +147,16 @@ class Reader:
                 if message.offset() + 1 >= ends.get(message.partition(), 0):
                     ends.pop(message.partition(), None)
             if time.monotonic() > deadline:
-                raise Failure(f"reading {topic}: partitions {sorted(ends)} do not come to their end")
+                raise Failure(f"reading {topic}: partitions {sorted(ends)} were not read to their end")
         self.consumer.unassign()
         return found
 
     def records(self, topic):
-        """(Key, value, headers) of all records."""
+        """Returns (key, value, headers) of all records."""
         return [(key_of(message), message.value(), dict(message.headers() or [])) for message in self.messages(topic)]
 
     def places_by_key(self, topic):
-        """Key -> (topic, partition, offset) of its records."""
+        """Returns the list of (topic, partition, offset) of each key's records, by key."""
         places = collections.defaultdict(list)
         for message in self.messages(topic):
             places[key_of(message)].append((topic, message.partition(), message.offset()))
@@ -167,7 +167,7 @@ class Reader:
 
 
 class Offsets(Reader):
-    """A reader with the offsets of the pusher, which reads the pending topic in a group of its own."""
+    """A reader with the pusher's offsets; the pusher reads the pending topic in a separate group."""
 
     PENDING = "waybill.push-pending"
 

@@ -1,4 +1,4 @@
-"""Packagers that a benchmark starts itself: as many as it likes, on the cores and with the settings that it likes."""
+"""Packagers that a benchmark starts itself, in any number, on cores and with settings of its choice."""
 
 import contextlib
 import itertools
@@ -17,14 +17,14 @@ GROUP = "waybill-packager"
 
 
 class Worker(Program):
-    """One packager with the settings of the stack's own, which must be stopped."""
+    """A packager with the settings of the stack's own packager, which must not be running."""
 
     def __init__(self, stack, settings=None, core=None):
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         words = shlex.split(stack.command("packager").split("exec env", 1)[1])
         environment = dict(word.split("=", 1) for word in words[:-1])
         environment |= {"WAYBILL_OPERATIONS_LISTEN": self.url.removeprefix("http://")} | (settings or {})
-        # taskset becomes the program, so that all its threads are bound, and it counts its cores as in a container.
+        # taskset becomes the program: all its threads are bound, and it counts its cores as in a container.
         bound = [] if core is None else ["taskset", "-c", str(core)]
         super().__init__(bound + words[-1:], f"{stack.folder}/log/bench-packager.log", environment)
 
@@ -38,7 +38,7 @@ class Worker(Program):
         return Metrics.of(self.url)
 
     def memory_mb(self, field="VmHWM"):
-        """VmHWM: the most that was ever resident. VmRSS: the memory that is resident."""
+        """Returns MiB. VmHWM: the highest resident memory so far. VmRSS: the resident memory."""
         return memory_mb(self.pid, field)
 
     def stop(self, within=30):
@@ -47,23 +47,23 @@ class Worker(Program):
 
 
 class Crew:
-    """The workers of a benchmark, and the changes that are published to them."""
+    """The workers of a benchmark, and the changes that are published for them."""
 
     def __init__(self, stack):
-        # Nobody else takes part of the processors, or of the changes.
+        # No other service uses the processors or takes changes.
         stack.stop(*SERVICES)
-        # published: the number of changes that the broker has taken.
+        # published: the number of changes that the broker has accepted.
         self.stack, self.workers, self.published = stack, [], 0
         self.reader = Reader(stack.env["KAFKA_BOOTSTRAP"], GROUP)
 
     def start(self, count=1, **options):
-        """Starts workers, and returns when each has its part of the topic."""
+        """Starts workers, and returns when each has its partitions."""
         for _ in range(count):
             self.start_at_once(**options)
         return self.await_ready()
 
     def start_at_once(self, **options):
-        """Starts one more, and does not wait for it."""
+        """Starts another worker without waiting for it."""
         self.workers.append(Worker(self.stack, **options))
         return self.workers[-1]
 
@@ -86,9 +86,9 @@ class Crew:
 
     def publish(self, changes, settings=None, stack=None):
         """
-        Puts changes (order, kind, data) on the topic, and returns when the broker has them all.
+        Publishes changes (order, kind, data), and returns their number when the broker has them all.
 
-        stack: with the brand's type, if it is another one.
+        stack: one with the brand's order type, if that is not the stack's own.
         """
         publisher = Publisher(stack or self.stack, settings)
         publisher.connect()
@@ -100,7 +100,7 @@ class Crew:
 
     @contextlib.contextmanager
     def frozen(self):
-        """While it lasts a backlog can grow; shorter than the session that Kafka grants a silent worker."""
+        """Suspends the workers while a backlog grows. Must be shorter than the session timeout of Kafka's group."""
         for worker in self.workers:
             worker.process.send_signal(signal.SIGSTOP)
         try:
@@ -110,18 +110,18 @@ class Crew:
                 worker.process.send_signal(signal.SIGCONT)
 
     def committed(self):
-        """The number of changes that are done for good, since all partitions begin at offset 0."""
+        """Returns the number of changes that are done: the committed offsets, since all partitions begin at 0."""
         return sum(max(0, place.offset) for place in self.reader.committed(CHANGES))
 
     def lag(self):
         return self.published - self.committed()
 
     def await_done(self, seconds=180):
-        """Until everything that was published is committed."""
+        """Waits until everything that was published is committed."""
         self.await_all(lambda: self.lag() <= 0, lambda: f"working off the last {self.lag()} changes", seconds, 0.02)
 
     def await_orders(self, count, seconds=180):
-        """Until so many keys are in Redis, or, in case that another key has gone meanwhile, until all is committed."""
+        """Waits until Redis has this many keys, or until all is committed, in case another key has disappeared."""
         tries = itertools.count(1)
         self.await_all(
             lambda: self.stack.redis.ask("DBSIZE") >= count or (next(tries) % 200 == 0 and self.lag() <= 0),
@@ -143,7 +143,7 @@ class Crew:
 
 
 class CrewBench(Bench):
-    """A subject that starts the packagers itself."""
+    """A subject that starts its own packagers."""
 
     def set_up(self, *options, **others):
         super().set_up(*options, **others)

@@ -1,4 +1,4 @@
-"""The demo's second act, in Chromium: act.py URL. Screenshots go to WAYBILL_SCREENSHOTS, if that is set."""
+"""The demo's second act, in Chromium: act.py URL. Screenshots go to WAYBILL_SCREENSHOTS if that is set."""
 import os
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, driven over its DevTools protocol."""
+"""Debian's Chromium, headless, driven over its DevTools protocol."""
 import base64
 import json
 import os
@@ -13,7 +13,7 @@ DEADLINE_SECONDS = 30
 
 
 def missing():
-    """What keeps a browser from being driven here, for people; None if nothing does."""
+    """Returns, as text for people, the missing program or package; None if a browser can be driven here."""
     if not shutil.which("chromium"):
         return "chromium is not installed"
     try:
@@ -24,7 +24,7 @@ def missing():
 
 
 class Browser:
-    """One Chromium with a profile of its own, which is gone at the end."""
+    """A Chromium with its own profile, which is removed at the end."""
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="waybill-chromium.")
@@ -54,7 +54,7 @@ class Browser:
         raise RuntimeError("chromium is not ready")
 
     def page(self, width=1280, height=900, scheme="light"):
-        """A new page without cookies of another one."""
+        """Opens a page, which shares cookies with the other pages of this browser."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
         target = json.load(urllib.request.urlopen(request, timeout=DEADLINE_SECONDS))
         return Page(target["webSocketDebuggerUrl"], width, height, scheme)
@@ -118,7 +118,7 @@ class Page:
         self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def evaluate(self, expression):
-        """The value of an expression, awaited if it is a promise."""
+        """Returns the value of an expression; awaits it if it is a promise."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -126,9 +126,9 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, expression, seconds=DEADLINE_SECONDS):
-        """Waits until an expression is true, and gives its value."""
+        """Waits until an expression is true, and returns its value."""
         end = time.monotonic() + seconds
-        # Elements and functions are true, but arrive as empty objects.
+        # Elements and functions are truthy, but arrive here as empty objects.
         expression = f"((value) => value instanceof Node || value instanceof Function || value)({expression})"
         while True:
             try:
@@ -144,7 +144,7 @@ class Page:
             time.sleep(0.03)
 
     def click(self, element):
-        """A trusted click into the middle of the element that a JavaScript expression gives."""
+        """Makes a trusted click in the middle of the element that a JavaScript expression returns."""
         self.wait(f"Boolean({element})")
         box = self.evaluate(
             f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
@@ -153,7 +153,7 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=box["x"], y=box["y"], button="left", clickCount=1)
 
     def type(self, element, text):
-        """Replaces what a text field holds, as a person would."""
+        """Replaces the content of a text field, as a person would."""
         self.evaluate(f"(() => {{ const e = {element}; e.focus(); e.select(); }})()")
         self.call("Input.insertText", text=text)
 
@@ -171,17 +171,17 @@ class Page:
 
 
 def main_page_button():
-    """The simulated pay button of a page."""
+    """Returns a JavaScript expression for the simulated pay button of a page."""
     return "document.querySelector('apple-pay-button')"
 
 
 def sheet(selector):
-    """An element of the polyfill's sheet."""
+    """Returns a JavaScript expression for an element of the polyfill's sheet."""
     return f"(document.querySelector('[data-waybill-sheet]') || {{}}).shadowRoot?.querySelector({json.dumps(selector)})"
 
 
 if __name__ == "__main__":
-    # `chromium.py missing`: says what is missing and fails, or says nothing.
+    # `chromium.py missing`: prints what is missing and fails, or prints nothing.
     reason = missing()
     if reason:
         print(reason)

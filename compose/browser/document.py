@@ -1,7 +1,8 @@
-"""Runs the commands of a document as a reader would: the fenced blocks after comments that say `run`.
+"""Runs the commands of a document as a reader would: the fenced blocks that follow `run` comments.
 
     <!-- run -->                                to its end
-    <!-- run: background, until "text" -->      until its output has that text; it runs on
+    <!-- run: background, until "text" -->      until its output contains the text; it keeps running
+    <!-- run: with NAME -->                     to its end, with this variable in the environment
 """
 import os
 import re
@@ -14,13 +15,13 @@ BLOCK = re.compile(r"<!-- run(?P<how>[^>]*?) -->\n```bash\n(?P<text>.*?)```", re
 
 
 def blocks(path):
-    """`[(how, commands)]` in their order."""
+    """Returns `[(how, commands)]` in their order."""
     with open(path, encoding="utf-8") as file:
         return [(match["how"].removeprefix(": "), match["text"]) for match in BLOCK.finditer(file.read())]
 
 
 class Reader:
-    """Runs blocks in a folder; ends everything that it started."""
+    """Runs blocks in a folder; `close` ends everything that it started."""
 
     def __init__(self, folder, environment=None):
         self.folder = folder
@@ -32,7 +33,7 @@ class Reader:
                        timeout=seconds)
 
     def start(self, commands, until, seconds=1800):
-        """Starts a block and waits for a text in its output, which grows in the list that it gives."""
+        """Starts a block, waits for a text in its output, and returns that output, which keeps growing."""
         process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder, env=self.environment,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.running.append(process)
@@ -68,7 +69,7 @@ class Output:
         self.lines, self.changed = lines, changed
 
     def wait(self, text, seconds=60):
-        """The first line with a text."""
+        """Waits for the first line that contains a text, and returns it."""
         end = time.monotonic() + seconds
         with self.changed:
             while True:

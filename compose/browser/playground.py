@@ -1,11 +1,11 @@
-"""A visitor of the playground, in Chromium."""
+"""A visitor to the playground, in Chromium."""
 import json
 import time
 
 import chromium
 
 BLOCKS = {"receipt": 0, "order": 1, "update": 2}
-# The texts of a payment that must not stay anywhere: `waybill-dev search` looks for them.
+# A payment with texts that must not be stored anywhere: `waybill-dev search` looks for the marked ones.
 TOKEN = {
     "paymentData": {"version": "EC_v1", "data": "MARKED-PAYMENT-TOKEN", "signature": "signed", "header": {}},
     "paymentMethod": {"displayName": "Visa 1234", "network": "Visa", "type": "debit"},
@@ -14,7 +14,7 @@ TOKEN = {
 
 
 class Visitor:
-    """A page of the playground, and what a person does there."""
+    """A page of the playground, and the actions of a person there."""
 
     def __init__(self, page, url):
         self.page = page
@@ -47,7 +47,7 @@ class Visitor:
         self.page.wait(f"{button} && !{button}.hasAttribute('disabled')")
 
     def pay(self, name):
-        """Taps the button and authorises the payment; the order's identifier."""
+        """Taps the button and authorises the payment. Returns the order's identifier, None if no details arrived."""
         self.ready(name)
         before = self.page.evaluate("waybill.polyfill.transcript.length")
         self.page.click(self.inside(name, "apple-pay-button"))
@@ -61,7 +61,7 @@ class Visitor:
             " || {detail: {}}).detail.orderIdentifier")
 
     def in_device(self, order):
-        """The headline of an order in the simulated device, once it is there."""
+        """Returns the headline of an order in the simulated device, once it is there."""
         pass_ = f"document.querySelector('[data-order=\"{order}\"] .state')"
         self.page.wait(pass_)
         return self.page.evaluate(f"{pass_}.textContent")
@@ -76,7 +76,7 @@ class Visitor:
     def update(self, change):
         """Makes a quick change and sends it."""
         self.choose("update", change)
-        # The button rests while the new text is checked.
+        # The button is disabled while the new text is checked.
         self.page.wait("!document.querySelector('#update-button').disabled")
         self.page.click("document.querySelector('#update-button')")
         self.page.wait(f"{self.inside('update', '.verdict')}.textContent.includes('is signed')")
@@ -92,14 +92,14 @@ class Visitor:
         return self.page.evaluate(self.all_titles(name))
 
     def wait_titles(self, name, title, count=1):
-        """Until the transcript has this line so many times."""
+        """Waits until the transcript has this line at least this many times."""
         self.page.wait(f"{self.all_titles(name)}.filter((one) => one === '{title}').length >= {count}")
 
     def screenshots(self, folder, name):
-        """The whole page at the widths of a desk and of a phone, light and dark."""
+        """Saves the whole page at the widths of a desktop and of a phone, light and dark."""
         for width, height, kind in ((1280, 900, "desktop"), (390, 844, "phone")):
             for scheme in ("light", "dark"):
                 self.page.look(width, height, scheme)
-                time.sleep(0.2)  # A layout has no event of its own.
+                time.sleep(0.2)  # No event marks the end of a layout.
                 self.page.screenshot(f"{folder}/{name}-{kind}-{scheme}.png", whole=True)
         self.page.look(1280, 900)

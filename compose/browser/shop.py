@@ -1,4 +1,4 @@
-"""A shop's page and a service of scripted answers, both at one origin with a strict content security policy."""
+"""A shop's page and a service with scripted answers, at the same origin, with a strict content security policy."""
 import http.server
 import json
 import os
@@ -31,7 +31,7 @@ def file(name):
 
 
 def classic():
-    """waybill.js: the module without its export, in a function, with one global."""
+    """Returns waybill.js: the module without its export, in a function, with one global."""
     body, exports = file("waybill.mjs").decode().rsplit("\nexport {", 1)
     names = exports.strip().removesuffix("};")
     tail = "window.waybill = Object.assign(window.waybill || {}, { applePay: {" + names + "} });"

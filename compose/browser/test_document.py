@@ -1,4 +1,4 @@
-"""The document that leads to a shop, followed word for word: python3 -m unittest test_document, in this folder."""
+"""compose/shop.md, followed word for word: python3 -m unittest test_document, in this folder."""
 import os
 import re
 import unittest

@@ -37,7 +37,7 @@ class ModuleTests(unittest.TestCase):
         self.addCleanup(self.shop.close)
 
     def open(self, options="", before="", polyfill=True, script=MODULE):
-        """A page with the module, after `before` and with `options`, which are JavaScript."""
+        """Opens a page with the module, after `before` and with `options`, both JavaScript."""
         tag = '<script src="/applepay/polyfill.js" data-wallet="/wallet"></script>' if polyfill else ""
         self.shop.pages["/"] = (
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</title>'
@@ -138,7 +138,7 @@ class ModuleTests(unittest.TestCase):
         error = self.told(page, "error")[0]
         self.assertEqual(error["stage"], "begin")
         self.assertIn("InvalidAccessError", error["error"])
-        # The button works afterwards.
+        # The button still works afterwards.
         self.pay(page)
         self.told(page, "authorised")
         late = self.open(script="""
@@ -165,7 +165,7 @@ class ModuleTests(unittest.TestCase):
                 self.assertEqual(self.told(page, "error")[0]["outcome"], outcome)
 
     def test_an_answer_that_never_comes_ends_as_unknown(self):
-        # From the payment on the module's timers run 200 times as fast.
+        # From the payment on, timers run 200 times as fast.
         page = self.open("""authorise: (payment, { signal }) => {
             const slow = window.setTimeout;
             window.setTimeout = (work, time) => slow(work, (time || 0) / 200);
@@ -240,7 +240,7 @@ class ModuleTests(unittest.TestCase):
         links = page.evaluate("[...document.querySelectorAll('link')].map((link) => link.rel)")
         self.assertEqual(sorted(links), ["apple-touch-icon", "stylesheet"])
         self.assertEqual(page.evaluate("Object.keys(window.waybill)"), ["polyfill"])
-        # Without a system button the CSS, which may still be on its way, draws nothing.
+        # Without a system button the CSS, which may still be loading, draws nothing.
         page.evaluate("""(() => {
             const button = document.body.appendChild(document.createElement("button"));
             button.className = "waybill-apple-pay"; })()""")
@@ -333,7 +333,7 @@ class ModuleTests(unittest.TestCase):
             request = json.dumps(dict(shops.REQUEST, **change))
             found = page.evaluate(f"waybill.polyfill.problems({request}, 14)")
             self.assertEqual([problem["path"] for problem in found], [path], change)
-        # A session of another domain looks good and closes the sheet.
+        # A well-formed session of another domain closes the sheet.
         own = self.shop.answers["POST /applepay/validate"]
         self.shop.answers["POST /applepay/validate"] = lambda body: (200, dict(own(body)[1], domainName="evil.example"))
         page.click(chromium.main_page_button())
@@ -354,7 +354,7 @@ class FileTests(unittest.TestCase):
 
 
 def newer_syntax(source):
-    """What came after ES2019, outside of comments and texts."""
+    """Returns the syntax and the functions newer than ES2019, outside comments and strings."""
     strings = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'" + r"|//[^\n]*|/\*.*?\*/"
     code = re.sub(strings, '""', source, flags=re.S)
     found = re.findall(

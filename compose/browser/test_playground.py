@@ -1,6 +1,6 @@
 """The playground, in Chromium, at WAYBILL_PLAYGROUND_URL: python3 -m unittest test_playground, in this folder.
 
-Screenshots go to WAYBILL_SCREENSHOTS, if that is set.
+Screenshots go to WAYBILL_SCREENSHOTS if that is set.
 """
 import json
 import os
@@ -16,7 +16,7 @@ URL = os.environ.get("WAYBILL_PLAYGROUND_URL", "http://127.0.0.1:8090/playground
 
 class PlaygroundTests(unittest.TestCase):
     def setUp(self):
-        # A browser of its own: sessions are cookies.
+        # One browser per test: sessions are cookies.
         self.browser = chromium.Browser()
         self.addCleanup(self.browser.close)
 
@@ -49,7 +49,7 @@ class PlaygroundTests(unittest.TestCase):
         visitor.page.wait(f"document.querySelector('[data-order=\"{order}\"] .state').textContent === 'On the way'")
         visitor.update("Tracking number")
         visitor.page.wait(f"document.querySelector('[data-order=\"{order}\"]').textContent.includes('Example Parcel EP')")
-        # Without a change there is no version.
+        # Without a change there is no new version.
         visitor.page.click("document.querySelector('#update-button')")
         visitor.page.wait(f"{visitor.inside('update', '.verdict')}.textContent.startsWith('Nothing changed')")
         titles = visitor.titles("update")
@@ -178,7 +178,7 @@ class PlaygroundTests(unittest.TestCase):
     def run_source(self, html, script):
         shop = shops.Shop()
         self.addCleanup(shop.close)
-        # Apple's script is the one thing that is replaced: the stand-in takes its place.
+        # Only Apple's script is replaced, by the polyfill.
         own = '<script src="/applepay/polyfill.js" data-wallet="/wallet"></script>'
         start, end = html.index("<script async"), html.index("</script>") + len("</script>")
         shop.pages["/"] = html[:start] + own + html[end:]

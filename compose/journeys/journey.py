@@ -1,4 +1,4 @@
-"""compose/journey: the world around the services changes under load; then everything is compared."""
+"""compose/journey: changes the world around the services under load, then compares everything."""
 
 import os
 import pkgutil
@@ -15,7 +15,7 @@ JOURNEYS = {
         "rotation:Rotation",
         "the token secret changes, at one checkout a minute before the services and at another one a minute after "
         "them; then orders get new tokens and the old secret is withdrawn",
-        {"minute": number(10, "seconds of that minute (10)"), "rate": number(80, "steps of devices a second (80)"),
+        {"minute": number(10, "seconds of this minute (10)"), "rate": number(80, "steps of devices a second (80)"),
          "second-line": flag("the services have the new secret as their second line before any checkout has it")}),
     "region": (
         "region:Region",
@@ -34,8 +34,8 @@ JOURNEYS = {
                        required=True),
          "orders": number(600, "orders (600)")}),
 }
-DIR = {"dir": word("the folder for the stack, logs and data, which stay there", required=True)}
-# Without coalescing: each version is told by itself. Changed secrets are found within two seconds.
+DIR = {"dir": word("the folder of the stack, its logs and its data, which remain", required=True)}
+# Without coalescing: each version causes a notification. Changed secrets are found within about two seconds.
 ENVIRONMENT = {
     "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0", "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_BRANDS_RELOAD_SECONDS": "1",
     "WAYBILL_ORDER_CHANGE_TOPICS": r"waybill.order-changes,^.*\.waybill\.order-changes$",
@@ -48,7 +48,7 @@ def parser(name):
 
 
 def travel(make, arguments):
-    # Installed only now.
+    # compose/prepare has just installed it.
     from confluent_kafka import KafkaException
     stack = Stack(os.path.abspath(f"{arguments.dir}/stack"))
     os.makedirs(stack.folder, exist_ok=True)

@@ -1,8 +1,8 @@
 """
 `waybill.orders` and `waybill.registrations` get more partitions, then Redis is lost.
 
-Changes and fetches go on all the time. Before the partitions are added, before `rekey` and after it, orders are removed
-and registrations ended, each time others. `--kafka` names a cluster: the embedded broker's topics cannot grow.
+Changes and fetches go on throughout. Before the partitions are added, before `rekey` and after it, orders are removed
+and registrations ended, different ones each time. `--kafka` names a cluster: the embedded broker's topics cannot grow.
 """
 
 import collections
@@ -21,11 +21,11 @@ from world import Client
 
 BEFORE, AFTER = 16, 48
 # By the remainder of an order's number: it is removed, or its registration ends, before the partitions are added,
-# between that and rekey, or after rekey. The quiet ones do not change from the beginning on, the others all the time.
+# between that and rekey, or after rekey. QUIET orders have only their first changes; the others change throughout.
 REMOVED, ENDED, QUIET, GROUPS = (0, 1, 2), (3, 4, 5), 6, 10
 # Changes of an order before the partitions are added.
 FIRST = 6
-# Seconds in which a cluster may clean its logs before Redis is lost.
+# Seconds that the cluster has to clean its logs before Redis is lost.
 CLEANING = 30
 
 
@@ -43,7 +43,7 @@ class Partitions(TrackedOrders):
         for topic in GROWING:
             count = len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
             if count != BEFORE:
-                raise Failure(f"{topic} has {count} partitions instead of {BEFORE}: take a new cluster")
+                raise Failure(f"{topic} has {count} partitions instead of {BEFORE}: use a new cluster")
         self.publish(self.devices, FIRST)
         self.await_packages()
         for device in self.devices:
@@ -55,7 +55,7 @@ class Partitions(TrackedOrders):
         with Repeater(self.fetch_some, 100, 4), Repeater(lambda _: self.change(random.choice(self.busy)), 100):
             self.grow()
             self.lose_redis()
-        # The restored registrations and orders are good for another change.
+        # The restored registrations and orders must be usable for another change.
         self.publish([each for each in self.devices if not each.is_removed and each.number % GROUPS != QUIET], 1)
         self.await_changes()
         self.await_rest()
@@ -75,10 +75,10 @@ class Partitions(TrackedOrders):
         eventually("the packager notices that all keys are moved", lambda: partitions_added(self.stack) == 0, 90)
         moved, left = rekey(self.stack, "--dry-run")
         if moved or left:
-            self.findings.add(f"after rekey {moved + left} keys are in partitions that are not theirs")
+            self.findings.add(f"after rekey {moved + left} keys are in the wrong partitions")
 
     def end(self, phase):
-        """Orders are removed, registrations ended."""
+        """Removes this phase's orders and ends its registrations."""
         for device in self.group(REMOVED[phase]):
             device.is_removed, device.is_registered = True, False
             self.publisher.send(device.identifier, "removed", None)
@@ -88,7 +88,7 @@ class Partitions(TrackedOrders):
             device.is_registered = False
 
     def lose_redis(self):
-        # In the end Kafka keeps only the records that its log cleaner leaves, also of tombstones.
+        # Kafka then keeps only the records that its log cleaner leaves, which soon include no tombstones.
         for topic in GROWING:
             settings = {"cleanup.policy": "compact", "max.message.bytes": "4194304", "delete.retention.ms": "1",
                         "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
@@ -112,7 +112,7 @@ class Partitions(TrackedOrders):
         return records
 
     def await_changes(self):
-        """Returns when each order has its last change."""
+        """Returns when each order is served with its last change."""
         for device in self.devices:
             if not device.is_removed:
                 eventually(f"the last change of {device.key}", lambda: device.fetch(self.client) == 200
@@ -125,14 +125,14 @@ class Partitions(TrackedOrders):
         self.judge_letters(offsets)
         moments = self.judge_topics(offsets)
         offsets.close()
-        # Many at once: the gateway keeps a device waiting whose order it does not know, since it may be on its way.
+        # In parallel: the gateway delays its answer about an order that it does not know, which may be on its way.
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda device: self.judge_package(device, Client(self.stack.gateway_port)), self.devices))
         self.judge_registrations()
         self.judge_pushes(self.told, moments, self.group(QUIET))
 
     def judge_topics(self, offsets):
-        """No key has a value in two partitions. Returns when the last version of each order, unless silent, came."""
+        """Requires that no key has values in two partitions. Returns when each order's last non-silent version came."""
         moments = collections.Counter()
         for topic in COMPACTED:
             last = {}
@@ -144,6 +144,6 @@ class Partitions(TrackedOrders):
             places = collections.Counter(key for (key, _), value in last.items() if value is not None)
             for key, count in places.items():
                 if count > 1:
-                    self.findings.add(f"{topic} has {count} values of {key}, each in a partition of its own")
+                    self.findings.add(f"{topic} has {count} values of {key}, each in another partition")
             self.findings.saw(f"keys with a value on {topic}", len(places))
         return moments

@@ -1,9 +1,9 @@
 """
 Producers and services move to another Kafka.
 
-Each order has a device and gets twenty changes, each of which can be seen in its package. A mirror copies all topics,
-the changes under the name `east.waybill.order-changes`. The services move while changes are published in the east; when
-they have read what the mirror has, the producers follow, with clocks that are an hour behind.
+Each order has a device and up to twenty changes, each of which is visible in its package. A mirror copies the compacted
+topics, and the changes as `east.waybill.order-changes`. The services move while changes are published in the east; when
+they have read everything that the mirror has, the producers follow, with clocks that are an hour behind.
 """
 
 import json
@@ -17,13 +17,13 @@ from tracked import TrackedOrders, seen
 from world import Client
 
 MIRRORED = f"east.{CHANGES}"
-# Changes of an order, the first of which creates it.
+# Changes of an order that is not quiet; the first one creates it.
 EACH = 20
-# Of this many changes of each order the services in the east see so many, and then so many come there all the same.
+# Changes after the creation that the services in the east see, and those that are published there after they left.
 EAST, ABANDONED = 8, 4
-# One of so many orders does not change after the services have moved.
+# One of this many orders does not change any more once the services leave.
 QUIET = 4
-# Registrations of each device in the beginning.
+# Registrations of each device at the beginning.
 HISTORY = 5
 HOUR = 3600
 
@@ -48,7 +48,7 @@ class Region(TrackedOrders):
     def move(self):
         self.publish(self.devices, 1)
         self.await_packages()
-        # Several times, so that offsets in the east are higher than those of the copies, of which only the last stay.
+        # Several times, so that offsets in the east are higher than those of the copies: only the last ones are copied.
         for _ in range(HISTORY):
             for device in self.devices:
                 self.register(device)
@@ -86,7 +86,7 @@ class Region(TrackedOrders):
         return [device for device in self.devices if device.number % QUIET]
 
     def leave(self, mirror):
-        """The services end in the east; what they left is copied, and the offsets of their groups are translated."""
+        """Stops the services in the east, copies all that they wrote, and translates the offsets of their groups."""
         say("the services end in the east")
         self.stack.stop(*reversed(SERVICES))
         mirror.drain(COMPACTED)
@@ -94,7 +94,7 @@ class Region(TrackedOrders):
             mirror.carry(group, topics)
 
     def arrive(self, mirror):
-        """The services start in the west. Its packagers know no offset, and read all changes from their beginning."""
+        """Starts the services in the west. The packagers have no offsets there, and read all changes."""
         say("the services start in the west")
         mirror.drain(COMPACTED)
         for service in SERVICES:
@@ -104,18 +104,18 @@ class Region(TrackedOrders):
     # --- registrations that end and begin around the move ------------------------------------------------------------
 
     def race_before(self):
-        """Right before the move some devices register again, and some end their registrations."""
+        """Registers some devices again, and ends the registrations of others, right before the move."""
         ending, beginning = self.devices[1::10], self.devices[2::10]
         for device in ending:
             self.register(device)
         for device in beginning:
             if device.unregister(self.client) != 200:
-                raise Failure(f"{device.key}: ending a registration is refused")
+                raise Failure(f"{device.key}: the gateway did not end its registration")
             device.is_registered = False
         return ending, beginning
 
     def race_after(self):
-        """Right after it these end, and those begin."""
+        """Ends the renewed registrations, and begins the ended ones again, right after the move."""
         ending, beginning = self.races
         for device in ending:
             self.patiently(lambda: device.unregister(self.client) == 200)
@@ -126,7 +126,7 @@ class Region(TrackedOrders):
         self.findings.saw("registrations ended or begun right after the move", len(ending) + len(beginning))
 
     def applied_in_the_east(self):
-        """The number of changes in the last records of all orders there."""
+        """Returns the number of changes in the last records of all orders in the east."""
         offsets = Offsets(self.stack)
         last = {}
         for message in offsets.messages("waybill.orders"):
@@ -135,7 +135,7 @@ class Region(TrackedOrders):
         return sum(seen(document) + 1 for document in last.values())
 
     def settle(self, topics):
-        """Returns when the packagers have read topics of the west to their ends."""
+        """Returns when the packagers have read these topics of the west to their ends."""
         reader = Reader(self.west, "waybill-packager")
         eventually(
             f"reading {' and '.join(topics)}", lambda: sum(reader.lag(topic) for topic in topics) == 0, 120)
@@ -159,14 +159,14 @@ class Region(TrackedOrders):
             self.findings.add(f"{published} changes were published, {applied} and {here} applied")
         raced = [device for devices in self.races for device in devices]
         quiet = [device for device in self.devices if device.number % QUIET == 0 and device not in raced]
-        # Those were told in the east.
+        # Their last versions were notified in the east.
         for device in quiet:
             moments[device.key] = 0
         self.judge_pushes(told, moments, quiet)
         self.judge_registrations()
 
     def judge_versions(self, offsets):
-        """Each version of the west has more changes. Returns the moment of each order's last version."""
+        """Requires that each version in the west has more changes. Returns the time of each order's last version."""
         count, moments, last = 0, {}, {}
         for message in offsets.messages("waybill.orders"):
             key, now = key_of(message), seen(json.loads(message.value())["document"])

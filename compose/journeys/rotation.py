@@ -1,9 +1,9 @@
 """
 The token secret changes under load.
 
-Customers pay at two checkouts. Each checkout either publishes the order with its token, or only mints the token and the
-shop publishes the order without one. A device fetches its order as soon as it is paid for, then registers, removes its
-registration, and fetches again and again with the token that it has.
+Customers pay at two checkouts. A checkout either publishes the order with its token, or only mints the token and the
+shop publishes the order without a token. A device fetches its order as soon as it is paid for, then registers, removes
+its registration, and keeps fetching with the token that it has.
 """
 
 import collections
@@ -23,9 +23,9 @@ from world import Client, Device, World
 
 KEY = "sk_test_rotation"
 CHECKOUTS = ("ahead", "behind")
-# Seconds within which a service takes a changed file; it is looked at each second, and taken when seen twice alike.
+# Seconds within which a service loads a changed file; it checks each second, and loads a file that it saw twice alike.
 RELOAD = 5
-# Seconds from an order's publication to its package.
+# The most seconds from an order's publication to its package.
 PACKAGE = 5
 # One of this many steps is a payment.
 PAYMENTS = 4
@@ -37,9 +37,9 @@ class Rotation(World):
         self.minute, self.files = arguments.minute, {name: f"{stack.folder}/secrets-{name}" for name in CHECKOUTS}
         self.old, self.new = self.secret, secrets.token_hex(32)
         self.lock, self.count = threading.Lock(), 0
-        # Paid for and not fetched yet: (when to ask next, device); and those that were.
+        # Devices that have not fetched their order yet, as (time of the next attempt, device); and those that have.
         self.young, self.devices = collections.deque(), []
-        # When all services had the new secret.
+        # The time at which gateway and packager had the new secret.
         self.known = None
 
     def travel(self):
@@ -74,14 +74,14 @@ class Rotation(World):
         return ports
 
     def change(self, path, lines, services):
-        """Changes a file of secrets, and returns when the services have taken it."""
+        """Changes a file of secrets, and returns when the services have loaded it."""
         def loads():
             return [self.log(service).count("token secrets reloaded") for service in services]
 
         before = loads()
         write_secrets(path, lines)
         eventually(
-            f"{' and '.join(services)} with other secrets",
+            f"{' and '.join(services)} loading other secrets",
             lambda: all(now > then for now, then in zip(loads(), before)), RELOAD)
 
     # --- the story ---------------------------------------------------------------------------------------------------
@@ -107,13 +107,13 @@ class Rotation(World):
     def retoken(self, load):
         say("orders get tokens of the new secret")
         with self.lock:
-            # Those that have not registered yet, or just now, fetch by themselves.
+            # Devices that have not opened their order yet will get its newest version.
             old = [device for device in self.devices if device.order["authenticationToken"] != self.minted(device)]
         before, first = self.simulator.accepted, len(self.simulator.deliveries)
         retoken(self.stack)
         self.findings.saw("orders with a token of the old secret", len(old))
         for device in self.untold(old, first, 30):
-            self.findings.add(f"{device.key} has a new token and its device was not told")
+            self.findings.add(f"{device.key} has a new token and its device was not notified")
         self.findings.saw("notifications after retoken", self.simulator.accepted - before)
         for device in old:
             with device.lock:
@@ -124,7 +124,7 @@ class Rotation(World):
         load.wait(self.minute / 2)
 
     def withdraw(self, load):
-        # All orders with a token of the old secret are fetched; from here on a device shows the token of its package.
+        # Orders with a token of the old secret are fetched again; from here on a device shows its package's token.
         with self.lock:
             devices = list(self.devices)
         client = Client(self.stack.gateway_port)
@@ -143,7 +143,7 @@ class Rotation(World):
         load.wait(self.minute / 2)
 
     def look_back(self):
-        """When all is over each device opens its order, and no old token does."""
+        """Requires, at the end, that each device opens its order, and that no old token does."""
         deadline = time.monotonic() + PACKAGE
         while self.young and time.monotonic() < deadline:
             self.open(self.young.popleft()[1], self.workers[0])
@@ -152,7 +152,7 @@ class Rotation(World):
         for device in self.devices:
             if self.fetch(device, self.client) == 200:
                 self.findings.saw("orders that open with the token of their device at the end")
-        # Fewer than what an address may guess.
+        # Fewer wrong tokens than an address may show.
         for device in self.devices[:40]:
             device.token = derived_token(self.old, device.key)
             if device.fetch(self.client) not in (401, 429):
@@ -199,8 +199,8 @@ class Rotation(World):
         self.open(device, worker)
 
     def open(self, device, worker):
-        """The first fetches of a device, until one of them is answered."""
-        # The gateway cannot know a secret that it has not got.
+        """Makes one of a device's first fetches; queues the next if the order is not served yet."""
+        # The gateway does not have the token's secret yet.
         is_strange = device.token == self.minted(device) and self.known is None
         status = device.fetch(worker["gateway"])
         now = time.monotonic()
@@ -215,12 +215,12 @@ class Rotation(World):
         if device.is_published and now - device.born > PACKAGE:
             self.findings.add(f"{device.key} ({device.kind}) has no package after {now - device.born:.1f} s")
         elif status in (401, 429) and not is_strange and self.is_known_before(device, now):
-            self.findings.add(f"{device.key} ({device.kind}) is answered {status} with a right token")
+            self.findings.add(f"{device.key} ({device.kind}) is answered {status} with a correct token")
         with self.lock:
             self.young.append((now + 1, device))
 
     def is_known_before(self, device, now):
-        """True unless the secret of a device's token came to the services only just now."""
+        """Returns false if the services have only just received the secret of a device's token."""
         return device.token == derived_token(self.old, device.key) or now - self.known > PACKAGE
 
     def live(self, device, worker):

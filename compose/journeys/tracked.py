@@ -1,4 +1,4 @@
-"""Orders with a device each, all of whose changes can be seen in their packages: what the services must not lose."""
+"""Orders with a device each. All changes are visible in the packages, so that a lost one is noticed."""
 
 import collections
 import random
@@ -13,7 +13,7 @@ RATE = 400
 
 
 class TrackedOrders(World):
-    """A world of orders, each with one device that fetches it at any time and may be registered for it."""
+    """A world of orders, each with a device that may fetch it at any time and register for it."""
 
     def __init__(self, arguments, stack, name, count):
         super().__init__(arguments, stack)
@@ -22,13 +22,13 @@ class TrackedOrders(World):
         for device in self.devices:
             device.token = derived_token(self.secret, device.key)
             device.published, device.posts, device.is_registered = 0, 0, False
-            # Removal is published; the gateway was seen to know of it.
+            # The removal is published; the gateway has shown that it knows of it.
             device.is_removed, device.is_gone = False, False
 
     # --- the load ---------------------------------------------------------------------------------------------------
 
     def change(self, device):
-        """Publishes the next change of an order. All can be seen in the end: each fulfillment, and the last number."""
+        """Publishes the next change of an order. At the end all are visible: each fulfillment, and the last number."""
         number, order = device.published, device.identifier
         if number == 0:
             self.publisher.send(order, "replaced", self.document | {"orderNumber": "0", "fulfillments": []})
@@ -41,7 +41,7 @@ class TrackedOrders(World):
         self.findings.saw("changes published")
 
     def publish(self, devices, rounds):
-        """Publishes as many changes of each order, RATE a second."""
+        """Publishes this many changes of each order, RATE a second."""
         for device in paced(devices * rounds, RATE):
             self.change(device)
         self.publisher.flush()
@@ -52,13 +52,13 @@ class TrackedOrders(World):
 
     def register(self, device):
         if device.register(self.client) not in ((200, 201) if device.posts else (201,)):
-            raise Failure(f"{device.key}: registering is refused")
+            raise Failure(f"{device.key}: the gateway did not register its device")
         device.posts, device.is_registered = device.posts + 1, True
 
     @staticmethod
     def patiently(action):
-        """Asks the gateway again and again until the answer is a good one."""
-        eventually("a good answer of the gateway", action, 30, 0.2, Unanswered)
+        """Asks the gateway repeatedly until it answers as expected."""
+        eventually("the expected answer from the gateway", action, 30, 0.2, Unanswered)
 
     def fetch_some(self, number):
         device = random.choice(self.devices)
@@ -69,7 +69,7 @@ class TrackedOrders(World):
                 self.findings.saw("fetches without an answer, the gateway is away")
 
     def fetch(self, device, client, gateway="the gateway"):
-        """A fetch with or without a condition, whose answer must be right at any time."""
+        """Fetches with or without a condition; the answer must be right at any time."""
         before = device.order and device.order["updatedAt"]
         status = device.fetch(client, is_conditional=random.random() < 0.5)
         self.findings.saw(f"fetches: {status}")
@@ -83,7 +83,7 @@ class TrackedOrders(World):
             self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']} at {gateway}")
 
     def await_rest(self):
-        """Returns when the pusher has nothing left to do."""
+        """Returns when the pusher has no work left."""
         offsets = Offsets(self.stack)
         for topic in COMPACTED:
             eventually(f"the pusher on {topic}", lambda: offsets.lag(topic) == 0)
@@ -113,8 +113,8 @@ class TrackedOrders(World):
 
     def judge_pushes(self, first, moments, quiet):
         """
-        No device is told more often than there are reasons, the quiet ones not at all from a certain delivery on, and
-        those that are registered after the moment of their last version.
+        Requires that no device is notified more often than there are reasons, quiet ones not at all from delivery
+        `first` on, and registered ones after the time of their order's last version.
         """
         pushes, after, last = collections.Counter(), collections.Counter(), collections.Counter()
         for place, delivery in enumerate(self.simulator.deliveries):
@@ -125,23 +125,23 @@ class TrackedOrders(World):
         self.findings.saw("notifications", sum(pushes.values()))
         for device in self.devices:
             token = device.push_token
-            # Each of its changes made a version at most, and each registration so soon after one is told as well.
+            # Each change makes at most one version, and a registration soon after one also causes a notification.
             most = device.published + device.posts
             if pushes[token] > most:
                 self.findings.add(f"{device.key} was pushed {pushes[token]} times for {most} reasons")
             if device in quiet and after[token]:
-                self.findings.add(f"{device.key} was pushed {after[token]} times and is unchanged")
+                self.findings.add(f"{device.key} was pushed {after[token]} times although unchanged")
             if device.is_registered and last[token] < moments[device.key] - 1:
-                self.findings.add(f"the device of {device.key} was not told of its last version")
+                self.findings.add(f"the device of {device.key} was not notified of its last version")
         self.findings.saw("quiet orders", len(quiet))
 
     def judge_registrations(self):
-        """A device lists its order exactly while it is registered."""
+        """Requires that a device lists its order exactly if it is registered."""
         for device in self.devices:
             wanted = [device.identifier] if device.is_registered else []
             listed = device.list(self.client)
             if listed != wanted:
-                self.findings.add(f"the device of {device.key} lists {listed}, right is {wanted}")
+                self.findings.add(f"the device of {device.key} lists {listed} instead of {wanted}")
             stored = self.stack.redis.ask("HEXISTS", f"waybill:devices:{{{device.key}}}", device.name)
             if stored != device.is_registered:
                 self.findings.add(f"the device of {device.key} is {'not ' if not stored else ''}registered")
@@ -149,6 +149,6 @@ class TrackedOrders(World):
 
 
 def seen(document):
-    """The number of the last change that a document has."""
+    """Returns the number of the last change that is in a document."""
     odd = [int(each["fulfillmentIdentifier"][1:]) for each in document.get("fulfillments", [])]
     return max([int(document["orderNumber"]), *odd])

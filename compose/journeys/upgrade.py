@@ -1,9 +1,9 @@
 """
-Services of an earlier release become those of this one, and back again.
+Services of an earlier release are replaced by those of this release, and back again.
 
 Two packagers, two pushers and two gateways change one after the other while orders are published, and devices fetch,
 list, register and remove registrations at either gateway. Between the steps the load pauses, each order changes once
-more, and its device must be told, list the order and fetch that change.
+more, and its device must be notified, list the order and fetch that change.
 """
 
 import os
@@ -45,7 +45,7 @@ class Upgrade(TrackedOrders):
                 self.live(lambda: self.become(service, folder))
 
     def begin(self):
-        """All services are those of the earlier release, and so is what Redis and Kafka have."""
+        """Replaces all services by two each of the earlier release, with an empty Redis."""
         names = ["gateway", "packager", "pusher"]
         self.stack.stop(*names)
         self.stack.redis.ask("FLUSHALL")
@@ -61,7 +61,7 @@ class Upgrade(TrackedOrders):
             self.add_service(f"{name}-2", command)
 
     def edit(self, service, folder):
-        """Sets the folder of the program that starts as a service."""
+        """Sets the folder of a service's program."""
         command = self.stack.command(service)
         self.stack.write_command(
             service, re.sub(r"\S+/(waybill-\w+)$", lambda found: f"{folder}/{found[1]}", command))
@@ -74,7 +74,7 @@ class Upgrade(TrackedOrders):
     # --- the load ----------------------------------------------------------------------------------------------------
 
     def live(self, deed=lambda: None):
-        """Load, in which something is done; then all must be right."""
+        """Runs the load, calls `deed` during it, then compares."""
         with Repeater(self.step, self.arguments.rate, WORKERS) as load:
             load.wait(self.arguments.phase / 4)
             deed()
@@ -112,7 +112,7 @@ class Upgrade(TrackedOrders):
                 self.findings.saw(f"requests that {gateway} did not answer")
 
     def insist(self, action, device, what, right):
-        """As Wallet does: until there is an answer that is no 503."""
+        """Repeats a request until the answer is not 503, as Wallet does."""
         def answer():
             status = action()
             return status != 503 and status
@@ -134,14 +134,14 @@ class Upgrade(TrackedOrders):
     # --- between the steps -------------------------------------------------------------------------------------------
 
     def compare(self):
-        """Each order changes: its device is told, lists the order, and fetches that change, from either gateway."""
+        """Changes each order: its device must be notified, list the order, and fetch the change, at both gateways."""
         self.simulator.settle()
         first = len(self.simulator.deliveries)
         for device in self.devices:
             self.change(device)
         self.publisher.flush()
         for device in self.untold(self.devices, first, 20):
-            self.findings.add(f"the device of {device.key} was not told")
+            self.findings.add(f"the device of {device.key} was not notified")
         for name, port in self.gateways.items():
             client = Client(port)
             unlisted = stale = 0
@@ -154,5 +154,5 @@ class Upgrade(TrackedOrders):
             if unlisted:
                 self.findings.add(f"{unlisted} of {len(self.devices)} devices do not list their order at {name}")
             if stale:
-                self.findings.add(f"{stale} of {len(self.devices)} orders are not served as changed last at {name}")
+                self.findings.add(f"{stale} of {len(self.devices)} orders lack their last change at {name}")
             client.close()

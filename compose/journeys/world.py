@@ -1,4 +1,4 @@
-"""Parts of journeys: devices that ask as Wallet does, services that are started otherwise, and findings."""
+"""Parts of journeys: devices that ask as Wallet does, additional services, and findings."""
 
 import collections
 import io
@@ -17,16 +17,16 @@ from simulator import Simulator
 from stack import Failure, eventually, say
 from topics import Publisher
 
-# Differences that are printed; the others are counted.
+# The most differences that are printed; others are only counted.
 SHOWN = 20
 
 
 class Unanswered(Exception):
-    """No answer came: the service is not there, or ended meanwhile."""
+    """A request without an answer: the service is not running, or ended meanwhile."""
 
 
 class Findings:
-    """Differences from the promises, in a phase of the journey, and counts of comparisons. Threads: any."""
+    """The differences found, with the phase of the journey, and the counts of comparisons. Threads: any."""
 
     def __init__(self):
         self.lock, self.count, self.counts, self.phase = threading.Lock(), 0, collections.Counter(), ""
@@ -42,7 +42,7 @@ class Findings:
             self.counts[what] += number
 
     def close(self):
-        """Prints all, and returns the exit code."""
+        """Prints all counts, and returns the exit code."""
         for what, number in sorted(self.counts.items()):
             print(f"{what:44} {number}")
         print(f"{'differences':44} {self.count}", flush=True)
@@ -50,7 +50,7 @@ class Findings:
 
 
 class Client:
-    """A connection that is made again when it ends. One thread."""
+    """A connection that is opened again after it ended. For one thread."""
 
     def __init__(self, port):
         self.port, self.connection = port, None
@@ -74,13 +74,13 @@ class Client:
 class Device:
     """A device with one order.
 
-    token: what it shows to the gateway. order: order.json of the newest package that it has.
+    token: the one that it shows to the gateway. order: order.json of the newest package that it has.
     """
 
     def __init__(self, number, key, token=None):
         self.number, self.key, self.token = number, key, token
         self.order, self.modified, self.born = None, None, time.monotonic()
-        # One request of a device at a time.
+        # Allows one request of a device at a time.
         self.lock = threading.Lock()
 
     @property
@@ -93,11 +93,11 @@ class Device:
 
     @property
     def identifier(self):
-        """The order's, without its type."""
+        """The order's identifier, without its type."""
         return self.key.split("/")[1]
 
     def fetch(self, client, is_conditional=False):
-        """Returns the status; after 200 the device has the version."""
+        """Returns the status; if it is 200, the device keeps the version."""
         headers = showing(self.token)
         if is_conditional and self.modified:
             headers.append(("if-modified-since", self.modified))
@@ -118,7 +118,7 @@ class Device:
         return self._registration(client, "DELETE")
 
     def list(self, client):
-        """The identifiers of all its orders; None while the gateway cannot tell."""
+        """Returns the identifiers of all its orders; None if the answer is neither 200 nor 204."""
         answer = client.ask("GET", f"/v1/devices/{self.name}/registrations/{self.key.split('/')[0]}")
         if answer.status == 204:
             return []
@@ -126,25 +126,25 @@ class Device:
 
 
 class World:
-    """The stack of a journey, its publisher, its simulator of APNs, and what was found."""
+    """The stack of a journey, its publisher, its APNs simulator, and its findings."""
 
     def __init__(self, arguments, stack):
         self.arguments, self.stack, self.findings = arguments, stack, Findings()
         self.publisher = Publisher(self.stack, {"partitioner": "murmur2_random"})
         self.document, self.secret, self.type = example(), self.stack.secret(), self.stack.type
         self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
-        # For one thread.
+        # For the main thread only.
         self.client = Client(self.stack.gateway_port)
 
     def run(self):
-        """Returns the exit code."""
+        """Runs the journey, and returns the exit code."""
         self.travel()
         status = self.findings.close()
         self.simulator.close()
         return status
 
     def add_service(self, name, command):
-        """Makes a service of the stack from the words that start it."""
+        """Adds a service to the stack, with the command that starts it, and starts it."""
         port = free_ports(1)[0]
         self.stack.write_command(name, re.sub(
             r"WAYBILL_OPERATIONS_LISTEN=\S+", f"WAYBILL_OPERATIONS_LISTEN=127.0.0.1:{port}", command))
@@ -157,11 +157,11 @@ class World:
         return Path(f"{self.stack.folder}/log/{service}.log").read_text()
 
     def metric(self, name):
-        """The first packager's, summed over all labels."""
+        """Returns a metric of the first packager, summed over all labels."""
         return Metrics.of(self.stack.env["OPERATIONS_PACKAGER"]).total(name)
 
     def untold(self, devices, first, seconds):
-        """The devices that APNs has taken no notification for, from a certain delivery on and within some seconds."""
+        """Returns the devices that got no accepted notification from delivery `first` on, within some seconds."""
         left = {device.push_token: device for device in devices}
 
         def are_told():

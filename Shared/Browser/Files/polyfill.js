@@ -4,7 +4,7 @@
 //   <script src="/applepay/polyfill.js" data-hosts="shop.test" data-wallet="/playground/wallet"></script>
 //
 // data-hosts: hosts besides loopback on which it works. data-wallet: URL that gets the order details of a successful
-// payment, as a device would. data-time-scale: factor of all its waiting times (0.01 makes 30 s to 0.3 s).
+// payment, as a device would. data-time-scale: factor for all its waiting times (with 0.01, 30 s become 0.3 s).
 (() => {
   "use strict";
   const settings = (document.currentScript && document.currentScript.dataset) || {};
@@ -43,7 +43,7 @@
 
   const control = {
     transcript: [],
-    /** URL on which the simulated device takes order details; empty hands nothing over. */
+    /** The URL to which order details are posted for the simulated device; empty to post none. */
     wallet: settings.wallet || "",
     timeScale: Number(settings.timeScale || 1),
     validationURL: "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession",
@@ -51,7 +51,7 @@
     token: undefined,
     contact: undefined,
     automatic: [],
-    /** Steps taken in place of a person: "pay", "cancel" or "fail", one for each time that the sheet is ready. */
+    /** Sets the steps to take in place of a person, one each time the sheet is ready: "pay", "cancel" or "fail". */
     script(steps) { control.automatic = steps.slice(); },
   };
   const record = (title, detail) => {
@@ -66,7 +66,7 @@
   const invalidAccess = (message) => new DOMException(message, "InvalidAccessError");
   const later = (milliseconds, work) => setTimeout(work, milliseconds * control.timeScale);
 
-  /** WebKit wants the handler of a person's click itself: a timer or a fetch after it is too late. */
+  /** True in the handler of a user's click itself, as WebKit requires: a timer or a fetch after it is too late. */
   const isInGesture = () => {
     const event = window.event;
     return Boolean(event && event.isTrusted && ["click", "touchend", "keydown", "mouseup"].includes(event.type));
@@ -74,7 +74,7 @@
 
   // --- The checks of a payment request ---------------------------------------------------------------------------
 
-  /** Problems of a request: `[{path, message}]`, with JSON paths. */
+  /** Returns the problems of a request: `[{path, message}]`, with JSON paths. */
   function problems(request, version) {
     const found = [];
     const add = (path, message) => { if (found.length < 100) found.push({ path, message }); };
@@ -151,7 +151,7 @@
     return found;
   }
 
-  /** The four members, with the rules of the browser; it checks neither lengths nor the scheme. */
+  /** Returns the four members, by the rules of browsers, which check neither lengths nor the scheme. */
   function orderDetails(value) {
     if (value === undefined || value === null) return undefined;
     if (typeof value !== "object") throw new TypeError("orderDetails must be an object");
@@ -187,7 +187,7 @@
   };
   const contactOf = (request) => control.contact || people[request.countryCode] || people.US;
 
-  /** The contact as a shop sees it before the payment is authorised. */
+  /** Returns the contact as a shop sees it before the payment is authorised. */
   function redacted(contact) {
     const shown = {};
     for (const name of ["locality", "postalCode", "administrativeArea", "country", "countryCode"]) {
@@ -227,7 +227,7 @@
       let names = [];
       if (fields.includes("name")) names = names.concat("givenName", "familyName");
       if (fields.includes("postalAddress")) names = names.concat(address);
-      // A phone number and an address of mail come with the shipping contact only.
+      // Only the shipping contact has a phone number and an email address.
       if (canContact && fields.includes("phone")) names = names.concat("phoneNumber");
       if (canContact && fields.includes("email")) names = names.concat("emailAddress");
       return pick(names);
@@ -364,7 +364,7 @@
   let current;
   const usedSessions = new Set();
 
-  /** States: idle, active, authorized, completed, canceled, aborted. `side` is the API that tells the page. */
+  /** States: idle, active, authorized, completed, canceled, aborted. `side` is the API that dispatches the events. */
   class Machine {
     constructor(version, request, side) {
       this.version = version;
@@ -386,7 +386,7 @@
       setTimeout(() => this.ask("validatemerchant", { validationURL: control.validationURL }));
     }
 
-    /** Tells the page an event that it has to answer in time. */
+    /** Sends the page an event that it must answer in time. */
     ask(name, detail) {
       if (this.state !== "active" && this.state !== "authorized") return;
       record(name, name === "paymentauthorized" ? { shape: shapeOf(detail.payment) } : detail);
@@ -396,7 +396,7 @@
         this.cancel("unknown");
       });
       if (this.side.tell(name, detail)) return;
-      // Without a handler the browser answers by itself that nothing changes.
+      // Without a handler, validatemerchant and paymentauthorized end the session; other events change nothing.
       clearTimeout(this.alarm);
       this.awaited = undefined;
       if (name === "validatemerchant") this.abort();
@@ -425,7 +425,7 @@
         displayName: session.displayName, domainName: session.domainName,
       });
       if (fault) {
-        // Devices say nothing here: the sheet just closes.
+        // Devices give no reason here: the sheet just closes.
         console.error(`Waybill's polyfill refuses the merchant session: ${fault}.`);
         setTimeout(() => this.cancel());
         return;
@@ -436,7 +436,7 @@
       setTimeout(() => this.ask("paymentmethodselected", { paymentMethod: { type: "debit", network: "Visa" } }));
     }
 
-    /** What the device does after an event was answered. */
+    /** Continues as a device does after the page has answered an event. */
     proceed(name) {
       if (this.state !== "active") return;
       if (name === "paymentmethodselected" && this.wantsAddress()) {
@@ -480,7 +480,7 @@
       this.ask("paymentauthorized", { payment: payment(this.request) });
     }
 
-    /** The page's verdict; `result.details` are checked before anything is sent. */
+    /** Applies the page's result; `result.orderDetails` are checked before anything is sent. */
     finish(result) {
       if (this.state !== "authorized") throw invalidAccess("The payment is not authorized.");
       let details;
@@ -529,7 +529,7 @@
     }
   }
 
-  /** A payment without its bytes: names and lengths. */
+  /** Returns the shape of a payment, without its bytes: names and lengths. */
   const shapeOf = (value) => {
     if (Array.isArray(value)) return value.map(shapeOf);
     if (value && typeof value === "object") {
@@ -600,7 +600,7 @@
 
     #complete(name, update, positional) {
       const machine = machines.get(this);
-      // Before version 3 answers were positional.
+      // Before version 3, the arguments are positional.
       const told = machine.version < 3 ? positional() : update;
       if (told === null || typeof told !== "object" || !told.newTotal) {
         throw new TypeError("Member newTotal is required and must be an instance of ApplePayLineItem");
@@ -798,7 +798,7 @@
 
   // --- The button ---------------------------------------------------------------------------------------------
 
-  // A name can be defined once: Apple's own script may have come before.
+  // A name can be defined only once, and Apple's own script may have defined it already.
   if (!customElements.get("apple-pay-button")) {
     customElements.define("apple-pay-button", class extends HTMLElement {
       connectedCallback() {

@@ -43,7 +43,7 @@ const within = (milliseconds, promise, late) => {
   return Promise.race([promise, alarm]).finally(() => clearTimeout(timer));
 };
 
-/** An answer of a service that is no success. `outcome` is "none" if nothing was charged, or "unknown". */
+/** A failure; if a service answered, with the answer's `status` and `code`, and `isAnswer`. */
 class WaybillError extends Error {
   constructor(message, members) {
     super(message);
@@ -54,7 +54,7 @@ class WaybillError extends Error {
 
 class Service {
   constructor(options) {
-    // The service that the page got this file from, unless the page says another one.
+    // The service from which the page loaded this file, unless the page names another one.
     const script = document.querySelector('script[src*="/applepay/waybill."]');
     const address = options.service || metaContent("waybill-service") || (script ? new URL("..", script.src).href : "/");
     this.base = new URL(address, document.baseURI).href.replace(/\/+$/, "");
@@ -77,7 +77,7 @@ class Service {
     });
   }
 
-  /** A read, tried once more after a second when the network or the service is away. */
+  /** Sends a GET, and once more after a second if the network or the service is unavailable. */
   async read(path) {
     try {
       return await this.call("GET", path);
@@ -89,7 +89,7 @@ class Service {
   }
 }
 
-/** Whether this browser has Apple Pay on this page. Synchronous; never throws. */
+/** Returns true if this browser has Apple Pay on this page. Synchronous; never throws. */
 function isSupportedByDevice() {
   try {
     // Static calls throw in insecure pages and in frames without permission.
@@ -103,7 +103,7 @@ function isSupportedByDevice() {
 
 const loaded = new Map();
 
-/** Metadata and basket, kept for the click, in which nothing may be awaited. */
+/** Loads metadata and basket, and keeps them for the click, in which nothing may be awaited. */
 async function load(options, isFresh) {
   const service = new Service(options);
   const basketIdentifier = options.basketIdentifier || metaContent("waybill-basket");
@@ -122,7 +122,7 @@ async function load(options, isFresh) {
   return loaded.get(key);
 }
 
-/** Whether this page can offer Apple Pay for this basket: device, merchant and basket. */
+/** Resolves to true if device, merchant and basket allow this page to offer Apple Pay. */
 async function isSupportedForCheckout(options = {}) {
   if (!isSupportedByDevice()) return false;
   try {
@@ -133,7 +133,7 @@ async function isSupportedForCheckout(options = {}) {
   }
 }
 
-/** The lowest version of the session that has everything a request uses. */
+/** Returns the lowest version of the session that has everything a request uses. */
 function requiredVersion(request) {
   let version = LOWEST_VERSION;
   for (const name of Object.keys(MEMBER_VERSIONS)) {
@@ -146,7 +146,7 @@ function requiredVersion(request) {
   return version;
 }
 
-/** JSON has no dates; Apple's members that end in `Date` want them. */
+/** Converts the members that end in `Date` to dates, which JSON does not have and Apple requires. */
 function withDates(value) {
   if (Array.isArray(value)) return value.map(withDates);
   if (!value || typeof value !== "object" || value instanceof Date) return value;
@@ -158,7 +158,7 @@ function withDates(value) {
   return copy;
 }
 
-/** A request and its version that this browser takes, or undefined. Cosmetic members give way. */
+/** Returns a request that this browser accepts, with its version, or undefined. Drops cosmetic members if needed. */
 function fit(request) {
   const supports = (version) => version <= HIGHEST_VERSION && window.ApplePaySession.supportsVersion(version);
   const candidates = [request];
@@ -181,7 +181,7 @@ function fit(request) {
   return undefined;
 }
 
-/** Errors as the sheet takes them; those it does not know become "unknown". */
+/** Converts errors to those of the sheet; an unknown code becomes "unknown". */
 function sheetErrors(errors) {
   return (Array.isArray(errors) ? errors : []).map((error) => {
     if (!window.ApplePayError || error instanceof window.ApplePayError) return error;
@@ -218,7 +218,7 @@ function completeSafely(session, result, options = {}) {
       report({ stage: "tracking", tracking: error, error });
     }
   }
-  // A sheet that was closed meanwhile takes no answer; the shop's verdict counts all the same.
+  // A sheet that has been closed accepts no answer; the shop's result is valid nevertheless.
   try { session.completePayment(plain); } catch (error) { report({ stage: "complete", error }); }
   return false;
 }
@@ -239,7 +239,7 @@ async function completeResponseSafely(response, result, options = {}) {
   return false;
 }
 
-/** The request of Apple Pay JS as the Payment Request API takes it. */
+/** Converts a request of Apple Pay JS to the arguments of the Payment Request API. */
 function paymentRequestArguments(version, request, merchantIdentifier) {
   const money = (value) => ({ currency: request.currencyCode, value });
   const item = (line) => ({ label: line.label, amount: money(line.amount || "0"), pending: line.type === "pending" });
@@ -280,7 +280,7 @@ class Controller {
     this.onClick = () => this.pay();
   }
 
-  /** Puts the button into an element and makes it work. Resolves to whether there is one. */
+  /** Adds the button to an element and activates it. Resolves to false if there is none. */
   async attach(element) {
     this.detach();
     this.element = element;
@@ -353,7 +353,7 @@ class Controller {
     try {
       if (callback) callback(detail);
     } catch (error) {
-      // A mistake of the page must not keep the sheet open.
+      // An error of the page must not keep the sheet open.
       setTimeout(() => { throw error; });
     }
   }
@@ -370,7 +370,7 @@ class Controller {
     return Object.assign(filled, given);
   }
 
-  /** The click. Nothing is awaited before the session exists: browsers make one only inside the gesture. */
+  /** Handles the click. Nothing is awaited before the session exists: browsers make one only inside the gesture. */
   pay() {
     if (this.isBusy) return;
     try {
@@ -439,7 +439,7 @@ class Controller {
       this.settle(result, hasTracking);
     };
     session.oncancel = () => {
-      // While the shop is charging its verdict counts: `settle` tells it.
+      // While the shop is charging, its result counts: `settle` reports it.
       if (!isCharging) this.isBusy = false;
       this.tell("Cancelled", { isCharging });
     };
@@ -517,7 +517,7 @@ class Controller {
     }));
   }
 
-  /** The shop's verdict; a failure when there is none. Never rejects. */
+  /** Resolves to the shop's result, or to a failure if there is none. Never rejects. */
   async authorise(payment) {
     const stopping = new AbortController();
     const unknown = (error) => {
@@ -536,7 +536,7 @@ class Controller {
       }
       return result;
     } catch (error) {
-      // The service says for certain that nothing was charged, or nobody knows.
+      // Either the service states that nothing was charged, or the outcome is unknown.
       const isRefused = error.isAnswer && error.status < 500;
       if (error.code !== "upstream_unavailable" && !isRefused) return unknown(error);
       this.fail({ stage: "payment", outcome: "none", error });

@@ -1,8 +1,8 @@
--- The gateway's GET in nginx: token check, conditional GET, one HMGET, assets kept in the worker.
+-- The gateway's GET in nginx: token check, conditional GET, one HMGET (two for an outdated condition), cached assets.
 local redis = require "nginx.redis"
 local order = {}
 
--- Assets by digest. They never change, so a plain table of the worker does, without the copies of a shared one.
+-- Assets by digest. They never change, so a plain table in each worker is enough, without the copies of a shared one.
 local assets = {}
 
 local function refuse()
@@ -42,7 +42,7 @@ function order.answer()
     if not connection:connect("127.0.0.1", tonumber(ngx.var.redis_port)) then return ngx.exit(503) end
     local key = "waybill:order:{" .. ngx.var[1] .. "/" .. ngx.var[2] .. "}"
 
-    -- With a condition the package is read only when it is needed, as the gateway does.
+    -- With a condition the package is read only if it is needed, as in the gateway.
     if ngx.var.http_if_none_match or ngx.var.http_if_modified_since then
         local stamp, failure = connection:hmget(key, "token", "version", "modified", "etag", "removed")
         if not stamp then ngx.log(ngx.ERR, failure) return ngx.exit(503) end

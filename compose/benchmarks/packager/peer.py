@@ -1,9 +1,9 @@
 """
-A packager in Python, as somebody would write one with the usual packages; started by compose/benchmarks/packager.py.
+A packager in Python, written in the usual way with the usual packages; started by compose/benchmarks/packager.py.
 
-It does what waybill-packager does to a backlog: consume, read the orders' states, fold, build order.json, manifest and
-ZIP, sign, write to Redis, publish, commit. It takes some partitions from offset to offset and tells, as JSON, how many
-packages it made of how many seconds of its CPU; what comes before the first record (importing, loading) is not counted.
+It does what waybill-packager does with a backlog: consume, read the orders' states, fold, build order.json and
+manifest, sign, zip, write to Redis, publish, commit. It processes ranges of offsets of some partitions, and prints as
+JSON the number of packages and the seconds of its CPU and of the clock; importing and loading are not counted.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class Brand:
         self.folder, self.assets = folder / "assets", {}
 
     def asset(self, name):
-        """Content and digest, read once."""
+        """Returns a picture's content and digest, read once."""
         if name not in self.assets:
             content = (self.folder / name).read_bytes()
             self.assets[name] = (content, hashlib.sha256(content).hexdigest())
@@ -70,7 +70,7 @@ class Brand:
 
 
 def files(value):
-    """The pictures that a document names."""
+    """Yields the pictures that a document names."""
     if isinstance(value, dict):
         for key, item in value.items():
             if key in ("logo", "image") or key.startswith("trackingLogoName"):
@@ -83,7 +83,7 @@ def files(value):
 
 
 def merge(target, patch):
-    """Source: RFC 7396 §2"""
+    """Applies a merge patch. Source: RFC 7396 §2"""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -104,7 +104,7 @@ class Packager:
         self.consumer = confluent_kafka.Consumer(
             servers | {"group.id": "bench-python", "enable.auto.commit": False})
         self.topic = settings["topic"]
-        # Partition to first offset and the one after the last.
+        # Partition -> (first offset, offset after the last).
         self.ranges = {int(number): tuple(offsets) for number, offsets in settings["ranges"].items()}
         self.consumer.assign([
             confluent_kafka.TopicPartition(self.topic, number, first) for number, (first, _) in self.ranges.items()])

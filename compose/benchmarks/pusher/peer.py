@@ -1,7 +1,8 @@
 """
-Sends notifications as somebody would with the usual packages, on one connection; started by compose/benchmarks.
+Sends notifications with the usual Python packages, on one connection; started by compose/benchmarks/pusher.py.
 
-It takes what to do as JSON on standard input and tells, as JSON, how many notifications a second had their answers.
+Reads its job as JSON from standard input. Prints as JSON the seconds, its CPU seconds and the number of notifications
+that were accepted.
 """
 
 import asyncio
@@ -17,10 +18,10 @@ HERE = "127.0.0.1"
 
 
 def only_here(find):
-    """The packages know Apple's hosts by heart: nothing may ever get there from a benchmark."""
+    """Limits a resolver to this machine: the packages know Apple's hosts, to which a benchmark must never send."""
     def guarded(host, *arguments, **options):
         if host not in (HERE, HERE.encode()):
-            raise OSError("only this machine is sent anything")
+            raise OSError("nothing may be sent to another machine")
         return find(host, *arguments, **options)
     return guarded
 
@@ -39,7 +40,7 @@ class AioAPNs:
                 self.conn.receive_data = lambda data: [event for event in receive(data) if self.is_usual(event)]
 
             def is_usual(self, event):
-                """APNs says in each answer which notification it is about and sends no empty bodies; nghttpd does."""
+                """Adds the `apns-id` that nghttpd, unlike APNs, does not send. Returns false for its empty bodies."""
                 kind = type(event).__name__
                 if kind == "ResponseReceived":
                     identifier = self.request_streams.pop(event.stream_id).encode()
@@ -89,14 +90,14 @@ async def run(job):
     devices = job["devices"]
     # Connecting is not measured.
     if not await sender.send(devices[0]):
-        raise RuntimeError("the first notification was not taken")
+        raise RuntimeError("the first notification was not accepted")
     numbers = iter(range(job["notifications"]))
     delivered = 0
 
     async def stream():
         nonlocal delivered
         for number in numbers:
-            # Not in one statement: what is added to would be read before the wait.
+            # Not in one statement: `delivered` would be read before the wait.
             taken = await sender.send(devices[number % len(devices)])
             delivered += taken
 

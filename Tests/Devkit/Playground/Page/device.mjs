@@ -12,7 +12,7 @@ const words = (status) => WORDS[status] || status || "";
 
 const day = (text) => new Date(text).toLocaleString("en-US", { weekday: "short", month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 
-/** The state that a customer reads first. */
+/** Returns the state that a customer reads first. */
 function headline(order) {
   const fulfillment = (order.fulfillments || [])[0];
   if (order.status === "cancelled" || !fulfillment) return words(order.status);

@@ -12,7 +12,7 @@ const el = (name, members, ...children) => {
   return made;
 };
 
-/** Replaces the selection so that the browser's undo knows of it. */
+/** Replaces the selection so that the browser can undo it. */
 function insert(area, text) {
   if (!document.execCommand("insertText", false, text)) area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
 }
@@ -63,7 +63,7 @@ class Editor {
       const number = this.lastCheck;
       const text = this.value;
       const problems = this.options.check ? await this.options.check(text) : [];
-      // The last question wins, whichever answer comes last.
+      // The latest check wins, whichever answer arrives last.
       if (number !== this.lastCheck || text !== this.value) return;
       this.problems = problems;
       this.isChecked = true;
@@ -99,7 +99,7 @@ class Editor {
 
   key(event) {
     const { selectionStart: start, selectionEnd: end, value } = this.area;
-    // Escape leaves the editor with the next Tab, so that the keyboard is not caught in it.
+    // After Escape, the next Tab leaves the editor, so that keyboard users are not trapped in it.
     if (event.key === "Escape") { this.isLeaving = true; return; }
     if (event.key === "Tab" && !this.isLeaving && !event.shiftKey && !this.area.readOnly) {
       event.preventDefault();
@@ -121,7 +121,7 @@ class Editor {
   }
 }
 
-/** Line and column of a value in a text that parses, by its JSON path; of the nearest one around it if it is missing. */
+/** Returns line and column of a value by its JSON path, in a text that parses; of its container if it is missing. */
 function placeOf(text, path) {
   const offsets = new Map();
   let at = 0;

@@ -20,11 +20,11 @@ async function call(method, path, body) {
   }
   const response = await fetch(path, options);
   let answer = {};
-  try { answer = await response.json(); } catch (error) { /* An answer without JSON has its status. */ }
+  try { answer = await response.json(); } catch (error) { /* An answer without JSON still has its status. */ }
   return { status: response.status, answer };
 }
 
-/** The problems of a text, from the server. */
+/** Returns the problems of a text, from the server. */
 async function review(kind, text) {
   const { status, answer } = await call("POST", "/playground/validate", { kind, text });
   if (status !== 200) return [{ line: 1, column: 1, path: "$", message: "cannot be checked now: load the page again" }];
@@ -38,7 +38,7 @@ const service = () => state.session.service.replace(/\/$/, "");
 
 let lastIdentifier = 0;
 
-/** ARIA tabs. `panels` maps names to elements; gives the element and a function that selects. */
+/** ARIA tabs. `panels` maps names to elements; returns the element and a function that selects. */
 function tabs(panels) {
   const list = el("div", { class: "tabs", role: "tablist" });
   const element = el("div", {}, list);
@@ -79,7 +79,7 @@ function tabs(panels) {
   return { element, select, count };
 }
 
-/** The panel of generated texts: `[{title, text}]` from `make()`, again after each edit. */
+/** The panel of generated texts: `[{title, text}]` from `make()`, made again after each edit. */
 class SourcePanel {
   constructor(make) {
     this.make = make;
@@ -228,7 +228,7 @@ class CreateBlock {
     this.verdict.className = kind ? `verdict ${kind}` : "verdict";
   }
 
-  /** Puts the button up for the chosen API. */
+  /** Adds the button for the chosen API. */
   async connect() {
     if (this.controller) this.controller.detach();
     this.place.replaceChildren();
@@ -271,7 +271,7 @@ class CreateBlock {
     return answer;
   }
 
-  /** The shop's part. The token is dropped: the payment's bytes never leave this page. */
+  /** Acts as the shop. The token is dropped: the payment's bytes never leave this page. */
   async authorise() {
     const text = this.editors.Order.value;
     this.identifiers.add(this.details.orderIdentifier);
@@ -368,7 +368,7 @@ class UpdateBlock {
     this.empty.hidden = known.some((order) => !order.isReceipt);
     this.list.hidden = known.length === 0;
     const rows = known.map((order) => this.row(order));
-    // Rows stay where they are, so that a click meets the one that it was meant for.
+    // Rows are not replaced needlessly, so that a click hits the row that it was meant for.
     if (rows.some((row, index) => row !== this.list.children[index]) || rows.length !== this.list.children.length) {
       this.list.replaceChildren(...rows);
     }
@@ -481,7 +481,7 @@ async function openSession() {
   state.session = answer;
 }
 
-/** Follows what the server tells, as long as the page is open. */
+/** Follows the server's transcript while the page is open. */
 async function follow(update) {
   let after = 0;
   for (;;) {

@@ -1,8 +1,8 @@
-// Everything that really happened: events of this browser, and those that the server tells.
+// Everything that really happened: events of this browser, and those that the server reports.
 
 import { el } from "./editor.mjs";
 
-/** The first four characters of a secret. */
+/** Returns the first four characters of a secret. */
 const short = (text) => (text.length > 4 ? text.slice(0, 4) + "…" : text);
 const SECRETS = [
   [/(AppleOrder |Bearer )(\S+)/g], [/("authenticationToken":\s*")([^"]+)/g], [/("pushToken":\s*")([^"]+)/g],
@@ -19,13 +19,13 @@ class Transcript {
 
   add(entry) {
     this.entries.push(entry);
-    // Two sources, one order: by time.
+    // The entries come from two sources, so they are sorted by time.
     this.entries.sort((left, right) => left.time - right.time);
     if (this.entries.length > 1000) this.entries.shift();
     for (const listener of this.listeners) listener();
   }
 
-  /** Something that this browser knows by itself. */
+  /** Adds an event of this browser. */
   note(from, to, title, members = {}) { this.add(Object.assign({ time: Date.now(), from, to, title }, members)); }
 }
 
@@ -35,7 +35,7 @@ const jsonText = (text) => {
   try { return JSON.stringify(JSON.parse(text), null, 2); } catch (error) { return text; }
 };
 
-/** An entry as text, as it is shown and copied. */
+/** Returns an entry as text, as it is shown and copied. */
 function entryText(entry) {
   const parts = [];
   if (entry.detail) parts.push(JSON.stringify(entry.detail, null, 2));
@@ -54,7 +54,7 @@ function entryText(entry) {
   return parts.join("\n\n");
 }
 
-/** The panel of a block: `belongs(entry)` says which entries are its own. */
+/** The panel of a block: `belongs(entry)` is true for its entries. */
 class TranscriptPanel {
   constructor(transcript, belongs, onCount) {
     this.transcript = transcript;
