@@ -113,7 +113,7 @@ import Testing
         #expect(try await http.send(Self.request()).status == 200)
         #expect(.now - start >= .seconds(3))
         fixture.fake.conduct.fail(.silent)
-        await #expect { _ = try await http.send(Self.request(), within: .milliseconds(300)) } throws: {
+        await #expect { _ = try await http.send(Self.request(), within: .seconds(2)) } throws: {
             ($0 as? ToolError)?.code == .timeout
         }
         #expect(try await http.send(Self.request()).status == 200)

@@ -49,7 +49,7 @@ import Testing
         #expect(.now - start >= .milliseconds(200))
         shop.conduct.fail(.silent)
         await #expect {
-            _ = try await http.send(Self.request(.GET, port, "/baskets/b1"), within: .milliseconds(300))
+            _ = try await http.send(Self.request(.GET, port, "/baskets/b1"), within: .seconds(2))
         } throws: { ($0 as? ToolError)?.code == .timeout }
         shop.conduct.fail(.invalidBasket)
         let basket = try await http.send(Self.request(.GET, port, "/baskets/b1"))
@@ -80,7 +80,7 @@ import Testing
         provider.conduct.fail(.reset)
         await #expect(throws: ToolError.self) { _ = try await http.send(request) }
         provider.conduct.fail(.silent)
-        await #expect { _ = try await http.send(request, within: .milliseconds(300)) } throws: {
+        await #expect { _ = try await http.send(request, within: .seconds(2)) } throws: {
             ($0 as? ToolError)?.code == .timeout
         }
         #expect(try await http.send(request).status == 200)
