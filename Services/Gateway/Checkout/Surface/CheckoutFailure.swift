@@ -5,7 +5,7 @@ import NIOHTTP1
 /// The reason why a request to the checkout role is refused.
 ///
 /// The shape is that of the payment providers, and a superset of the gateway's: `{"error": {"code", "message", "type",
-/// "param", "request_id", "details"}}`. The message never quotes the request.
+/// "param", "request_id", "details"}}`. The message quotes no value of the request; `details` may.
 struct CheckoutFailure: Error, Hashable, Sendable {
     /// The reason, for programs.
     enum Code: String, CaseIterable, Sendable {
