@@ -109,9 +109,8 @@ struct PackageFixture: Sendable {
 
     /// Returns an example order's identifier and document.
     static func example(_ name: String) throws -> (identifier: String, document: JSONObject) {
-        let schemas = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("Shared/Model/Schemas/examples")
-        let file = try Data(contentsOf: schemas.appendingPathComponent("\(name).order.json"))
+        let file = try Data(
+            contentsOf: Repository.root.appending(path: "Shared/Model/Schemas/examples/\(name).order.json"))
         let (document, identifier) = try OrderFile.document(from: JSON(parsing: Array(file)), keepsToken: false)
         return (identifier ?? "", document.object ?? JSONObject())
     }

@@ -9,28 +9,16 @@ import Testing
     /// variable would make it compile all manifests again, which takes more than 10 s.
     @Test func buildsHaveTheSameEnvironmentWhicheverScriptStartsThem() async throws {
         let directory = try TemporaryDirectory("prepare")
-        let files = FileManager.default
-        for folder in ["compose", "bin"] {
-            try files.createDirectory(atPath: directory.path(folder), withIntermediateDirectories: true)
-        }
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let script = directory.path("compose/prepare")
-        try files.copyItem(atPath: root.appending(path: "compose/prepare").path(), toPath: script)
-        try directory.write("bin/swift", "#!/bin/sh\nenv | sort\n")
-        try files.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory.path("bin/swift"))
-        let path = "\(directory.path("bin")):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
-        func build(_ command: String, _ environment: [String: String], in folder: String) async throws -> String {
-            let child = try ChildProcess(
-                "bash", ["-c", command], environment: environment.merging(["PATH": path]) { $1 },
-                workingDirectory: folder)
-            #expect(try await child.exit(within: .seconds(60)) == .code(0), "\(child.tail)")
-            return child.output
-        }
-        let plain = try await build("\(script) run", [:], in: directory.path)
-        let nested = try await build(
-            "cd /; bash -c '\(script) run; true'",
-            ["TMPDIR": directory.path("bin"), "PYTHONPATH": "x", "WAYBILL_SCREENSHOTS": "x", "SWT_X": "x"], in: "/tmp")
+        try directory.write("swift", "#!/bin/sh\nenv | sort\n")
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory.path("swift"))
+        let path = "\(directory.path):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
+        let script = Repository.root.appending(path: "compose/prepare").path()
+        let plain = try await ChildProcess.run(script, ["run"], environment: ["PATH": path])
+        let nested = try await ChildProcess.run(
+            "bash", ["-c", "cd /tmp; cd /; bash -c '\"$0\" run; true' \"$0\"", script],
+            environment: [
+                "PATH": path, "TMPDIR": directory.path, "PYTHONPATH": "x", "WAYBILL_SCREENSHOTS": "x", "SWT_X": "x",
+            ])
         #expect(plain.contains("PATH=\(path)"))
         #expect(plain == nested)
     }

@@ -1,7 +1,6 @@
 import Foundation
 import Kafka
 import Model
-import NIOPosix
 import Redis
 import Store
 import TestKit
@@ -157,9 +156,7 @@ struct CheckoutFixture: Sendable {
     static func withClient<Result>(
         _ server: RedisServer, _ body: (RedisClient) async throws -> Result
     ) async throws -> Result {
-        var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = .seconds(20)
-        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let redis = try server.client()
         let result: Swift.Result<Result, any Error>
         do { result = .success(try await body(redis)) } catch { result = .failure(error) }
         await redis.close()

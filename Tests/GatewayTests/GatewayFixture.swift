@@ -74,9 +74,7 @@ struct GatewayFixture: Sendable {
             ? try await RedisServer.startCluster(options.redisArguments)
             : try await RedisServer.start(options.redisArguments)
         let broker = try KafkaBroker(topics: [.init("waybill.registrations", partitions: 2)])
-        var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = options.redisDeadline
-        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let redis = try server.client(deadline: options.redisDeadline)
         if options.isComplete { try await Self.completeView(server) }
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap, properties: ["message.timeout.ms": "1500"])
         let producer = try KafkaProducer(kafka)
@@ -146,9 +144,7 @@ struct GatewayFixture: Sendable {
 
     /// Marks the view as complete, with a long deadline: the deadline of the test applies only from here on.
     private static func completeView(_ server: RedisServer) async throws {
-        var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = .seconds(20)
-        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let redis = try server.client()
         let result: Result<Void, any Error>
         do { result = .success(try await redis.completeView()) } catch { result = .failure(error) }
         await redis.close()

@@ -114,9 +114,8 @@ import Tokens
 
     /// Runs the commands in the gateway's README as they are written there.
     @Test func theREADMECommandsMintValidTokensAndLinks() async throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let readme = try String(contentsOf: root.appending(path: "Services/Gateway/README.md"), encoding: .utf8)
+        let readme = try String(
+            contentsOf: Repository.root.appending(path: "Services/Gateway/README.md"), encoding: .utf8)
         let lines = readme.split(separator: "\n").filter { $0.hasPrefix("python3 -c 'import hashlib") }.map(String.init)
         try #require(lines.count == 2, "one line for the token, one for the link")
         #expect(!readme.contains("-hmac"), "an argument is seen by ps")

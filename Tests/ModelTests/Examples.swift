@@ -1,4 +1,5 @@
 import Foundation
+import TestKit
 import Testing
 
 @testable import Model
@@ -14,8 +15,7 @@ enum Examples {
     static let now: Int64 = 1_767_268_800
 
     static var schemas: String {
-        URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("Shared/Model/Schemas").path
+        Repository.root.appending(path: "Shared/Model/Schemas").path()
     }
 
     static func bytes(_ file: String) throws -> [UInt8] {

@@ -38,9 +38,8 @@ struct Fleet: Sendable {
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let fleet = Fleet(
             server: server,
-            redis: RedisClient(
-                try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
-            broker: broker, producer: try KafkaProducer(kafka), admin: try KafkaAdmin(kafka),
+            redis: try server.client(), broker: broker, producer: try KafkaProducer(kafka),
+            admin: try KafkaAdmin(kafka),
             directory: try TemporaryDirectory("fleet"), brandFixture: try BrandFixture.shared.get(),
             partitions: partitions)
         let result: Result<Void, any Error>

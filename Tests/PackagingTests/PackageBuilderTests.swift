@@ -7,9 +7,8 @@ import Testing
 
 @Suite struct PackageBuilderTests {
     private func example(_ name: String) throws -> JSON {
-        let folder = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("../../Shared/Model/Schemas/examples")
-        return try JSON(parsing: Array(Data(contentsOf: folder.appendingPathComponent(name + ".order.json"))))
+        let file = Repository.root.appending(path: "Shared/Model/Schemas/examples/\(name).order.json")
+        return try JSON(parsing: Array(Data(contentsOf: file)))
     }
 
     private static let examples = [

@@ -1,6 +1,7 @@
 import APNS
 import Foundation
 import Operations
+import TestKit
 import Testing
 
 @testable import Pusher
@@ -33,10 +34,8 @@ import Testing
     }
 
     private func texts() throws -> [String] {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
         return try ["alerts/pusher.yaml", "dashboards/pusher.json"].map { name in
-            let path = root.appending(path: "compose/\(name)")
+            let path = Repository.root.appending(path: "compose/\(name)")
             return try String(contentsOf: path, encoding: .utf8).replacing("\\\"", with: "\"")
         }
     }
@@ -75,8 +74,7 @@ import Testing
     }
 
     @Test func theDashboardIsJSONWithTargetsInEveryPanel() throws {
-        let path = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "compose/dashboards/pusher.json")
+        let path = Repository.root.appending(path: "compose/dashboards/pusher.json")
         let object = try JSONSerialization.jsonObject(with: Data(contentsOf: path)) as? [String: Any]
         let panels = try #require(object?["panels"] as? [[String: Any]])
         #expect(!panels.isEmpty)

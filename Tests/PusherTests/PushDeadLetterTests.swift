@@ -2,6 +2,7 @@ import APNS
 import Foundation
 import Kafka
 import Model
+import TestKit
 import Testing
 
 @testable import Pusher
@@ -29,10 +30,9 @@ import Testing
     }
 
     private static func schema(_ name: String) throws -> JSON {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
         return try JSON(
-            parsing: Array(Data(contentsOf: root.appending(path: "Shared/Model/Schemas/\(name).schema.json"))))
+            parsing: Array(
+                Data(contentsOf: Repository.root.appending(path: "Shared/Model/Schemas/\(name).schema.json"))))
     }
 
     @Test func aHistoryKeepsTheFirstAndTheLastAttempts() {

@@ -30,7 +30,7 @@ struct PusherFixture: Sendable {
 
     var registrations: Registrations { Registrations(redis: self.redis) }
 
-    /// - Parameter redisDeadline: the time for a command, long since a busy machine stops servers for seconds.
+    /// - Parameter redisDeadline: see `RedisServer.client`.
     static func run(
         on redis: RedisServer? = nil, redisDeadline: Duration = .seconds(20),
         producer properties: [String: String] = [:], partitions: Int = 1,
@@ -43,12 +43,10 @@ struct PusherFixture: Sendable {
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let server: RedisServer
         if let redis { server = redis } else { server = try await Self.redis() }
-        var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = redisDeadline
         let apns = try await APNSSimulator.start(brandFixture.simulator)
         let fixture = PusherFixture(
             server: server,
-            redis: RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
+            redis: try server.client(deadline: redisDeadline),
             broker: broker,
             producer: try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
             admin: try KafkaAdmin(kafka), apns: apns, credential: brandFixture.credential, roots: brandFixture.rootPEM)

@@ -1,18 +1,16 @@
 import Foundation
+import TestKit
 import Testing
 
 /// The rights that `Shared/Redis/README.md` tells operators to grant, against the commands that the code sends and the
 /// rights with which `ClusterStoreTests` runs.
 @Suite struct RedisRightsTests {
-    private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent()
-
     /// Commands that need no right of that user: AUTH is open to all, SENTINEL goes to sentinels.
     private static let free: Set<String> = ["auth", "sentinel"]
 
     /// Returns the words of the document's `ACL SETUSER waybill`, without these.
     private static func documented() throws -> [String] {
-        let text = try String(contentsOf: Self.root.appending(path: "Shared/Redis/README.md"), encoding: .utf8)
+        let text = try String(contentsOf: Repository.root.appending(path: "Shared/Redis/README.md"), encoding: .utf8)
         let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("ACL SETUSER waybill ") })
         return line.split(separator: " ").dropFirst(3).map(String.init)
     }
@@ -33,7 +31,7 @@ import Testing
     @Test func theReadmeGrantsExactlyTheCommandsThatAreSent() throws {
         var sent: Set<String> = []
         for room in ["Shared/Redis", "Shared/Store", "Services"] {
-            let folder = Self.root.appending(path: room)
+            let folder = Repository.root.appending(path: room)
             for path in try FileManager.default.subpathsOfDirectory(atPath: folder.path())
             where path.hasSuffix(".swift") {
                 let text = try String(contentsOf: folder.appending(path: path), encoding: .utf8)

@@ -135,12 +135,15 @@ public final class ChildProcess: Sendable {
     }
 
     /// Runs a program to its end and returns its output.
+    /// - Parameter environment: variables added to those of this process.
     /// - Throws: `Failure` if it ends with a code other than 0 or by a signal, or does not end in time.
     @discardableResult
     public static func run(
-        _ program: String, _ arguments: [String], workingDirectory: String? = nil, within limit: Duration = .seconds(60)
+        _ program: String, _ arguments: [String], environment: [String: String] = [:],
+        workingDirectory: String? = nil, within limit: Duration = .seconds(60)
     ) async throws -> String {
-        let child = try ChildProcess(program, arguments, workingDirectory: workingDirectory)
+        let child = try ChildProcess(
+            program, arguments, environment: environment, workingDirectory: workingDirectory)
         let exit = try await child.exit(within: limit)
         guard exit == .code(0) else { throw Failure(description: "\(program) ended with \(exit): \(child.tail)") }
         return child.output

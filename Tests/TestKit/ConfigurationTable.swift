@@ -6,10 +6,8 @@ public struct ConfigurationTable: Sendable {
     private let defaults: [String: String]
 
     public init() throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
         let document = try String(
-            contentsOf: root.appending(path: "Shared/Operations/README.md"), encoding: .utf8)
+            contentsOf: Repository.root.appending(path: "Shared/Operations/README.md"), encoding: .utf8)
         var defaults: [String: String] = [:]
         for row in document.split(separator: "\n") where row.hasPrefix("| `WAYBILL_") {
             let cells = row.split(separator: "|").map { $0.drop { $0 == " " } }
