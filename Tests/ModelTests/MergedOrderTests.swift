@@ -72,6 +72,41 @@ import Testing
         }
     }
 
+    /// A change with a lower number is late: it takes effect before those with higher ones, whichever comes first.
+    @Test func changesThatWaitForTheirOrderTakeEffectInTheSequenceOfTheirSource() throws {
+        func update(_ sequence: String, _ status: JSON) -> OrderChange {
+            OrderChange(
+                key: self.key, source: "/wms", id: sequence, sequence: sequence,
+                kind: .merged(
+                    [
+                        "fulfillments": [
+                            ["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping", "status": status]
+                        ]
+                    ], owns: nil))
+        }
+        let (late, latest) = (update("9", "onTheWay"), update("10", "delivered"))
+        let order = try self.change("/oms", self.base)
+        for changes in [[latest, late, order], [late, latest, order], [latest, order, late], [order, latest, late]] {
+            let state = Examples.fold(self.rules).fold(
+                nil, changes: changes.enumerated().map { (.at(Int64($0)), $1) }, nowEpochSeconds: Examples.now
+            ).state
+            let members = try #require(state?.document.members)
+            #expect(JSON.object(members)[path: "fulfillments.0.status"] == "delivered", "\(changes.map(\.id))")
+            #expect(state?.positions.isOutOfSequence(source: "/wms", sequence: "9") == true)
+        }
+    }
+
+    @Test func aReplacementThatIsLateDoesNotUndoALaterChangeOfItsSource() throws {
+        let update = OrderChange(
+            key: self.key, source: "/oms", id: "update", sequence: "5", kind: .patched(["statusDescription": "later"]))
+        let whole = OrderChange(
+            key: self.key, source: "/oms", id: "whole", sequence: "4",
+            kind: .replaced(OrderDocument(members: self.base)))
+        let result = self.fold(nil, update, whole)
+        #expect(result.outcomes == [.applied, .applied])
+        #expect(result.state?.document.members["statusDescription"] == "later")
+    }
+
     @Test func twoPartsMakeAnOrderTogether() throws {
         var head = self.base
         head["status"] = nil

@@ -9,7 +9,7 @@ struct OrderFoldReference {
     private var wasSeen = false
     private var applied: [String] = []
     private var last: [String: Int] = [:]
-    /// The updates that arrived before the order existed.
+    /// The updates that arrived before the order existed. Of one source those with higher numbers are last.
     private var early: [OrderChange] = []
 
     /// - Parameter change: each record once, in order of arrival.
@@ -22,7 +22,11 @@ struct OrderFoldReference {
             case .replaced: break
             case .removed: self.early = []
             default:
-                if !self.early.contains(where: { "\($0.source) \($0.id)" == identity }) { self.early.append(change) }
+                if self.early.contains(where: { "\($0.source) \($0.id)" == identity }) { return }
+                let higher = self.early.firstIndex {
+                    $0.source == change.source && $0.number ?? 0 > change.number ?? .max
+                }
+                self.early.insert(change, at: higher ?? self.early.endIndex)
                 return
             }
         }
@@ -37,7 +41,10 @@ struct OrderFoldReference {
         if let number = change.number { self.last[change.source] = number }
         let early = self.early
         self.early = []
-        for other in early where other.source != change.source { self.take(other) }
+        // A document replaces what its source said before, and what it said later comes after it.
+        for other in early where other.source != change.source || other.number ?? 0 > change.number ?? .max {
+            self.take(other)
+        }
     }
 
     /// - Returns: the order after the change, or an inner nil if none exists then; nil if the change cannot be applied.

@@ -47,6 +47,12 @@ public struct OrderChange: Hashable, Sendable {
         self.kind = kind
     }
 
+    /// Returns true if the source of both numbered this change below the other one.
+    func precedes(_ other: OrderChange) -> Bool {
+        guard self.source == other.source, let sequence = self.sequence, let later = other.sequence else { return false }
+        return isLowerNumber(sequence, than: later)
+    }
+
     /// The longest value that is accepted, in bytes: 1 MiB, which is also Kafka's default for a record.
     public static let valueLimit = 1 << 20
     /// The longest `source`, in bytes: it is stored with the order if the source numbers its changes.

@@ -127,7 +127,7 @@ public struct AppliedPositions: Hashable, Sendable {
 }
 
 /// Returns true if the left number is lower. Both are decimal digits of any length.
-private func isLowerNumber(_ left: String, than right: String) -> Bool {
+func isLowerNumber(_ left: String, than right: String) -> Bool {
     let left = left.utf8.drop { $0 == UInt8(ascii: "0") }
     let right = right.utf8.drop { $0 == UInt8(ascii: "0") }
     return left.count == right.count ? left.lexicographicallyPrecedes(right) : left.count < right.count

@@ -19,7 +19,7 @@ struct FoldWork {
     let modified: Int64?
     /// One outcome for each change.
     var outcomes: [ChangeOutcome] = []
-    /// Changes of an order that never existed, in the order of their arrival.
+    /// Changes of an order that never existed, in the order of their arrival, but those of a source in its sequence.
     var early: [Item] = []
     /// True if a change wrote or removed the document.
     var isTouched = false

@@ -32,7 +32,9 @@ extension OrderFold {
             return
         }
         work.outcomes[item.index] = .refused(Self.unknownOrder(change.key))
-        work.early.append(item)
+        // In the sequence of its source: the result is that of changes which arrive in it.
+        let place = work.early.firstIndex { change.precedes($0.change) } ?? work.early.endIndex
+        work.early.insert(item, at: place)
         guard case .merged = change.kind else { return }
         do throws(ChangeFault) {
             let (parts, token) = try self.parts(of: work.early.filter(\.isMerged), change.key)
@@ -46,8 +48,8 @@ extension OrderFold {
             let fault = Self.unknownOrder(change.key, lacks: violations)
             for item in work.early { work.outcomes[item.index] = .refused(fault) }
         } catch {
-            // The changes before it were valid so far.
-            work.early.removeLast()
+            // The others were valid so far.
+            work.early.removeAll { $0.index == item.index }
             work.outcomes[item.index] = .refused(error)
         }
     }
@@ -76,12 +78,13 @@ extension OrderFold {
         for item in early where !item.isMerged { self.fold(item, &work, now) }
     }
 
-    /// Applies the changes that arrived before the order existed, except those that their own source superseded.
-    func takeEarly(_ work: inout FoldWork, after source: String, _ now: Int64) {
+    /// Applies the changes that arrived before the order existed, except those that their own source superseded by the
+    /// change that created it.
+    func takeEarly(_ work: inout FoldWork, after creation: OrderChange, _ now: Int64) {
         let early = work.early
         work.early = []
         for item in early {
-            if item.change.source == source {
+            if item.change.source == creation.source, !creation.precedes(item.change) {
                 work.outcomes[item.index] = .skipped(.outOfSequence)
             } else {
                 self.fold(item, &work, now)

@@ -78,7 +78,7 @@ public struct OrderFold: Sendable {
         case .replaced:
             let isNew = work.token == nil
             self.fold(item, &work, now)
-            if isNew, work.token != nil { self.takeEarly(&work, after: change.source, now) }
+            if isNew, work.token != nil { self.takeEarly(&work, after: change, now) }
         case .removed:
             // Changes from before the removal do not apply to an order that is created later.
             work.early = []
