@@ -94,7 +94,7 @@ let package = Package(
             "Operations",
             [
                 "Model", "Kafka", "Redis", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle,
-                .unixSignals, .configuration,
+                .unixSignals, .configuration, .argumentParser,
             ], exclude: ["README.md"]),
         shared(
             "Brands",

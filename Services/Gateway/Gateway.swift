@@ -9,7 +9,7 @@ struct Gateway: AsyncParsableCommand {
         commandName: "waybill-gateway",
         abstract: "Serves order packages to Wallet and accepts its registrations.",
         version: GatewayServer.version.description,
-        subcommands: [CheckoutCommand.self])
+        subcommands: [CheckoutCommand.self, HealthCommand.self])
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false

@@ -13,7 +13,7 @@ struct Pusher: AsyncParsableCommand {
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
         version: Self.version.description,
-        subcommands: [LoadTestCommand.self, TellCommand.self])
+        subcommands: [LoadTestCommand.self, TellCommand.self, HealthCommand.self])
 
     static let version = ProgramVersion(
         "waybill-pusher",

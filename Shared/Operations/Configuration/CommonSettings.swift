@@ -41,7 +41,7 @@ public struct CommonSettings: Sendable {
         self.redis = try settings.redis()
         self.brands = settings.text(.brands, default: "brands")
         self.brandsReload = .seconds(try settings.integer(.brandsReloadSeconds, default: 5, in: 1...3600))
-        self.operationsListen = try settings.address(.operationsListen, default: "127.0.0.1:9090")
+        self.operationsListen = try settings.operationsListen()
         self.logLevel = try settings.choice(.logLevel, default: .info)
         self.logFormat = try settings.choice(.logFormat, default: .json)
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))

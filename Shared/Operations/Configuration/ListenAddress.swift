@@ -27,6 +27,15 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     /// True if only this machine can connect to it.
     public var isLoopback: Bool { self.host == "localhost" || self.host == "::1" || self.host.hasPrefix("127.") }
 
+    /// The address at which this machine reaches a server that listens on it.
+    var connectable: ListenAddress {
+        switch self.host {
+        case "0.0.0.0": ListenAddress(host: "127.0.0.1", port: self.port)
+        case "::": ListenAddress(host: "::1", port: self.port)
+        default: self
+        }
+    }
+
     public var description: String {
         self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
     }

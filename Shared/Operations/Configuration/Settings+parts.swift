@@ -47,6 +47,11 @@ extension Settings {
         }
     }
 
+    /// Reads the address of `/livez`, `/readyz` and `/metrics`.
+    func operationsListen() throws(SettingsError) -> ListenAddress {
+        try self.address(.operationsListen, default: "127.0.0.1:9090")
+    }
+
     /// Reads the base URL that is written into each order.
     public func webServiceURL() throws(SettingsError) -> String {
         let url = try self.required(.webServiceURL, "https://… as Wallet will call the gateway")
