@@ -49,7 +49,8 @@ public struct OrderChange: Hashable, Sendable {
 
     /// Returns true if the source of both numbered this change below the other one.
     func precedes(_ other: OrderChange) -> Bool {
-        guard self.source == other.source, let sequence = self.sequence, let later = other.sequence else { return false }
+        guard self.source == other.source else { return false }
+        guard let sequence = self.sequence, let later = other.sequence else { return false }
         return isLowerNumber(sequence, than: later)
     }
 
