@@ -13,11 +13,13 @@ import Testing
         try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: directory.path("swift"))
         let path = "\(directory.path):\(ProcessInfo.processInfo.environment["PATH"] ?? "")"
         let script = Repository.root.appending(path: "compose/prepare").path()
-        let plain = try await ChildProcess.run(script, ["run"], environment: ["PATH": path])
+        let plain = try await ChildProcess.run(
+            script, ["run"], environment: ["PATH": path, "WAYBILL_TEST_PROGRAMS": ""])
         let nested = try await ChildProcess.run(
             "bash", ["-c", "cd /tmp; cd /; bash -c '\"$0\" run; true' \"$0\"", script],
             environment: [
                 "PATH": path, "TMPDIR": directory.path, "PYTHONPATH": "x", "WAYBILL_SCREENSHOTS": "x", "SWT_X": "x",
+                "WAYBILL_TEST_PROGRAMS": "",
             ])
         #expect(plain.contains("PATH=\(path)"))
         #expect(plain == nested)

@@ -75,7 +75,9 @@ def main(words):
     if name not in JOURNEYS:
         list_programs(map(parser, JOURNEYS))
         print("usage: compose/journey cluster --dir D\n\n"
-              "    masters of a Redis Cluster fail: one is emptied, another one dies")
+              "    masters of a Redis Cluster fail: one is emptied, another one dies\n\n"
+              "usage: compose/journey stream --dir D\n\n"
+              "    orders with broken changes pass through two workers of each kind")
         return 2
     arguments = parser(name).parse_args(words[1:])
     subprocess.run([f"{ROOT}/compose/prepare", "trials"], check=True, stdout=sys.stderr)
