@@ -96,9 +96,13 @@ import Testing
 
     @Test func everyLinkInADocumentResolves() throws {
         let files = FileManager.default
-        for document in try Self.documents() + [".github/CONTRIBUTING.md", ".github/SECURITY.md"] {
+        let others = ["CHANGELOG", "CONTRIBUTING", "SECURITY"].map { ".github/\($0).md" }
+        for document in try Self.documents() + others {
             let text = try Self.text(document)
-            for link in text.matches(of: /\]\(([^)\s]+)\)/).map({ String($0.output.1) }) where !link.contains("://") {
+            let links = text.matches(of: /\]\(([^)\s]+)\)|src(?:set)?="([^"]*pictures\/[^"]+)"/).map {
+                String($0.output.1 ?? $0.output.2 ?? "")
+            }
+            for link in links where !link.contains("://") {
                 let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
                 let url = TidyTests.root.appending(path: document)
                 let path =
@@ -143,6 +147,16 @@ import Testing
             }
         #expect(rows.count == Set(rows).count)
         #expect(Set(rows).symmetricDifference(keys) == [], "in one of table and SettingKey.swift only")
+    }
+
+    /// A document with pictures loads quickly on a phone, and a clone stays small.
+    @Test func noPictureHasMoreThan200Kilobytes() throws {
+        let folder = TidyTests.root.appending(path: ".github/pictures")
+        let pictures = try FileManager.default.contentsOfDirectory(at: folder, includingPropertiesForKeys: nil)
+        #expect(pictures.count > 1)
+        for picture in pictures {
+            #expect(try Data(contentsOf: picture).count <= 200_000, "\(picture.lastPathComponent)")
+        }
     }
 
     @Test func theReadmeHasAtMost150Lines() throws {

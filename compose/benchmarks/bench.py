@@ -67,7 +67,7 @@ SUBJECTS = {
          "seconds": seconds(10)}, ("bench", "bench-python")),
     "fleet": Subject(
         "fleet:FleetBench",
-        "changes a second, lag over time and memory with 1, 2 and 4 packagers, as figures and as a plot",
+        "changes a second and memory with 1, 2 and 4 packagers; a plot of the changes that wait",
         {"orders": ORDERS, "svg": word("file for the plot (waybill-fleet.svg)", default="waybill-fleet.svg")}),
     "restore": Subject(
         "restore:RestoreBench",

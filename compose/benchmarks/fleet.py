@@ -25,23 +25,19 @@ CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 
 
 class Run:
-    """The changes of one fleet that wait and that are done, over time in seconds; and its processor time."""
+    """The changes of one fleet that wait, over time in seconds; and its processor time."""
 
     def __init__(self, workers, backlog):
         self.workers, self.began = workers, time.monotonic()
-        self.lags, self.done = [(0, backlog)], [(0, 0)]
+        self.lags = [(0, backlog)]
 
-    def note(self, lag, done):
-        now = time.monotonic() - self.began
-        self.lags.append((now, lag))
-        self.done.append((now, done))
+    def note(self, lag):
+        self.lags.append((time.monotonic() - self.began, lag))
 
-    def rates(self, window=2.0):
-        """Yields (seconds, changes a second over the window before that): offsets are committed in steps."""
-        for moment, done in self.done[1:]:
-            then, count = next(point for point in self.done if point[0] >= moment - window)
-            if then < moment:
-                yield moment, (done - count) / (moment - then)
+    @property
+    def rate(self):
+        """Changes a second, from the backlog to its end."""
+        return self.changes / self.drained
 
 
 class FleetBench(CrewBench):
@@ -77,33 +73,32 @@ class FleetBench(CrewBench):
             before = self.crew.committed()
             run = Run(count, self.arguments.orders)
         with Repeater(self.stream, 10):
-            self.follow(run, before)
+            self.follow(run)
             run.drained = time.monotonic() - run.began
             run.changes = self.crew.committed() - before
             run.used = usage.end().used
             # Only the stream continues for three seconds, so that the plot shows the lag of a fleet that keeps up.
             until = time.monotonic() + 3
             while time.monotonic() < until:
-                self.look(run, before)
+                self.look(run)
         self.crew.await_done()
         run.kilobytes = (self.stack.redis.used_memory() - size) / (self.stack.redis.ask("DBSIZE") - keys) / 1000
         run.memory = [worker.memory_mb() for worker in self.crew.workers]
         self.crew.stop()
         return run
 
-    def follow(self, run, before):
+    def follow(self, run):
         """Returns when no more changes wait than arrive in half a second."""
         deadline = time.monotonic() + LIMIT
-        while self.look(run, before) > STREAM / 2:
+        while self.look(run) > STREAM / 2:
             self.crew.require_running()
             if time.monotonic() > deadline:
                 raise Failure(f"{run.workers} workers do not catch up: {self.crew.lag()} changes wait")
 
-    def look(self, run, before):
+    def look(self, run):
         time.sleep(STEP)
-        done = self.crew.committed()
-        lag = self.crew.published - done
-        run.note(max(0, lag), done - before)
+        lag = self.crew.lag()
+        run.note(max(0, lag))
         return lag
 
     def stream(self, _):
@@ -125,9 +120,9 @@ class FleetBench(CrewBench):
     # --- report ------------------------------------------------------------------------------------------------------
 
     def tell(self, runs, memory):
-        rates = {run.workers: run.changes / run.drained for run in runs}
+        rates = {run.workers: run.rate for run in runs}
         for run in runs:
-            self.report.figure(f"fleet.changes_per_second_{run.workers}", rates[run.workers])
+            self.report.figure(f"fleet.changes_per_second_{run.workers}", run.rate)
             self.report.figure(f"fleet.drain_seconds_{run.workers}", run.drained)
         many = min(self.cores, max(FLEETS))
         wide = max(count for count in FLEETS if count <= many)
@@ -161,13 +156,11 @@ class FleetBench(CrewBench):
 
     def draw(self, runs):
         def name(run):
-            return f"{run.workers} worker" + ("s" if run.workers > 1 else "")
+            return f"{run.workers} worker{'s' if run.workers > 1 else ''}: {run.rate:,.0f}/s"
 
         text = plot.svg(
-            f"{self.arguments.orders:,} changes waiting, {STREAM}/s more coming, workers of one processor each",
-            [plot.Panel("changes a second", [(name(run), list(run.rates())) for run in runs]),
-             plot.Panel("changes waiting", [(name(run), run.lags) for run in runs])],
-            "seconds")
+            f"{self.arguments.orders:,} changes waiting, {STREAM}/s more coming; {self.cores} processors",
+            [(name(run), run.lags) for run in runs], "seconds", "changes waiting")
         with open(self.arguments.svg, "w") as file:
             file.write(text)
         self.report.note(f"plot: {os.path.abspath(self.arguments.svg)}")

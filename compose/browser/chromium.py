@@ -85,9 +85,10 @@ class Page:
             self.call(domain + ".enable")
         self.look(width, height, scheme)
 
-    def look(self, width, height, scheme="light"):
+    def look(self, width, height, scheme="light", scale=None):
+        """Sets size and colours; scale: pixels of the screen for one of the page."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=2 if width < 600 else 1, mobile=width < 600)
+                  deviceScaleFactor=scale or (2 if width < 600 else 1), mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def call(self, method, **parameters):
@@ -157,8 +158,19 @@ class Page:
         self.evaluate(f"(() => {{ const e = {element}; e.focus(); e.select(); }})()")
         self.call("Input.insertText", text=text)
 
-    def screenshot(self, path, whole=False):
+    def box(self, element):
+        """Returns where the element that a JavaScript expression returns is in the window."""
+        return self.evaluate(
+            f"(() => {{ const b = {element}.getBoundingClientRect();"
+            " return {x: b.x, y: b.y, width: b.width, height: b.height}; })()")
+
+    def screenshot(self, path, part=None, whole=False):
+        """Saves the window, a part of it, or the whole page."""
         parameters = {"format": "png"}
+        if part:
+            # The protocol counts from the page's corner.
+            above = self.evaluate("scrollY")
+            parameters["clip"] = part | {"y": part["y"] + above, "scale": 1}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
             parameters.update(captureBeyondViewport=True, clip={
