@@ -10,8 +10,8 @@ from playground import Visitor
 
 # The narrowest page that has the device beside the text: README.md shows it smaller.
 WIDTH, HEIGHT, SCALE = 1080, 640, 1.5
-# The page's bar has 53 pixels; what is below it, down to the end of the transcript.
-TOP, BOTTOM = 60, 448
+# What is below the page's bar, down to a space between two lines of the device's log.
+TOP, BOTTOM = 64, 456
 
 
 def order_on_its_way(visitor):
