@@ -11,12 +11,11 @@ struct Gateway: AsyncParsableCommand {
         version: GatewayServer.version.description,
         subcommands: [CheckoutCommand.self, HealthCommand.self])
 
-    @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
-    var checkConfig = false
+    @OptionGroup var options: StartOptions
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-gateway", version: GatewayServer.version, checkOnly: self.checkConfig,
+            name: "waybill-gateway", version: GatewayServer.version, checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
             dependence: .part, needs: GatewayServer.needs,
             read: { settings, common in try GatewaySettings(settings, common: common) },

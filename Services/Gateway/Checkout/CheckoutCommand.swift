@@ -7,12 +7,11 @@ struct CheckoutCommand: AsyncParsableCommand {
         commandName: "checkout",
         abstract: "Serves shops and their pages around the payment: order details, merchant sessions, changes by HTTP.")
 
-    @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
-    var checkConfig = false
+    @OptionGroup var options: StartOptions
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-gateway-checkout", version: GatewayServer.version, checkOnly: self.checkConfig,
+            name: "waybill-gateway-checkout", version: GatewayServer.version, checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
             dependence: .part, needs: Checkout.needs,
             read: { settings, common in try CheckoutSettings(settings, common: common) },

@@ -1,0 +1,29 @@
+import Foundation
+import TestKit
+import TestTraits
+import Testing
+
+/// `--check-config` of both roles, each a process that must end without a server.
+@Suite(.server) struct CheckConfigTests {
+    @Test(
+        .timeLimit(.minutes(1)),
+        arguments: [
+            (["--check-config"], "WAYBILL_LISTEN=127.0.0.1:8080"),
+            (["checkout", "--check-config"], "WAYBILL_CHECKOUT_LISTEN=127.0.0.1:8085"),
+            (["--check-config", "checkout"], "WAYBILL_CHECKOUT_LISTEN=127.0.0.1:8085"),
+        ])
+    func theRoleThatIsNamedPrintsItsConfigurationAndExits(arguments: [String], line: String) async throws {
+        let directory = try TemporaryDirectory("check-config")
+        try directory.write("token-secrets", CheckoutFixture.secretsText)
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let child = try ChildProcess(
+            URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path(), arguments,
+            environment: [
+                "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple",
+                "WAYBILL_TOKEN_SECRETS": directory.path("token-secrets"),
+                "WAYBILL_BRANDS": try CheckoutFixture.brands.get().path("brands"),
+            ])
+        #expect(try await child.exit(within: .seconds(20)) == .code(0))
+        #expect(child.output.split(separator: "\n").contains(Substring(line)))
+    }
+}
