@@ -12,7 +12,7 @@ import Testing
         let rooms = (folders + ["Tests", "compose"]).map { "\($0)/README.md" }.filter {
             FileManager.default.fileExists(atPath: TidyTests.root.appending(path: $0).path())
         }
-        let scripts = try FileManager.default.contentsOfDirectory(
+        let scripts = try FileManager.default.subpathsOfDirectory(
             atPath: TidyTests.root.appending(path: "compose").path()
         ).filter { $0.hasSuffix(".md") && $0 != "README.md" }.map { "compose/\($0)" }
         return ["README.md"] + (rooms + scripts).sorted()
