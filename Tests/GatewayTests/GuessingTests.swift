@@ -106,8 +106,8 @@ import Tokens
 
     @Test func aRedisOutageIsNotLoggedForEachRequest() async throws {
         let journal = LogJournal()
-        let limits = GatewayLimits(failureLines: .seconds(1))
-        try await Fixture.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(700))) { fixture in
+        let limits = GatewayLimits(failureLines: .seconds(2))
+        try await Fixture.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(100))) { fixture in
             await fixture.server.kill()
             try await fixture.connected { connection in
                 for _ in 0..<20 {

@@ -69,7 +69,8 @@ enum SchemaProgram {
         let corpus = JSON.array(cases.map { [.string($0.schema), $0.instance] })
         try Data(corpus.serialized).write(to: folder.appendingPathComponent("corpus.json"))
         try Data(self.program.utf8).write(to: folder.appendingPathComponent("check.py"))
-        for python in [["/usr/bin/env", "python3"], ["/usr/bin/python3"]] {
+        // Debian's, which has Debian's module, or else the one on the path.
+        for python in [["/usr/bin/python3"], ["/usr/bin/env", "python3"]] {
             let arguments = python + ["check.py", Examples.schemas, "corpus.json"]
             let script = "cd \"$1\" && shift && exec \"$@\" 2>/dev/null"
             guard let output = try? Program.run("sh", ["-c", script, "sh", folder.path] + arguments) else { continue }
