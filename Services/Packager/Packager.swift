@@ -15,7 +15,7 @@ struct Packager: AsyncParsableCommand {
         version: Self.version.description,
         subcommands: [
             RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
-            DeadLettersCommand.self, HealthCommand.self,
+            DeadLettersCommand.self, TopicsCommand.self, HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 

@@ -31,7 +31,6 @@ struct Devkit: AsyncParsableCommand {
             ReplayCommand.self,
             SearchCommand.self,
             TokenCommand.self,
-            TopicsCommand.self,
             VerifyCommand.self,
             VisitCommand.self,
             WalletCommand.self,

@@ -1,9 +1,9 @@
 import Foundation
 
 /// A server with scripted answers about topics and their settings: librdkafka's own broker has no DescribeConfigs and
-/// no access lists.
+/// no access lists, and creates no topics on request.
 ///
-/// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, InitProducerId 0, DescribeConfigs 1
+/// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, CreateTopics 0, InitProducerId 0, DescribeConfigs 1
 public final class ScriptedKafka: Sendable {
     /// The server's answers about a topic.
     public struct Topic: Sendable {
@@ -57,9 +57,9 @@ public final class ScriptedKafka: Sendable {
 
     private static let program = KafkaServerProgram.with(
         #"""
-        import json
+        import json, os
 
-        VERSIONS = [(3, 0, 1), (18, 0, 3), (22, 0, 0), (32, 0, 1)]
+        VERSIONS = [(3, 0, 1), (18, 0, 3), (19, 0, 0), (22, 0, 0), (32, 0, 1)]
 
         def names(rest):
             count, = struct.unpack(">i", rest[:4])
@@ -102,12 +102,38 @@ public final class ScriptedKafka: Sendable {
                 results.append(struct.pack(">hhb", error, -1, kind) + text(name) + array(entries))
             return struct.pack(">i", 0) + array(results)
 
+        def taken(rest):
+            length, = struct.unpack(">h", rest[:2])
+            return rest[2:2 + length].decode(), rest[2 + length:]
+
+        def create(rest):
+            topics, results = script(), []
+            count, = struct.unpack(">i", rest[:4])
+            rest = rest[4:]
+            for _ in range(count):
+                name, rest = taken(rest)
+                partitions, replicas, _, entries = struct.unpack(">ihii", rest[:14])
+                rest, settings = rest[14:], {}
+                for _ in range(entries):
+                    key, rest = taken(rest)
+                    settings[key], rest = taken(rest)
+                exists = name in topics
+                if not exists:
+                    topics[name] = {"error": 0, "partitions": [[replicas, replicas]] * partitions, "settings": settings}
+                results.append(text(name) + struct.pack(">h", 36 if exists else 0))
+            with open(sys.argv[1] + ".new", "w") as file:
+                json.dump(topics, file)
+            os.replace(sys.argv[1] + ".new", sys.argv[1])
+            return array(results)
+
         def serve(connection):
             for api, version, number, rest in requests(connection):
                 if api == 18:
                     answer = versions(version)
                 elif api == 3:
                     answer = metadata(rest)
+                elif api == 19:
+                    answer = create(rest)
                 elif api == 22:
                     answer = struct.pack(">ihqh", 0, 0, 1, 0)
                 elif api == 32:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from options import flag, list_programs, number, parser_of, word
-from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, run_tool
+from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, program
 from subject import QUICK_METADATA
 
 # Class, description, options.
@@ -58,7 +58,9 @@ def travel(make, arguments):
     def journey():
         try:
             if kafka := getattr(arguments, "kafka", None):
-                run_tool("topics", "--bootstrap", kafka, "--partitions", "16")
+                subprocess.run(
+                    [program("waybill-packager"), "topics", "--partitions", "16"], check=True,
+                    stdout=subprocess.DEVNULL, env=os.environ | {"WAYBILL_KAFKA_BOOTSTRAP": kafka})
                 stack.up("--kafka", kafka, kafka_properties=QUICK_METADATA)
             else:
                 stack.up()

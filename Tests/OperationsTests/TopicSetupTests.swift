@@ -1,0 +1,93 @@
+import Kafka
+import Model
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Operations
+
+@Suite struct TopicSetupTests {
+    private static func run(
+        _ bootstrap: String, replication: Int = 3, topics: Topics = Topics()
+    ) async throws -> TopicSetup.Report {
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: bootstrap))
+        let setup = TopicSetup(topics, partitions: 5, replication: replication)
+        let report: Result<TopicSetup.Report, KafkaError>
+        do { report = .success(try await setup.run(admin)) } catch { report = .failure(error) }
+        await admin.close()
+        return try report.get()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1)))
+    func missingTopicsAreCreatedWithTheSettingsThatTheServicesNeed() async throws {
+        let server = try await ScriptedKafka.start([:])
+        let first = try await Self.run(server.bootstrap)
+        #expect(first.isWell)
+        #expect(
+            first.text == """
+                waybill.order-changes: created with 5 partitions
+                waybill.dead-letters: created with 5 partitions
+                waybill.orders: created with 5 partitions
+                waybill.registrations: created with 5 partitions
+                waybill.push-pending: created with 5 partitions
+
+                """)
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: server.bootstrap))
+        let large = ["max.message.bytes": "4194304", "min.insync.replicas": "2"]
+        let settings = try await admin.settings(of: ["waybill.order-changes", "waybill.orders", "waybill.push-pending"])
+        #expect(try settings["waybill.order-changes"]?.get() == large.merging(["cleanup.policy": "delete"]) { $1 })
+        #expect(try settings["waybill.orders"]?.get() == large.merging(["cleanup.policy": "compact"]) { $1 })
+        #expect(
+            try settings["waybill.push-pending"]?.get() == ["cleanup.policy": "compact", "min.insync.replicas": "2"])
+        let states = try await admin.partitionStates("waybill.orders")
+        #expect(states.map(\.replicas) == [3, 3, 3, 3, 3])
+        await admin.close()
+
+        let second = try await Self.run(server.bootstrap)
+        #expect(second.isWell)
+        #expect(second.unchecked == nil)
+        #expect(second.topics.allSatisfy { $0.outcome == .found(partitions: 5) }, "a second run changes nothing")
+        await server.stop()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1)))
+    func aTopicWithOtherSettingsIsReportedAndLeftAsItIs() async throws {
+        let wrong = ["cleanup.policy": "delete", "max.message.bytes": "1048588"]
+        let server = try await ScriptedKafka.start(["waybill.orders": .init(settings: wrong)])
+        let report = try await Self.run(server.bootstrap)
+        #expect(!report.isWell)
+        #expect(report.text.contains("waybill.orders: exists with 1 partitions\n"))
+        #expect(report.text.contains("--entity-name waybill.orders --add-config cleanup.policy=compact"))
+        #expect(report.text.contains("--add-config max.message.bytes=4194304"))
+        #expect(report.faults.count == 2, "the new topics are right")
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: server.bootstrap))
+        #expect(try await admin.settings(of: ["waybill.orders"])["waybill.orders"]?.get() == wrong)
+        await admin.close()
+        await server.stop()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1))) func settingsThatTheBrokerHidesAreNotAFault() async throws {
+        let server = try await ScriptedKafka.start(["waybill.orders": .init(settings: nil)])
+        let report = try await Self.run(server.bootstrap)
+        #expect(report.isWell)
+        #expect(report.text.contains("settings of existing topics are not checked: "))
+        await server.stop()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1))) func aBrokerThatCreatesTopicsOnFirstUseIsEnough() async throws {
+        let broker = try KafkaBroker()
+        let report = try await Self.run(broker.bootstrap)
+        #expect(report.isWell)
+        #expect(report.topics.count == 5)
+    }
+
+    @Test func theTopicsAreThoseOfTheInstallation() {
+        let topics = Topics(prefix: "eu.", orderChanges: ["shop.changes", "^east\\..*", "erp.changes"])
+        #expect(
+            TopicSetup(topics, partitions: 1, replication: -1).needs.map(\.name) == [
+                "shop.changes", "erp.changes", "eu.dead-letters", "eu.orders", "eu.registrations", "eu.push-pending",
+            ])
+        let made = KafkaTopicNeed.installation(topics).map { $0.topic(partitions: 1, replication: -1) }
+        #expect(made.allSatisfy { $0.configuration["min.insync.replicas"] == nil }, "one broker cannot keep two copies")
+    }
+}
