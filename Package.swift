@@ -17,6 +17,11 @@ func c(_ name: String, path: String? = nil) -> Target { .systemLibrary(name: nam
 /// Files of a folder in a program, by `files.c` beside them.
 func embedded(_ name: String, path: String) -> Target { .target(name: name, path: path, sources: ["files.c"]) }
 
+/// The commit that is built, where `swift build` is told; letters and digits only, since it becomes C code.
+let commit = Context.environment["WAYBILL_COMMIT"].flatMap { text in
+    !text.isEmpty && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) } ? text : nil
+}
+
 func shared(_ name: String, _ uses: [Target.Dependency] = [], exclude: [String] = []) -> Target {
     .target(name: name, dependencies: uses, path: "Shared/\(name)", exclude: exclude, swiftSettings: house)
 }
@@ -77,7 +82,10 @@ let package = Package(
         embedded("CBrowserFiles", path: "Shared/Browser/Files"),
         embedded("CPlaygroundFiles", path: "Tests/Devkit/Playground/Page"),
 
-        shared("Model", exclude: ["README.md", "Schemas"]),
+        .target(
+            name: "CCommit", path: "Shared/Model/Commit",
+            cSettings: [.define("WAYBILL_COMMIT", to: "\"\(commit ?? "unknown")\"")]),
+        shared("Model", ["CCommit"], exclude: ["README.md", "Schemas", "Commit"]),
         shared("Kafka", ["CRDKafka"], exclude: ["README.md"]),
         shared(
             "Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque], exclude: ["README.md"]),

@@ -1,7 +1,12 @@
+import CCommit
+
 /// The version of a program, and those of the C libraries that it runs with.
 public struct ProgramVersion: Sendable, CustomStringConvertible {
     /// The version of Waybill: all programs have the same.
     public static let number = "1.0.0"
+
+    /// The commit that the program was built from, or `unknown`: Package.swift has it from `WAYBILL_COMMIT`.
+    public static let commit = unsafe String(cString: waybill_commit())
 
     private let program: String
     private let libraries: [(name: String, version: String)]
@@ -16,6 +21,6 @@ public struct ProgramVersion: Sendable, CustomStringConvertible {
 
     public var description: String {
         let libraries = self.libraries.map { "\($0.name) \($0.version)" }.joined(separator: ", ")
-        return "\(self.program) \(Self.number) (\(libraries))"
+        return "\(self.program) \(Self.number) (commit \(Self.commit), \(libraries))"
     }
 }

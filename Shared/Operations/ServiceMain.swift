@@ -53,18 +53,24 @@ public enum ServiceMain {
         let group = MultiThreadedEventLoopGroup.singleton
         let environment = ServiceEnvironment(
             common: common, group: group, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: conditions + [KafkaWatch.condition]),
+            readiness: Readiness(conditions: conditions + [KafkaWatch.condition, OperationsServer.listening]),
             logger: logger)
         let operations = OperationsServer(
             address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
             group: group, logger: logger)
+        BuildInformation.gauge(environment.metrics)
         try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
         let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
         let services = try await build(own, environment)
         // Last, so stopped first.
         let end = ShutdownWatchdog(limit: common.shutdownLimit, logger: logger)
+        let notifier = variables[ServiceNotifier.variable].flatMap { socket in
+            socket.isEmpty
+                ? nil : ServiceNotifier(socket: socket, readiness: environment.readiness, logger: logger)
+        }
+        let last: [any Service] = [end] + (notifier.map { [$0] } ?? [])
         var configuration = ServiceGroupConfiguration(
-            services: ([operations, watch] + services + [end]).map { .init(service: $0) },
+            services: ([operations, watch] + services + last).map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
         configuration.maximumGracefulShutdownDuration = ShutdownWatchdog.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()

@@ -4,6 +4,8 @@ import Model
 import TestKit
 import Testing
 
+@testable import Operations
+
 /// The versions that programs report.
 @Suite struct ProgramVersionTests {
     @Test(arguments: ["gateway", "packager", "pusher", "dev"])
@@ -11,7 +13,16 @@ import Testing
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-\(name)").path()
         let text = try Program.run(program, ["--version"])
-        #expect(text.hasPrefix("waybill-\(name) \(ProgramVersion.number) (librdkafka \(librdkafkaVersion()), hiredis "))
+        let start = "waybill-\(name) \(ProgramVersion.number) (commit \(ProgramVersion.commit), "
+        #expect(text.hasPrefix("\(start)librdkafka \(librdkafkaVersion()), hiredis "))
         #expect(text.contains(", OpenSSL 3."))
+    }
+
+    @Test func theVersionAndTheCommitAreAMetric() {
+        let metrics = MetricsRegistry()
+        BuildInformation.gauge(metrics)
+        let labels = "version=\"\(ProgramVersion.number)\",commit=\"\(ProgramVersion.commit)\""
+        #expect(metrics.text.contains("waybill_build_info{\(labels)} 1"))
+        #expect(!ProgramVersion.commit.isEmpty)
     }
 }

@@ -12,7 +12,7 @@ import Testing
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store", "Operations",
         ],
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations"],
-        "Shared/Model": [],
+        "Shared/Model": ["CCommit"],
         "Shared/Kafka": ["CRDKafka"],
         "Shared/Redis": ["CHiredis", "Cryptography"],
         "Shared/Browser": [],

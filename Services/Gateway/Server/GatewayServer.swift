@@ -7,7 +7,7 @@ import Synchronization
 
 /// Listens for Wallet until it is stopped; then finishes the requests in progress.
 final class GatewayServer: Service {
-    static let listening = "listener"
+    static let listening = WorkerCondition.listener
     static let conditions = [listening]
     /// Most bytes of cached assets.
     static let assetCacheBytes = 64 << 20

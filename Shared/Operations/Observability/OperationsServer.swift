@@ -10,6 +10,8 @@ public import ServiceLifecycle
 /// is closed for the next, so a probe can always connect. The reasons of `/readyz` contain addresses of Kafka and Redis
 /// and are returned to this machine alone; other clients get the names of the unmet conditions.
 public final class OperationsServer: Service {
+    /// The condition of readiness that is met once it listens. It is never seen: there is no answer before.
+    static let listening = "operations-listener"
     /// Most simultaneous connections.
     static let connectionLimit = 64
 
@@ -52,6 +54,7 @@ public final class OperationsServer: Service {
             .bind(host: self.address.host, port: self.address.port).get()
         self.logger.info(
             "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
+        self.readiness.met(Self.listening)
         self.onListening(channel.localAddress?.port ?? 0)
         // It continues to answer while the services above it stop, so that /readyz can report it; it is the last to
         // end. Cancellation ends it as well: when another service failed, the process must not keep running for it.
