@@ -43,10 +43,13 @@ struct APNSCommand: AsyncParsableCommand {
     @Option(help: "The directory of waybill-dev certificates: server certificate, and the root of client certificates.")
     var certificates: String
 
-    @Option(help: "Port for notifications on 127.0.0.1; 0 chooses a free one.")
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    @Option(help: "Port for notifications; 0 chooses a free one.")
     var port = 0
 
-    @Option(help: "Port for the admin interface on 127.0.0.1; 0 chooses a free one.")
+    @Option(help: "Port for the admin interface; 0 chooses a free one.")
     var adminPort = 0
 
     @Option(help: "A file to write APNS_URL=… and APNS_ADMIN_URL=… to when ready.")
@@ -119,6 +122,7 @@ struct APNSCommand: AsyncParsableCommand {
         configuration.seed = self.seed
         configuration.journalLimit = self.journal
         configuration.topics = Set(self.topic)
+        configuration.host = self.host
         configuration.port = self.port
         configuration.adminPort = self.adminPort
         configuration.maxConcurrentStreams = self.maxConcurrentStreams

@@ -23,8 +23,13 @@ struct CertificatesCommand: ParsableCommand {
     @Option(help: "A directory of an earlier call, to issue under the same root and intermediate.")
     var authority: String?
 
+    @Option(name: .customLong("name"), help: "A DNS name of the server, beside localhost; may be repeated.")
+    var names: [String] = []
+
     func run() throws {
-        _ = try DevelopmentCertificates.make(
-            in: self.out, .init(orderType: self.orderType, team: self.team, authority: self.authority))
+        var options = DevelopmentCertificates.Options(
+            orderType: self.orderType, team: self.team, authority: self.authority)
+        options.serverNames = self.names
+        _ = try DevelopmentCertificates.make(in: self.out, options)
     }
 }

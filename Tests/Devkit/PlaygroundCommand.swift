@@ -18,7 +18,10 @@ struct PlaygroundCommand: AsyncParsableCommand {
 
     @Option(help: "The stack.env of a running stack; without it one is started.") var stack: String?
     @Option(help: "The folder of the project, for compose/stack and the JSON Schemas.") var root = "."
-    @Option(help: "The page's port on 127.0.0.1; 0 chooses a free one.") var port = 8090
+    @Option(help: "The address that page and checkout role listen on; both are called at 127.0.0.1 in any case.")
+    var host = "127.0.0.1"
+    @Option(help: "The page's port; 0 chooses a free one.") var port = 8090
+    @Option(help: "The checkout role's port; 0 chooses a free one.") var checkoutPort = 0
     @Option(
         name: .customLong("origin"),
         help: "The origin of another page that may call the checkout role; may be repeated.")
@@ -71,7 +74,8 @@ struct PlaygroundCommand: AsyncParsableCommand {
         let port = try self.port == 0 ? Self.freePort() : self.port
         let own = ["http://127.0.0.1:\(port)", "http://localhost:\(port)"]
         let checkout = try await PlaygroundCheckout.start(
-            stack, origins: own + self.origins, gateway: gateway, certificates: certificates, in: scratch)
+            stack, host: self.host, port: self.checkoutPort, origins: own + self.origins, gateway: gateway,
+            certificates: certificates, in: scratch)
         if let env { try self.write(stack, checkout, to: env) }
         let http = try HTTPClient()
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
@@ -80,7 +84,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
             stack: stack, webServiceURL: webServiceURL, checkout: checkout, journal: journal, http: http,
             page: PlaygroundPage(
                 folder: self.page, checkout: checkout.url, schemas: self.root + "/Shared/Model/Schemas"))
-        try await environment.run(port: port) { _ in
+        try await environment.run(host: self.host, port: port) { _ in
             Console.line("playground: \(own[0])/playground")
             Console.line("checkout: \(checkout.url)")
         }
@@ -166,7 +170,7 @@ struct PlaygroundEnvironment: Sendable {
     }
 
     /// Serves until SIGINT or SIGTERM, then removes the orders of all sessions.
-    func run(port: Int, onReady: @Sendable (Int) -> Void) async throws {
+    func run(host: String, port: Int, onReady: @Sendable (Int) -> Void) async throws {
         var ended: [String] = []
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
@@ -188,7 +192,9 @@ struct PlaygroundEnvironment: Sendable {
             }
             // Before the group has partitions, the first visitor would see events late.
             while self.consumer.assignment.isEmpty { try await Task.sleep(for: .milliseconds(50)) }
-            let listener = try await FakeServer.start(port: port) { [server] request in await server.answer(request) }
+            let listener = try await FakeServer.start(host: host, port: port) { [server] request in
+                await server.answer(request)
+            }
             onReady(listener.port)
             // The first task to end is the one that received the signal, or one that failed.
             let end = await group.nextResult()

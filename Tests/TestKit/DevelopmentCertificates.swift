@@ -21,6 +21,8 @@ public struct DevelopmentCertificates: Sendable {
         /// A directory with the root and intermediate of an earlier call, which issue the new certificate; nil makes
         /// new ones.
         public var authority: String?
+        /// DNS names of the server's certificate, beside `localhost`: letters, digits, `-` and `.`.
+        public var serverNames: [String] = []
         /// The parts that the order type's certificate lacks, to test its refusal.
         public var omitted: Set<Part> = []
 
@@ -80,7 +82,7 @@ public struct DevelopmentCertificates: Sendable {
         let certificates = Self(directory: directory)
         try certificates.makeAuthority(options, work: work)
         try certificates.makeOrderTypeCertificate(options, work: work)
-        try certificates.makeServerCertificate(work: work)
+        try certificates.makeServerCertificate(options.serverNames, work: work)
         try OpenSSLProgram.run([
             "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", certificates.providerKey,
         ])
@@ -120,12 +122,15 @@ public struct DevelopmentCertificatesError: Error, CustomStringConvertible {
 }
 
 extension DevelopmentCertificates.Options {
+    /// True for the ASCII characters of order types and host names.
+    private static func isOfName(_ byte: UInt8) -> Bool {
+        byte < 0x80 && (Character(UnicodeScalar(byte)).isLetter || Character(UnicodeScalar(byte)).isNumber)
+            || byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".")
+    }
+
     fileprivate func check() throws {
         let labels = self.orderType.split(separator: ".", omittingEmptySubsequences: false)
-        let plain = self.orderType.utf8.allSatisfy { byte in
-            byte < 0x80 && (Character(UnicodeScalar(byte)).isLetter || Character(UnicodeScalar(byte)).isNumber)
-                || byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".")
-        }
+        let plain = self.orderType.utf8.allSatisfy(Self.isOfName)
         guard labels.count >= 2, labels.allSatisfy({ !$0.isEmpty }), plain, self.orderType.utf8.count <= 64 else {
             throw DevelopmentCertificatesError(
                 description: "making certificates for order type \"\(self.orderType)\": it must look like "
@@ -133,6 +138,10 @@ extension DevelopmentCertificates.Options {
         }
         let alphanumeric = self.team.utf8.allSatisfy {
             (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+        }
+        for name in self.serverNames where name.isEmpty || !name.utf8.allSatisfy(Self.isOfName) {
+            throw DevelopmentCertificatesError(
+                description: "making certificates for the server \"\(name)\": a name is letters, digits, - and .")
         }
         guard self.team.utf8.count == 10, alphanumeric else {
             throw DevelopmentCertificatesError(
@@ -174,13 +183,13 @@ extension DevelopmentCertificates {
             issuer: "root", extensions: extensions, work: work)
     }
 
-    private func makeServerCertificate(work: String) throws {
+    private func makeServerCertificate(_ names: [String], work: String) throws {
         let extensions = """
             [server]
             basicConstraints = critical, CA:false
             keyUsage = critical, digitalSignature
             extendedKeyUsage = serverAuth
-            subjectAltName = DNS:localhost, IP:127.0.0.1, IP:::1
+            subjectAltName = \((["localhost"] + names).map { "DNS:\($0)" }.joined(separator: ", ")), IP:127.0.0.1, IP:::1
             subjectKeyIdentifier = hash
             authorityKeyIdentifier = keyid:always
 

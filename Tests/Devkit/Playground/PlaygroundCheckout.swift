@@ -24,14 +24,17 @@ struct PlaygroundCheckout: Sendable {
 
     /// Starts `waybill-gateway checkout`, which is in the same directory as this program.
     /// - Parameters:
+    ///   - host: the address that it listens on.
+    ///   - port: 0 chooses a free one.
     ///   - origins: the origins of pages that may call the role.
     ///   - gateway: the stand-in for Apple's gateway.
     ///   - upstream: the service that takes payments; nil for a shop without a service.
     ///   - environment: further settings.
     ///   - directory: receives the merchant's files.
     static func start(
-        _ stack: StackEnvironment, origins: [String], gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant,
-        upstream: Upstream? = nil, environment others: [String: String] = [:], in directory: TemporaryDirectory
+        _ stack: StackEnvironment, host: String = "127.0.0.1", port: Int = 0, origins: [String],
+        gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant, upstream: Upstream? = nil,
+        environment others: [String: String] = [:], in directory: TemporaryDirectory
     ) async throws -> PlaygroundCheckout {
         let key = "sk_test_" + randomHex(bytes: 16)
         let merchant = directory.path("merchants/playground")
@@ -53,7 +56,8 @@ struct PlaygroundCheckout: Sendable {
             throw ToolError(.input, "reading the stack's file: BRANDS or WEB_SERVICE_URL is missing")
         }
         let ports = try (0..<2).map { _ in try ReservedPort() }
-        let (listen, operations) = ("127.0.0.1:\(ports[0].number)", "127.0.0.1:\(ports[1].number)")
+        let own = port == 0 ? Int(ports[0].number) : port
+        let (listen, operations) = ("\(host):\(own)", "127.0.0.1:\(ports[1].number)")
         for port in ports { port.release() }
         var environment = [
             "WAYBILL_CHECKOUT_LISTEN": listen, "WAYBILL_OPERATIONS_LISTEN": operations,
@@ -72,7 +76,7 @@ struct PlaygroundCheckout: Sendable {
             .appending(path: "waybill-gateway").path
         let child = try ChildProcess(
             program, ["checkout"], environment: environment, log: stack.logs.map { "\($0)/checkout.log" })
-        let checkout = PlaygroundCheckout(url: "http://\(listen)", key: key, child: child)
+        let checkout = PlaygroundCheckout(url: "http://127.0.0.1:\(own)", key: key, child: child)
         try await checkout.ready("http://\(operations)/readyz")
         return checkout
     }

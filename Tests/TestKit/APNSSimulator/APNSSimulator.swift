@@ -31,7 +31,7 @@ public final class APNSSimulator: Sendable {
         self.adminURL = "http://127.0.0.1:\(admin.localAddress?.port ?? 0)"
     }
 
-    /// Binds both ports on 127.0.0.1 and returns when the simulator is ready.
+    /// Binds both ports and returns when the simulator is ready.
     /// - Throws: `APNSSimulatorError` if a port is in use; errors of NIOSSL for an unreadable certificate.
     public static func start(_ configuration: APNSSimulatorConfiguration) async throws -> APNSSimulator {
         try TestServers.use("APNs simulator")
@@ -48,13 +48,13 @@ public final class APNSSimulator: Sendable {
                     .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                     .childChannelInitializer { Self.configure($0, context, state) }
                     .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                    .bind(host: "127.0.0.1", port: port)
+                    .bind(host: configuration.host, port: port)
             }
-            let push = try await Self.bound(configuration.port, bind)
+            let push = try await Self.bound(configuration.host, configuration.port, bind)
             try await loop.submit {
                 state.value.listener = APNSSimulatorListener(push, eventLoop: loop, bind: bind)
             }.get()
-            let admin = try await Self.bound(configuration.adminPort) { port in
+            let admin = try await Self.bound(configuration.host, configuration.adminPort) { port in
                 ServerBootstrap(group: group)
                     .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                     .childChannelInitializer { channel in
@@ -64,7 +64,7 @@ public final class APNSSimulator: Sendable {
                         }
                     }
                     .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                    .bind(host: "127.0.0.1", port: port)
+                    .bind(host: configuration.host, port: port)
             }
             return APNSSimulator(group: group, state: state, push: push, admin: admin)
         } catch {
@@ -230,12 +230,12 @@ extension APNSSimulator {
 
     /// Binds a port; an error names the address.
     private static func bound(
-        _ port: Int, _ bind: (_ port: Int) -> EventLoopFuture<any Channel>
+        _ host: String, _ port: Int, _ bind: (_ port: Int) -> EventLoopFuture<any Channel>
     ) async throws -> any Channel {
         do {
             return try await bind(port).get()
         } catch {
-            throw APNSSimulatorError(description: "binding 127.0.0.1:\(port): \(error)")
+            throw APNSSimulatorError(description: "binding \(host):\(port): \(error)")
         }
     }
 }

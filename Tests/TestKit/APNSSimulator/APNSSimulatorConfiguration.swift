@@ -12,6 +12,8 @@ public struct APNSSimulatorConfiguration: Sendable {
     /// The keys that may sign provider tokens; if empty, only the form and age of a token are checked, not its
     /// signature.
     public var providerKeys: [APNSSimulatorProviderKey] = []
+    /// The address that both ports are opened on.
+    public var host = "127.0.0.1"
     /// 0 chooses a free one.
     public var port = 0
     /// 0 chooses a free one.

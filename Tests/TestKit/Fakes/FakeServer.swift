@@ -72,7 +72,7 @@ public final class FakeServer: Sendable {
 
     public static let bodyLimit = 2 << 20
 
-    /// The port on 127.0.0.1.
+    /// The port.
     public let port: Int
     private let channel: any Channel
     private let connections: FakeConnections
@@ -84,7 +84,9 @@ public final class FakeServer: Sendable {
     }
 
     /// - Parameter port: 0 chooses a free one.
-    public static func start(port: Int = 0, tls: TLS? = nil, handler: @escaping Handler) async throws -> FakeServer {
+    public static func start(
+        host: String = "127.0.0.1", port: Int = 0, tls: TLS? = nil, handler: @escaping Handler
+    ) async throws -> FakeServer {
         try TestServers.use("HTTP server")
         let context = try tls.map(Self.context)
         let connections = FakeConnections()
@@ -100,7 +102,7 @@ public final class FakeServer: Sendable {
                     try pipeline.addHandler(FakeServerHandler(handler))
                 }
             }
-            .bind(host: "127.0.0.1", port: port).get()
+            .bind(host: host, port: port).get()
         return FakeServer(port: channel.localAddress?.port ?? port, channel: channel, connections: connections)
     }
 
