@@ -79,7 +79,9 @@ def main(words):
         print("usage: compose/journey cluster --dir D\n\n"
               "    masters of a Redis Cluster fail: one is emptied, another one dies\n\n"
               "usage: compose/journey stream --dir D\n\n"
-              "    orders with broken changes pass through two workers of each kind")
+              "    orders with broken changes pass through two workers of each kind\n\n"
+              "usage: compose/journey images --dir D [--without-registry [--programs FOLDER]]\n\n"
+              "    the images run with Docker Compose, and each service is restarted")
         return 2
     arguments = parser(name).parse_args(words[1:])
     subprocess.run([f"{ROOT}/compose/prepare", "trials"], check=True, stdout=sys.stderr)
