@@ -17,7 +17,7 @@ struct Gateway: AsyncParsableCommand {
         try await ServiceMain.run(
             name: "waybill-gateway", version: GatewayServer.version, checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
-            dependence: .part, needs: GatewayServer.needs,
+            dependence: .part, needs: GatewayServer.needs, drain: { $0.edge.drain },
             read: { settings, common in try GatewaySettings(settings, common: common) },
             build: { settings, environment in try await GatewayServer.build(settings, environment) })
     }

@@ -17,12 +17,13 @@ public enum ServiceMain {
     ///   - refusesEviction: true to refuse the start with a Redis that may delete any key to make room.
     ///   - dependence: the service's dependence on Kafka.
     ///   - needs: its requirements on topics.
+    ///   - drain: the time for which the service still takes work after it was told to stop.
     ///   - read: reads the service's own settings; its errors prevent the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
         name: String, version: ProgramVersion, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
         dependence: KafkaReadiness.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
-        read: (Settings, CommonSettings) throws -> Own,
+        drain: (Own) -> Duration = { _ in .zero }, read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
         let variables = ProcessInfo.processInfo.environment
@@ -63,7 +64,8 @@ public enum ServiceMain {
         let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
         let services = try await build(own, environment)
         // Last, so stopped first.
-        let end = ShutdownWatchdog(limit: common.shutdownLimit, logger: logger)
+        let drain = drain(own)
+        let end = ShutdownWatchdog(limit: drain + common.shutdownLimit, logger: logger)
         let notifier = variables[ServiceNotifier.variable].flatMap { socket in
             socket.isEmpty
                 ? nil : ServiceNotifier(socket: socket, readiness: environment.readiness, logger: logger)
@@ -72,7 +74,7 @@ public enum ServiceMain {
         var configuration = ServiceGroupConfiguration(
             services: ([operations, watch] + services + last).map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
-        configuration.maximumGracefulShutdownDuration = ShutdownWatchdog.patience(of: common.shutdownLimit)
+        configuration.maximumGracefulShutdownDuration = drain + ShutdownWatchdog.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()
         logger.info("stopped")
     }

@@ -282,7 +282,7 @@ import Testing
                     #expect(fixture.reasons.isEmpty)
                     fixture.stop()
                     #expect(try await idle.isClosedByServer())
-                    #expect(fixture.reasons == ["\(GatewayServer.listening): stopping"])
+                    #expect(fixture.reasons == ["\(GatewayServer.stopping): connections end with their next answer"])
                     // The listening socket closes on its own event loop, perhaps a moment later.
                     let deadline = ContinuousClock.now + .seconds(10)
                     while let stranger = try? await RawConnection.open(port: fixture.port) {

@@ -17,6 +17,8 @@ final class HTTP2Wire {
             let bytes = self.type == HTTP2Wire.goAway ? self.payload.dropFirst(4) : self.payload[...]
             return bytes.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
         }
+        /// The last stream that a GOAWAY frame names.
+        var lastStream: UInt32 { self.payload.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
     }
 
     struct Response {

@@ -13,7 +13,7 @@ struct CheckoutCommand: AsyncParsableCommand {
         try await ServiceMain.run(
             name: "waybill-gateway-checkout", version: GatewayServer.version, checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
-            dependence: .part, needs: Checkout.needs,
+            dependence: .part, needs: Checkout.needs, drain: { $0.edge.drain },
             read: { settings, common in try CheckoutSettings(settings, common: common) },
             build: { settings, environment in try Checkout.build(settings, environment) })
     }

@@ -16,11 +16,14 @@ final class ConnectionGate: Sendable {
         /// The time when all connections may be checked again, and true while they are.
         var nextLook = NIODeadline.now()
         var isLooking = false
+        /// Set when the server stops, and still takes connections.
+        var drain: Drain?
         /// Set when no connection is admitted any more; completed when the last one has ended.
         var quiet: EventLoopPromise<Void>?
     }
 
     private let state: Mutex<State>
+    private let draining = Draining()
     private let idle: IdleConnections
     private let proxies: TrustedProxies
     private let metrics: TransportMetrics
@@ -38,6 +41,28 @@ final class ConnectionGate: Sendable {
     /// Returns the slot of an admitted connection; nil if it must be closed, since the server is stopping.
     func slot(of channel: any Channel) -> ConnectionSlot? {
         self.state.withLock { state in state.quiet == nil ? state.slots[ObjectIdentifier(channel)] : nil }
+    }
+
+    /// Lets each connection end with its next answer, then stops.
+    ///
+    /// - Returns: succeeds when the last connection has ended.
+    func drain(_ listener: any Channel, _ limits: Drain.Limits) -> EventLoopFuture<Void> {
+        let slots = self.state.withLock { state in
+            state.drain = Drain(limits, at: .now())
+            return limits.most > .zero ? Array(state.slots.values) : []
+        }
+        self.draining.begin()
+        for slot in slots { slot.drain() }
+        let ended = listener.eventLoop.makePromise(of: Void.self)
+        self.goOnDraining(listener, ended)
+        return ended.futureResult
+    }
+
+    private func goOnDraining(_ listener: any Channel, _ ended: EventLoopPromise<Void>) {
+        guard let next = self.state.withLock({ $0.drain?.next(at: .now()) }) else {
+            return self.stop(listener).cascade(to: ended)
+        }
+        listener.eventLoop.scheduleTask(deadline: next) { self.goOnDraining(listener, ended) }
     }
 
     /// Closes the listening socket, and asks all connections to end when their requests are answered.
@@ -60,9 +85,10 @@ final class ConnectionGate: Sendable {
         let peer = self.proxies.peer(channel.remoteAddress)
         let client = peer.isTrusted ? nil : peer.client
         let now = NIODeadline.now()
-        let slot = ConnectionSlot(channel, client: client, at: now)
+        let slot = ConnectionSlot(channel, client: client, draining: self.draining, at: now)
         let (isAdmitted, isCrowded) = self.state.withLock { state in
             guard state.quiet == nil else { return (false, false) }
+            state.drain?.used(at: now)
             let refusal = state.limits.admit(client)
             if let refusal { self.metrics.refused(refusal) } else { state.slots[ObjectIdentifier(channel)] = slot }
             let isCrowded =
@@ -84,6 +110,7 @@ final class ConnectionGate: Sendable {
         self.metrics.connections.decrement()
         let quiet = self.state.withLock { state in
             state.limits.leave(client)
+            state.drain?.used(at: .now())
             state.slots[ObjectIdentifier(channel)] = nil
             return state.slots.isEmpty ? state.quiet : nil
         }

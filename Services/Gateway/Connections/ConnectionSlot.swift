@@ -9,17 +9,22 @@ final class ConnectionSlot: Sendable {
     /// Sent to a connection that must give way. It closes if `isGivingWay` still holds.
     struct GiveWay: Sendable {}
 
+    /// Sent to a connection when the server begins to drain: it takes no new requests once its client knows.
+    struct Drain: Sendable {}
+
     /// Nil for a trusted proxy, which counts only in the total.
     let client: ClientAddress?
     private let channel: any Channel
+    private let draining: Draining
     /// Nanoseconds of `NIODeadline` since which there is no request, or one of the marks.
     private let state: Atomic<UInt64>
 
     private static let busy = UInt64.max
     private static let givingWay = UInt64.max - 1
 
-    init(_ channel: any Channel, client: ClientAddress?, at now: NIODeadline) {
+    init(_ channel: any Channel, client: ClientAddress?, draining: Draining, at now: NIODeadline) {
         self.channel = channel
+        self.draining = draining
         self.client = client
         self.state = Atomic(now.uptimeNanoseconds)
     }
@@ -34,6 +39,9 @@ final class ConnectionSlot: Sendable {
 
     /// True if the connection was asked to give way and no request has begun since.
     var isGivingWay: Bool { self.state.load(ordering: .relaxed) == Self.givingWay }
+
+    /// True if the server drains: an answer is the connection's last.
+    var isDraining: Bool { self.draining.isDraining }
 
     // MARK: For the gate
 
@@ -59,6 +67,9 @@ final class ConnectionSlot: Sendable {
         }
         return isAsked
     }
+
+    /// Notifies the connection that the server drains.
+    func drain() { self.channel.pipeline.fireUserInboundEventTriggered(Drain()) }
 
     /// Notifies the connection that the server stops.
     func quiesce() { self.channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent()) }

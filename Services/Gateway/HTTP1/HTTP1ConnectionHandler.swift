@@ -123,7 +123,9 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
-            let isLast = !head.keepsAlive || self.isStopping || (self.isInputClosed && self.decoder.bufferedBytes == 0)
+            let isLast =
+                !head.keepsAlive || self.isStopping || self.slot.isDraining
+                || (self.isInputClosed && self.decoder.bufferedBytes == 0)
             let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
             self.write(answer, line, withBody: request.method != .head, context)
             self.answered(isLast: isLast, context)
@@ -239,6 +241,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         case is ChannelShouldQuiesceEvent:
             self.isStopping = true
             if case .receiving = self.state, !self.decoder.isInsideRequest { context.close(promise: nil) }
+        // An idle connection stays open: a request may be on its way, and its answer says that it is the last.
+        case is ConnectionSlot.Drain: break
         case is ConnectionSlot.GiveWay:
             if self.slot.isGivingWay, case .receiving = self.state { context.close(promise: nil) }
         default: context.fireUserInboundEventTriggered(event)

@@ -3,9 +3,23 @@ import NIOHTTP2
 
 /// The state shared by the streams of an HTTP/2 connection: limits, time, and the end.
 ///
-/// `NIOHTTP2ServerConnectionManagementHandler` precedes it and sends GOAWAY when the connection must end.
+/// A connection that must end announces it, and answers whatever the client sent before it knew. Only an error of the
+/// connection, for which the library has sent GOAWAY, ends it at once; an error of a stream ends that stream.
+/// Source: RFC 9113 §5.4, §6.8
 final class HTTP2ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
+    typealias OutboundOut = HTTP2Frame
+
+    /// The stages of the end.
+    private enum Stage {
+        case open
+        /// The client is told that there will be a last stream, and asked to confirm that it knows.
+        case announced
+        /// The client knows the last stream. The connection closes when no stream is left.
+        case named
+        /// The last answers are on their way to the client.
+        case closing
+    }
 
     private let limits: HTTP2Limits
     private let slot: ConnectionSlot
@@ -14,7 +28,9 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
     /// The time since which there is no stream, or since which the connection must end.
     private var quietSince = NIODeadline.now()
-    private var isStopping = false
+    private var stage = Stage.open
+    private let goAway: GoAwayHandler
+    private var context: ChannelHandlerContext?
     /// True if the connection gives way to others, so that requests which have not arrived yet are abandoned.
     private var isGivingWay = false
     private var timer: Scheduled<Void>?
@@ -29,9 +45,10 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     /// Bytes of answers that the client has not read yet, and estimates of those that are being made.
     var unwritten = 0
 
-    init(limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer) {
+    private init(limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer, goAway: GoAwayHandler) {
         self.limits = limits
         self.slot = slot
+        self.goAway = goAway
         // A proxy carries many clients, and one that waits for its package must not keep the others waiting.
         self.estimate = peer.isTrusted ? 0 : limits.estimate
     }
@@ -40,32 +57,46 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     static func add(
         to channel: any Channel, slot: ConnectionSlot, endpoints: any Responder, peer: Peer, limits: HTTP2Limits
     ) throws {
-        let connection = HTTP2ConnectionHandler(limits: limits, slot: slot, peer: peer)
+        let goAway = GoAwayHandler()
+        let connection = HTTP2ConnectionHandler(limits: limits, slot: slot, peer: peer, goAway: goAway)
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
-        let management = NIOHTTP2ServerConnectionManagementHandler(
-            eventLoop: channel.eventLoop,
-            configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
         let frames = NIOHTTP2Handler(
             mode: .server, eventLoop: channel.eventLoop, connectionConfiguration: limits.connection,
-            streamConfiguration: limits.stream, streamDelegate: management.http2StreamDelegate
+            streamConfiguration: limits.stream,
+            streamDelegate: Streams(goAway: .init(goAway, eventLoop: channel.eventLoop))
         ) { stream in
             stream.eventLoop.makeCompletedFuture {
                 let handler = HTTP2StreamHandler(connection: bound.value, endpoints: endpoints, peer: peer)
                 try stream.pipeline.syncOperations.addHandler(handler)
             }
         }
-        try channel.pipeline.syncOperations.addHandlers([frames, management, connection])
+        try channel.pipeline.syncOperations.addHandlers([goAway, frames, connection])
     }
 
-    func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
+    /// Notes the last stream.
+    private struct Streams: NIOHTTP2StreamDelegate {
+        let goAway: NIOLoopBound<GoAwayHandler>
+
+        func streamCreated(_ id: HTTP2StreamID, channel: any Channel) { self.goAway.value.lastStream = id }
+        func streamClosed(_ id: HTTP2StreamID, channel: any Channel) {}
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        self.arm(context)
+    }
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.timer?.cancel()
         self.waiting = []
+        self.context = nil
     }
 
-    /// Ignores frames of the connection itself, which a preceding handler has processed.
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
+    /// Receives frames of the connection itself, which a preceding handler has processed.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard case .ping(GoAwayHandler.ping, ack: true) = self.unwrapInboundIn(data).payload else { return }
+        self.nameLastStream(context)
+    }
 
     // MARK: For the streams
 
@@ -83,7 +114,14 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     func closed(_ stream: HTTP2StreamHandler) {
         self.streams[ObjectIdentifier(stream)] = nil
-        if self.streams.isEmpty, !self.isStopping { self.quietSince = .now() }
+        guard let context = self.context else { return }
+        switch self.stage {
+        case .open:
+            if self.streams.isEmpty { self.quietSince = .now() }
+            if self.slot.isDraining { self.announceEnd(context) }
+        case .named: self.closeIfDone(context)
+        case .announced, .closing: break
+        }
     }
 
     /// Notes that a stream's request has arrived. It is processed now, or when the client has read enough answers.
@@ -113,60 +151,70 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     /// Arms the timer for all streams. It fires four times per limit, or more often when the end is near.
     private func arm(_ context: ChannelHandlerContext) {
-        let wait = self.isStopping ? self.limits.lingering : min(self.limits.requestLimit, self.limits.arrivalLimit)
+        let isOpen = if case .open = self.stage { true } else { false }
+        let wait = isOpen ? min(self.limits.requestLimit, self.limits.arrivalLimit) : self.limits.lingering
         let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: part) {
             let now = NIODeadline.now()
             for stream in Array(self.streams.values) { stream.look(now, self.limits) }
-            if self.streams.isEmpty || self.isGivingWay && self.requests == 0 {
-                if self.isStopping {
-                    if now - self.quietSince >= self.limits.lingering { return context.close(promise: nil) }
-                } else if now - self.quietSince >= self.limits.requestLimit {
-                    // Like a stop of the server: the preceding handler sends GOAWAY.
-                    context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
-                }
+            let quiet = now - self.quietSince
+            switch self.stage {
+            case .open: if self.streams.isEmpty, quiet >= self.limits.requestLimit { self.announceEnd(context) }
+            // A client that does not confirm is told nevertheless.
+            case .announced: if quiet >= self.limits.lingering { self.nameLastStream(context) }
+            case .named: self.closeIfDone(context)
+            case .closing: if quiet >= self.limits.answerLimit { return context.close(promise: nil) }
             }
             self.arm(context)
         }
     }
 
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event is ConnectionSlot.GiveWay {
-            guard self.slot.isGivingWay else { return }
-            self.isGivingWay = true
-            guard !self.isStopping else { return }
-            // Like a stop of the server: the preceding handler sends GOAWAY.
-            return context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
-        }
-        guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
-        guard !self.isStopping else { return }
-        self.isStopping = true
+    /// Tells the client that the connection ends. Streams that it opens before it knows are answered.
+    private func announceEnd(_ context: ChannelHandlerContext) {
+        guard case .open = self.stage else { return }
+        self.stage = .announced
         self.quietSince = .now()
+        self.goAway.announce()
         self.timer?.cancel()
         self.arm(context)
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // Anything else, including a flood, was answered by GOAWAY.
-        if !Self.concernsOneStream(error) { context.close(promise: nil) }
+    /// Tells the client which stream is the last.
+    private func nameLastStream(_ context: ChannelHandlerContext) {
+        guard case .announced = self.stage else { return }
+        self.stage = .named
+        let last = HTTP2Frame.FramePayload.goAway(
+            lastStreamID: self.goAway.lastStream, errorCode: .noError, opaqueData: nil)
+        context.writeAndFlush(self.wrapOutboundOut(HTTP2Frame(streamID: .rootStream, payload: last)), promise: nil)
+        self.closeIfDone(context)
     }
 
-    /// True if only the stream was reset: a malformed request, or one above the announced number.
-    ///
-    /// Source: RFC 9113 §5.1.2, §8.1.1
-    private static func concernsOneStream(_ error: any Error) -> Bool {
-        let cause = (error as? NIOHTTP2Errors.StreamError)?.baseError ?? error
-        switch cause {
-        case is NIOHTTP2Errors.ForbiddenHeaderField, is NIOHTTP2Errors.InvalidPseudoHeaders,
-            is NIOHTTP2Errors.MissingPseudoHeader, is NIOHTTP2Errors.DuplicatePseudoHeader,
-            is NIOHTTP2Errors.PseudoHeaderAfterRegularHeader, is NIOHTTP2Errors.UnknownPseudoHeader,
-            is NIOHTTP2Errors.InvalidPseudoHeaderValue, is NIOHTTP2Errors.EmptyPathHeader,
-            is NIOHTTP2Errors.InvalidHTTP2HeaderFieldName, is NIOHTTP2Errors.InvalidHTTP2HeaderFieldValue,
-            is NIOHTTP2Errors.ContentLengthViolated, is NIOHTTP2Errors.ContentLengthHeadersMismatch,
-            is NIOHTTP2Errors.ContentLengthHeaderNegative, is NIOHTTP2Errors.ContentLengthHeaderMalformedValue,
-            is NIOHTTP2Errors.MaxStreamsViolation:
-            return true
-        default: return false
+    /// Closes the connection after its last answer, once that has been sent.
+    private func closeIfDone(_ context: ChannelHandlerContext) {
+        guard case .named = self.stage, self.streams.isEmpty || self.isGivingWay && self.requests == 0 else { return }
+        self.stage = .closing
+        self.quietSince = .now()
+        self.goAway.sent().assumeIsolated().whenComplete { _ in context.close(promise: nil) }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case is ConnectionSlot.GiveWay:
+            guard self.slot.isGivingWay else { return }
+            self.isGivingWay = true
+            self.announceEnd(context)
+        case is ConnectionSlot.Drain, is ChannelShouldQuiesceEvent: self.announceEnd(context)
+        default: context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        switch error {
+        // The library could not send GOAWAY for an error of the connection, since the client knows a lower last stream.
+        case is NIOHTTP2Errors.RaisedGoawayLastStreamID: context.close(promise: nil)
+        // The library has reset the stream that the error concerns.
+        case is any NIOHTTP2Error where !self.goAway.isForError: break
+        default: context.close(promise: nil)
         }
     }
 }

@@ -75,6 +75,7 @@ extension GatewayServer {
         }
         edge.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)
         edge.proxies = settings.proxies
+        edge.drain.most = settings.drain
         edge.certificates = settings.tls.map { files, certificate in
             CertificateReload(
                 files: files, certificate: certificate, metrics: edge.metrics, logger: environment.logger)

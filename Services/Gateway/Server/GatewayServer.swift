@@ -5,10 +5,12 @@ import Operations
 import ServiceLifecycle
 import Synchronization
 
-/// Listens for Wallet until it is stopped; then finishes the requests in progress.
+/// Listens for Wallet until it is stopped; then lets clients go elsewhere, and finishes the requests in progress.
 final class GatewayServer: Service {
     static let listening = WorkerCondition.listener
     static let conditions = [listening]
+    /// The name in `/readyz` of the condition that the server was told to stop.
+    static let stopping = "stopping"
     /// Most bytes of cached assets.
     static let assetCacheBytes = 64 << 20
     /// The longest time that a registration waits for Kafka. A device does not wait forever, and a graceful stop waits
@@ -77,7 +79,7 @@ final class GatewayServer: Service {
             // The listening socket has closed unintentionally: the service must end rather than run without one.
             if !isStopping.load(ordering: .acquiring) { stopped.fail(ListenerClosed()) }
         }
-        let failure: ListenerClosed? = await withTaskCancellationOrGracefulShutdownHandler {
+        let failure: ListenerClosed? = await withGracefulShutdownHandler {
             // A client may keep a request open forever, so a cancelled task does not wait for it.
             await withTaskCancellationHandler {
                 do {
@@ -87,12 +89,15 @@ final class GatewayServer: Service {
                     return error as? ListenerClosed
                 }
             } onCancel: {
+                isStopping.store(true, ordering: .releasing)
+                self.environment.readiness.unmet(Self.stopping, "cancelled")
+                _ = gate.stop(channel)
                 stopped.fail(CancellationError())
             }
-        } onCancelOrGracefulShutdown: {
+        } onGracefulShutdown: {
             isStopping.store(true, ordering: .releasing)
-            self.environment.readiness.unmet(Self.listening, "stopping")
-            gate.stop(channel).cascade(to: stopped)
+            self.environment.readiness.unmet(Self.stopping, "connections end with their next answer")
+            gate.drain(channel, self.edge.drain).cascade(to: stopped)
         }
         await self.onStopped()
         if let failure { throw failure }

@@ -12,6 +12,7 @@ struct TransportPolicy: Sendable {
     var requestLimit = RequestLimits.idle
     /// The time that a connection may be without a request regardless of other clients.
     var idleGrace = IdleConnections().grace
+    var drain = Drain.Limits()
     let metrics: TransportMetrics
 
     init(metrics: TransportMetrics) { self.metrics = metrics }

@@ -7,6 +7,8 @@ struct TransportSettings: Sendable {
     let tls: (files: TLSFiles, certificate: ServerCertificate)?
     let limits: ConnectionLimits
     let proxies: TrustedProxies
+    /// The longest time for which a server that stops takes connections.
+    let drain: Duration
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings) throws(SettingsError) {
@@ -22,6 +24,7 @@ struct TransportSettings: Sendable {
                 .trustedProxies, value: proxies, "must be addresses or networks, for example 10.0.0.0/8,fd00::/8")
         }
         self.proxies = trusted
+        self.drain = .seconds(try settings.integer(.drainSeconds, default: 10, in: 0...300))
     }
 
     /// Warns if secrets travel in the clear to an address: neither the gateway nor a named proxy speaks TLS.

@@ -92,7 +92,9 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case logLevel = "WAYBILL_LOG_LEVEL"
     /// `json` or `text`.
     case logFormat = "WAYBILL_LOG_FORMAT"
-    /// The longest time for a graceful stop, in seconds, 1 to 600.
+    /// The longest time for which a server that stops takes connections, in seconds, 0 to 300.
+    case drainSeconds = "WAYBILL_DRAIN_SECONDS"
+    /// The longest time for a graceful stop after that, in seconds, 1 to 600.
     case shutdownSeconds = "WAYBILL_SHUTDOWN_SECONDS"
 
     /// The environment variable that names the configuration file; not a key of the file itself.
