@@ -89,7 +89,7 @@ extension Packager {
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
-        let monitor = RedisMonitor(redis, environment, holdsReadiness: true)
+        let monitor = RedisMonitor(redis, environment)
         let earlier = EarlierFormatSweep(view, logger: environment.logger)
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),

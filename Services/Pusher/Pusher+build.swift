@@ -41,7 +41,8 @@ extension Pusher {
             topics: [common.topics.registrations, common.topics.deadLetters])
         let limits = limits ?? settings.limits
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
-        let log = PusherLog(logger: environment.logger, readiness: environment.readiness)
+        let log = PusherLog(
+            logger: environment.logger, readiness: environment.readiness, metrics: environment.metrics)
         let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
         let parking = PushParking(limits: limits, topics: common.topics)
         let scheduler = PushScheduler(limits: limits, wallClock: wallClock)
@@ -111,7 +112,7 @@ extension Pusher {
         }
         return [
             reloader, CredentialGauges(metrics: metrics, scheduler: scheduler, parking: parking), worker,
-            RedisMonitor(redis, environment, holdsReadiness: false),
+            RedisMonitor(redis, environment),
         ]
     }
 }

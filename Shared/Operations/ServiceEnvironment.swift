@@ -8,18 +8,20 @@ public struct ServiceEnvironment: Sendable {
     public let group: MultiThreadedEventLoopGroup
     public let metrics: MetricsRegistry
     public let readiness: Readiness
+    public let liveness: Liveness
     public let logger: Logger
     /// The refusals by brokers that any handle met.
     let refusals = KafkaRefusalBook()
 
     public init(
         common: CommonSettings, group: MultiThreadedEventLoopGroup, metrics: MetricsRegistry, readiness: Readiness,
-        logger: Logger
+        liveness: Liveness = Liveness(), logger: Logger
     ) {
         self.common = common
         self.group = group
         self.metrics = metrics
         self.readiness = readiness
+        self.liveness = liveness
         self.logger = logger
     }
 
@@ -35,6 +37,11 @@ public struct ServiceEnvironment: Sendable {
         self.init(
             common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
             logger: logger)
+    }
+
+    /// Returns the reporter of an upstream's state.
+    public func upstream(_ name: String) -> UpstreamState {
+        UpstreamState(name, readiness: self.readiness, metrics: self.metrics)
     }
 
     /// The configuration for Kafka, with log lines of librdkafka and errors of the brokers going to the log.

@@ -56,9 +56,11 @@ public enum ServiceMain {
             common: common, group: group, metrics: MetricsRegistry(),
             readiness: Readiness(conditions: conditions + [KafkaWatch.condition, OperationsServer.listening]),
             logger: logger)
+        environment.liveness.watch(group)
+        // A loop of its own answers while one of the others stands still.
         let operations = OperationsServer(
-            address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
-            group: group, logger: logger)
+            address: common.operationsListen, readiness: environment.readiness, liveness: environment.liveness,
+            metrics: environment.metrics, group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
         BuildInformation.gauge(environment.metrics)
         try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
         let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)

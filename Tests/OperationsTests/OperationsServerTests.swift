@@ -14,13 +14,14 @@ import Testing
 @Suite struct OperationsServerTests {
     /// Runs the server while `body` works with its port; then stops it gracefully.
     func with(
-        readiness: Readiness = Readiness(conditions: []), metrics: MetricsRegistry = MetricsRegistry(),
+        readiness: Readiness = Readiness(conditions: []), liveness: Liveness = Liveness(),
+        metrics: MetricsRegistry = MetricsRegistry(),
         _ body: @escaping @Sendable (Int) async throws -> Void
     ) async throws {
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let server = OperationsServer(
-            address: ListenAddress(host: "127.0.0.1", port: 0), readiness: readiness, metrics: metrics,
-            group: .singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            address: ListenAddress(host: "127.0.0.1", port: 0), readiness: readiness, liveness: liveness,
+            metrics: metrics, group: .singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
             onListening: { continuation.yield($0) })
         try await testGracefulShutdown { trigger in
             try await withThrowingTaskGroup(of: Void.self) { group in

@@ -97,36 +97,40 @@ import Testing
         }
     }
 
-    @Test func runtimeConfigChangesReachReadinessAndMetrics() async throws {
+    @Test func runtimeConfigChangesReachRemarksAndMetrics() async throws {
         let server = try await RedisServer.start()
         let environment = try self.environment(server)
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
-        let monitor = RedisMonitor(redis, environment, holdsReadiness: true, interval: .milliseconds(20))
+        let monitor = RedisMonitor(redis, environment, interval: .milliseconds(20))
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await monitor.run() }
-            func reasons() -> [String] { environment.readiness.reasons }
+            func remarks() -> [String] { environment.readiness.remarks }
             try await self.until("the first look") {
                 environment.metrics.text.contains("waybill_redis_fault{fault=\"full\"} 0")
             }
             try await server.everywhere("CONFIG", "SET", "maxmemory", "1000")
             try await self.until("full") {
-                reasons().contains {
+                remarks().contains {
                     $0.hasPrefix("redis: Redis is full: used_memory ") && $0.contains("maxmemory 1000")
                 }
             }
             #expect(environment.metrics.text.contains("waybill_redis_fault{fault=\"full\"} 1"))
             #expect(environment.metrics.text.contains("waybill_redis_memory_limit_bytes 1000"))
             try await server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            try await self.until("room") { reasons().isEmpty }
+            try await self.until("room") { remarks().isEmpty }
             try await server.everywhere("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu")
-            try await self.until("eviction") { reasons().contains { $0.contains("allkeys-lfu") } }
+            try await self.until("eviction") { remarks().contains { $0.contains("allkeys-lfu") } }
             try await server.everywhere("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
-            try await self.until("only traces") { reasons().isEmpty }
+            try await self.until("only traces") { remarks().isEmpty }
             #expect(environment.metrics.text.contains("waybill_redis_fault{fault=\"evicts-expiring\"} 1"))
+            #expect(environment.metrics.text.contains("waybill_upstream_up{upstream=\"redis\"} 1"))
+            await server.stop()
+            try await self.until("away") { !remarks().isEmpty }
+            #expect(environment.metrics.text.contains("waybill_upstream_up{upstream=\"redis\"} 0"))
+            #expect(environment.readiness.reasons.isEmpty, "another process could do no more")
             group.cancelAll()
         }
         await redis.close()
-        await server.stop()
     }
 
     @Test func anAllKeysPolicyStopsTheStartOfAnOrderWriter() async throws {

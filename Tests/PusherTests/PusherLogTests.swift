@@ -38,7 +38,7 @@ import Testing
                 }
             }
         }
-        #expect(self.readiness.reasons.isEmpty)
+        #expect(self.readiness.remarks.isEmpty)
     }
 
     @Test func aRefusedCredentialIsNotReportedAsAnAPNsOutage() {

@@ -80,7 +80,7 @@ enum Checkout {
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
-        let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
+        let monitor = RedisMonitor(redis, environment)
         return [reloader, merchants, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 }

@@ -59,8 +59,7 @@ extension GatewayServer {
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
-        // The gateway continues to serve whatever is wrong with Redis; the packagers become unready instead.
-        let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
+        let monitor = RedisMonitor(redis, environment)
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 

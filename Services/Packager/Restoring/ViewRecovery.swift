@@ -135,7 +135,8 @@ final class ViewRecovery: Service {
                 try Task.checkCancellation()
                 failures += 1
                 self.logger.warning("cannot check the view, retrying", metadata: ["error": "\(error)"])
-                self.readiness.unmet(Self.condition, "\(error)")
+                // A view that was complete may still be: what is away is Redis.
+                self.readiness.explain(Self.condition, "\(error)")
                 try await self.rest(
                     backoff(attempt: failures, random: { Double.random(in: $0) }), under: generation)
                 self.waker.yield()

@@ -39,6 +39,10 @@ final class KeyedWorker: Service {
     private let metrics: KeyedWorkerMetrics
     private let random: @Sendable (ClosedRange<Double>) -> Double
     private let watch = Mutex(OutageDetector())
+    /// That of the fetching task.
+    private let heartbeat = Heartbeat()
+    /// The times since which batches are in work, by task.
+    private let batches = Mutex([ContinuousClock.Instant?](repeating: nil, count: concurrency))
 
     /// Joins a consumer group and keeps readiness and the log up to date with it.
     ///
@@ -84,12 +88,20 @@ final class KeyedWorker: Service {
         self.logger = environment.logger
         self.metrics = KeyedWorkerMetrics(factory: environment.metrics)
         self.random = random
+        let liveness = environment.liveness
+        liveness.watch("kafka-consumer \(group)") { [consumer] in consumer.turnedAt }
+        liveness.watch("worker") { [heartbeat] in heartbeat.last }
+        // Its waits for upstreams are bounded so that a batch ends within the limit of a shutdown.
+        let limit = environment.common.shutdownLimit
+        liveness.watch("batch of changes") { [weak self] in
+            self?.batches.withLock { $0.compactMap { $0 }.min() }.map { $0 + limit }
+        }
     }
 
     func run() async throws {
         var failure: KafkaError?
         await withTaskGroup { group in
-            for _ in 0..<Self.concurrency { group.addTask { await self.work() } }
+            for task in 0..<Self.concurrency { group.addTask { await self.work(task) } }
             do {
                 // Only fetching ends with a graceful shutdown; work in progress is finished.
                 try await cancelWhenGracefulShutdown {
@@ -126,7 +138,9 @@ final class KeyedWorker: Service {
         var pause = BacklogLinger()
         self.driver.update(self.groups())
         var isHeld = false
+        defer { self.heartbeat.end() }
         while true {
+            self.heartbeat.beat()
             let room = self.driver.look.room
             var records: [KafkaRecord] = []
             if room.records > 0, room.bytes > 0 {
@@ -149,10 +163,12 @@ final class KeyedWorker: Service {
     }
 
     /// One task: processes one batch after the other until none is handed out any more.
-    private func work() async {
+    private func work(_ task: Int) async {
         while let works = await self.driver.next() {
             self.metrics.began(works)
+            self.batches.withLock { $0[task] = .now }
             let outcomes = await self.process(works)
+            self.batches.withLock { $0[task] = nil }
             self.complete(works, outcomes)
         }
     }
@@ -172,8 +188,8 @@ final class KeyedWorker: Service {
             return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {
-        case .away?: self.readiness.unmet(WorkerCondition.upstreams, reasons.first ?? "no work completes")
-        case .back?: self.readiness.met(WorkerCondition.upstreams)
+        case .away?: self.readiness.note(WorkerCondition.upstreams, reasons.first ?? "no work completes")
+        case .back?: self.readiness.note(WorkerCondition.upstreams, nil)
         case nil: break
         }
         guard isLogged, let reason = reasons.first else { return }

@@ -21,10 +21,10 @@ final class PusherLog: Sendable {
     private struct Outage {
         let since: ContinuousClock.Instant
         var loggedAt: ContinuousClock.Instant
-        var isUnready = false
+        var isSaid = false
     }
 
-    /// The time for which an upstream may fail before the service counts as unready.
+    /// The time for which an upstream may fail before `/readyz` says so.
     static let patience = Duration.seconds(2)
     /// The time between two log lines about a condition that lasts.
     static let pause = Duration.seconds(10)
@@ -35,28 +35,31 @@ final class PusherLog: Sendable {
 
     private let logger: Logger
     private let readiness: Readiness
+    private let apns: UpstreamState
     private let outages = Mutex<[Upstream: Outage]>([:])
     /// Brands for which APNs is unavailable, with the reasons.
     private let away = Mutex<[String: String]>([:])
     private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
     private let unsaid = Mutex<[String: Int]>([:])
 
-    init(logger: Logger, readiness: Readiness) {
+    init(logger: Logger, readiness: Readiness, metrics: MetricsRegistry = MetricsRegistry()) {
         self.logger = logger
         self.readiness = readiness
+        self.apns = UpstreamState(Self.apns, readiness: readiness, metrics: metrics)
+        self.apns.report(nil)
     }
 
     /// Reports that an operation failed and is retried.
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
         let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, loggedAt: now - Self.pause)
-            let isUnready = now - outage.since >= Self.patience
+            let isSaid = now - outage.since >= Self.patience
             let isLogged = now - outage.loggedAt >= Self.pause
             if isLogged { outage.loggedAt = now }
-            outage.isUnready = outage.isUnready || isUnready
+            outage.isSaid = outage.isSaid || isSaid
             outages[upstream] = outage
             // Under the lock, so that the last report is the true one.
-            if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
+            if isSaid { self.readiness.note(WorkerCondition.upstreams, reason) }
             return isLogged
         }
         guard isLogged else { return }
@@ -67,10 +70,10 @@ final class PusherLog: Sendable {
     /// Reports that an upstream works again.
     func isBack(_ upstream: Upstream) {
         self.outages.withLock { outages in
-            guard outages.removeValue(forKey: upstream)?.isUnready == true,
-                !outages.values.contains(where: { $0.isUnready })
+            guard outages.removeValue(forKey: upstream)?.isSaid == true,
+                !outages.values.contains(where: { $0.isSaid })
             else { return }
-            self.readiness.met(WorkerCondition.upstreams)
+            self.readiness.note(WorkerCondition.upstreams, nil)
         }
     }
 
@@ -145,7 +148,7 @@ final class PusherLog: Sendable {
             away[type] = reason
             let first = away.min { $0.key < $1.key }
             let others = away.count > 1 ? ", and \(away.count - 1) more" : ""
-            self.readiness.note(Self.apns, first.map { "\($0.key): \($0.value)\(others)" })
+            self.apns.report(first.map { "\($0.key): \($0.value)\(others)" })
         }
     }
 

@@ -55,7 +55,9 @@ extension PushWorker {
     func fetch() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var underWay = 0
+            defer { self.heartbeat.end() }
             while true {
+                self.heartbeat.beat()
                 let room = min(self.scheduler.intake.room, self.parking.room, self.mostRecords)
                 guard room > 0 else {
                     try await Task.sleep(for: .milliseconds(5))
@@ -146,6 +148,7 @@ extension PushWorker {
     private func lookUp(_ batch: PushBatch, _ numbers: [Int32]) async throws {
         var attempt = 0
         while true {
+            self.heartbeat.beat()
             do {
                 let looked = try await self.lookup.look(batch)
                 if attempt > 0 { self.log.isBack(.lookups) }

@@ -32,8 +32,12 @@ final class PushWorker: Service {
     let metrics: PusherMetrics
     let log: PusherLog
     private let readiness: Readiness
+    /// That of the task that sends what is due.
+    private let schedule = Heartbeat()
     /// Most records of one lookup: the devices that several lookups find for one brand must not fill the scheduler.
     let mostRecords: Int
+    /// That of fetching, which waits for lookups.
+    let heartbeat = Heartbeat()
     private let window: Duration
     private let shutdownLimit: Duration
     let random: @Sendable (ClosedRange<Double>) -> Double
@@ -78,6 +82,12 @@ final class PushWorker: Service {
         self.window = limits.window
         self.shutdownLimit = environment.common.shutdownLimit
         self.onStopped = onStopped
+        let liveness = environment.liveness
+        liveness.watch("kafka-consumer \(environment.common.topics.group(of: Pusher.group))") { [consumer] in
+            consumer.turnedAt
+        }
+        liveness.watch("worker") { [heartbeat] in heartbeat.last }
+        liveness.watch("schedule") { [schedule] in schedule.last }
     }
 
     func run() async throws {
@@ -141,7 +151,9 @@ final class PushWorker: Service {
     private func watch() async {
         let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
         var reportAt = ContinuousClock.now
+        defer { self.schedule.end() }
         while !Task.isCancelled {
+            self.schedule.beat()
             let next = self.dispatcher.look()
             let now = ContinuousClock.now
             if now >= reportAt {

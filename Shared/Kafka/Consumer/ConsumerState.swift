@@ -39,6 +39,8 @@ struct ConsumerState {
     private(set) var waiter: Waiter?
     /// The time since which nothing in hand was finished; nil while nothing is in hand.
     private(set) var quietSince: ContinuousClock.Instant?
+    /// The time of the polling thread's last turn; nil before the first one and after the end.
+    private(set) var turnedAt: ContinuousClock.Instant?
     private(set) var failure: KafkaError?
     private(set) var isStopping = false
     private(set) var isEnded = false
@@ -61,6 +63,7 @@ struct ConsumerState {
     // MARK: the polling thread
 
     mutating func next(now: ContinuousClock.Instant) -> Step {
+        self.turnedAt = now
         self.isAsleep = false
         if self.isStopping { return .shutDown }
         if self.isPaused {
@@ -141,6 +144,7 @@ struct ConsumerState {
     /// Notes that the thread has ended. Returns all waiters, which are to be answered.
     mutating func end() -> (waiter: Waiter?, closers: [CheckedContinuation<Void, Never>]) {
         self.isEnded = true
+        self.turnedAt = nil
         defer {
             self.waiter = nil
             self.closers = []

@@ -208,6 +208,9 @@ public final class KafkaConsumer: Sendable {
     /// The number of records in hand: handed out and not finished.
     public var inHand: Int { self.thread.state.withLock { $0.ledger.inHand } }
 
+    /// The time of the polling thread's last turn, at most 20 s ago unless it hangs; nil if it does not run.
+    public var turnedAt: ContinuousClock.Instant? { self.thread.state.withLock { $0.turnedAt } }
+
     /// Time for which nothing in hand was finished; nil: nothing is in hand. For a stall alarm, as the group cannot see
     /// a stuck worker: polling continues without it.
     public var quietTime: Duration? { self.thread.state.withLock { $0.quietSince }.map { .now - $0 } }

@@ -46,6 +46,7 @@ struct KafkaWatch: Service {
     private func watch(_ admin: KafkaAdmin) async throws {
         let began = ContinuousClock.now
         var standing = KafkaReadiness(self.dependence)
+        let upstream = self.environment.upstream(Self.condition)
         var log = FaultLog(logger: self.environment.logger)
         var lookAt = began
         var isChecked = false
@@ -54,6 +55,7 @@ struct KafkaWatch: Service {
             if .now >= lookAt {
                 let found = await self.look(admin, wantsSettings: log.wantsSettings)
                 (look.faults, look.silence) = (found.faults, found.silence)
+                upstream.report(found.faults == nil ? found.silence : nil)
                 if let faults = found.faults {
                     log.update(faults, hidden: found.hidden)
                     if found.hasSettings, !isChecked {

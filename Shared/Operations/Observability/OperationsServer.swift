@@ -17,6 +17,7 @@ public final class OperationsServer: Service {
 
     private let address: ListenAddress
     private let readiness: Readiness
+    private let liveness: Liveness
     private let metrics: MetricsRegistry
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
@@ -24,11 +25,13 @@ public final class OperationsServer: Service {
 
     /// - Parameter onListening: called with the port once the server listens.
     public init(
-        address: ListenAddress, readiness: Readiness, metrics: MetricsRegistry, group: MultiThreadedEventLoopGroup,
-        logger: Logger, onListening: @escaping @Sendable (Int) -> Void = { _ in }
+        address: ListenAddress, readiness: Readiness, liveness: Liveness = Liveness(), metrics: MetricsRegistry,
+        group: MultiThreadedEventLoopGroup, logger: Logger,
+        onListening: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.address = address
         self.readiness = readiness
+        self.liveness = liveness
         self.metrics = metrics
         self.group = group
         self.logger = logger
@@ -43,12 +46,13 @@ public final class OperationsServer: Service {
                     try channel.pipeline.syncOperations.addHandler(OldestGivesWay(limit: Self.connectionLimit))
                 }
             }
-            .childChannelInitializer { [readiness, metrics] channel in
+            .childChannelInitializer { [readiness, liveness, metrics] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
                     try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
                     try pipeline.addHandler(IdleStateHandler(allTimeout: .seconds(60)))
-                    try pipeline.addHandler(OperationsHandler(readiness: readiness, metrics: metrics))
+                    try pipeline.addHandler(
+                        OperationsHandler(readiness: readiness, liveness: liveness, metrics: metrics))
                 }
             }
             .bind(host: self.address.host, port: self.address.port).get()
@@ -92,11 +96,13 @@ final class OperationsHandler: ChannelInboundHandler {
     typealias OutboundOut = HTTPServerResponsePart
 
     private let readiness: Readiness
+    private let liveness: Liveness
     private let metrics: MetricsRegistry
     private var head: HTTPRequestHead?
 
-    init(readiness: Readiness, metrics: MetricsRegistry) {
+    init(readiness: Readiness, liveness: Liveness = Liveness(), metrics: MetricsRegistry) {
         self.readiness = readiness
+        self.liveness = liveness
         self.metrics = metrics
     }
 
@@ -136,7 +142,10 @@ final class OperationsHandler: ChannelInboundHandler {
     private func content(_ head: HTTPRequestHead, isLocal: Bool) -> (HTTPResponseStatus, String) {
         guard head.method == .GET || head.method == .HEAD else { return (.methodNotAllowed, "use GET\n") }
         switch head.uri.prefix(while: { $0 != "?" }) {
-        case "/livez": return (.ok, "alive\n")
+        case "/livez":
+            let faults = self.liveness.faults()
+            let lines = faults.isEmpty ? ["alive"] : faults
+            return (faults.isEmpty ? .ok : .serviceUnavailable, lines.map { "\($0)\n" }.joined())
         case "/readyz":
             let reasons = isLocal ? self.readiness.reasons : self.readiness.missingConditions
             let lines = (reasons.isEmpty ? ["ready"] : reasons) + (isLocal ? self.readiness.remarks : [])

@@ -1,6 +1,8 @@
 import Synchronization
 
 /// The conditions that a service still waits for before it can do its work. Ready means that none is left.
+///
+/// A condition is about what the process can do by its own means. An upstream that is away is a remark.
 public final class Readiness: Sendable {
     private let missing: Mutex<[String: String]>
     private let notes = Mutex<[String: String]>([:])
@@ -16,7 +18,7 @@ public final class Readiness: Sendable {
     public func unmet(_ condition: String, _ reason: String) { self.missing.withLock { $0[condition] = reason } }
 
     /// Sets the reason of a condition, if it is not met.
-    func explain(_ condition: String, _ reason: String) {
+    public func explain(_ condition: String, _ reason: String) {
         self.missing.withLock { if $0[condition] != nil { $0[condition] = reason } }
     }
 

@@ -15,7 +15,7 @@ struct RedisHealth {
         /// The server is too old.
         case unsupported = "unsupported"
 
-        /// True if a packager with this fault reports that it is not ready. A mere risk holds nothing back.
+        /// True if the fault is an error, and a remark in `/readyz`. A mere risk is a warning.
         var isSevere: Bool {
             switch self {
             case .full, .evictsAll, .unsupported: true

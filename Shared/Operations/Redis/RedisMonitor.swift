@@ -5,32 +5,29 @@ public import Redis
 public import ServiceLifecycle
 
 /// A monitor that queries the state of the Redis servers every few seconds while a service runs, and reports faults: in
-/// the log once when each begins and ends, in metrics, and in readiness if the service asks for that.
+/// the log once when each begins and ends, in metrics, and as a remark in `/readyz`.
 public struct RedisMonitor: Service {
-    /// The condition of readiness that is unmet while there is a severe fault.
-    public static let condition = "redis"
+    /// The name of the upstream.
+    static let name = "redis"
     static let interval = Duration.seconds(5)
 
     private let redis: RedisClient
-    private let readiness: Readiness?
+    private let upstream: UpstreamState
     private let logger: Logger
     private let faults: [(fault: RedisHealth.Fault, gauge: Gauge)]
     private let usedMemory: Gauge
     private let maxMemory: Gauge
     private let interval: Duration
 
-    /// - Parameters:
-    ///   - redis: closed by its owner after this has ended.
-    ///   - holdsReadiness: true if a severe fault makes the service unready. Not for a service that still serves: a
-    ///     load balancer would remove all of its instances at the same time.
-    public init(_ redis: RedisClient, _ environment: ServiceEnvironment, holdsReadiness: Bool) {
-        self.init(redis, environment, holdsReadiness: holdsReadiness, interval: Self.interval)
+    /// - Parameter redis: closed by its owner after this has ended.
+    public init(_ redis: RedisClient, _ environment: ServiceEnvironment) {
+        self.init(redis, environment, interval: Self.interval)
     }
 
-    init(_ redis: RedisClient, _ environment: ServiceEnvironment, holdsReadiness: Bool, interval: Duration) {
+    init(_ redis: RedisClient, _ environment: ServiceEnvironment, interval: Duration) {
         let factory = environment.metrics
         self.redis = redis
-        self.readiness = holdsReadiness ? environment.readiness : nil
+        self.upstream = environment.upstream(Self.name)
         self.logger = environment.logger
         self.faults = RedisHealth.Fault.allCases.map {
             ($0, Gauge(label: "waybill_redis_fault", dimensions: [("fault", $0.rawValue)], factory: factory))
@@ -57,7 +54,7 @@ public struct RedisMonitor: Service {
             change = health.receive(servers, refusals: self.redis.memoryRefusals, now: .now)
         } catch {
             // A server that cannot be reached says nothing about its memory.
-            guard error.code == .unsupported else { return }
+            guard error.code == .unsupported else { return self.upstream.report("\(error)") }
             change = health.refused(error.message)
         }
         for fault in change.begun {
@@ -70,11 +67,7 @@ public struct RedisMonitor: Service {
         self.usedMemory.record(health.usedMemory)
         self.maxMemory.record(health.maxMemory)
         let severe = RedisHealth.Fault.allCases.filter { $0.isSevere && health.faults[$0] != nil }
-        if severe.isEmpty {
-            self.readiness?.met(Self.condition)
-        } else {
-            self.readiness?.unmet(Self.condition, severe.map(health.text).joined(separator: "; "))
-        }
+        self.upstream.report(nil, remark: severe.isEmpty ? nil : severe.map(health.text).joined(separator: "; "))
     }
 }
 
