@@ -95,6 +95,7 @@ struct CheckoutFixture: Sendable {
             "WAYBILL_BRANDS": try Self.brands.get().path("brands"), "WAYBILL_MERCHANTS": directory.path("merchants"),
             "WAYBILL_REDIS_URL": redis?.url ?? "redis://127.0.0.1:1/0",
             "WAYBILL_KAFKA_BOOTSTRAP": options.hasKafka ? broker.bootstrap : "127.0.0.1:1",
+            "WAYBILL_DRAIN_SECONDS": "0",
         ]
         environment.merge(options.environment) { $1 }
         let child = try ChildProcess(program, ["checkout"], environment: environment)

@@ -29,6 +29,7 @@ final class GatewayProcess: Sendable {
                 "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple", "WAYBILL_TOKEN_SECRETS": secrets,
                 "WAYBILL_BRANDS": self.directory.path("brands"), "WAYBILL_REDIS_URL": "redis://\(nobody)/0",
                 "WAYBILL_KAFKA_BOOTSTRAP": nobody, "WAYBILL_BRANDS_RELOAD_SECONDS": "\(reloadSeconds)",
+                "WAYBILL_DRAIN_SECONDS": "0",
             ])
         try await self.child.line { $0.contains("\"listening\"") && $0.contains(":\(self.port)") }
     }

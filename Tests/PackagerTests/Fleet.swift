@@ -79,7 +79,10 @@ struct Fleet: Sendable {
         return try ChildProcess(
             path,
             environment: try self.settings(
-                ["WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text"].merging(more) { $1 }))
+                [
+                    "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",
+                    "WAYBILL_DRAIN_SECONDS": "0",
+                ].merging(more) { $1 }))
     }
 
     /// - Parameter limits: the bounds of what it has in hand.

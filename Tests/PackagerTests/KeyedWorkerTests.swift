@@ -188,6 +188,27 @@ import Testing
         }
     }
 
+    @Test func aBatchThatDoesNotEndStandsStill() async throws {
+        let fixture = try Fixture()
+        let environment = try fixture.environment()
+        try await fixture.fill(["k"])
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let worker = try self.worker(fixture, environment) { works in
+            for await _ in gate {}
+            fixture.note(works)
+            return works.map { _ in .done }
+        }
+        @Sendable func isNamed(after time: Duration) -> Bool {
+            environment.liveness.faults(now: .now + time).contains { $0.hasPrefix("batch of changes: has not moved") }
+        }
+        try await self.run([worker]) {
+            try await eventually("named") { isNamed(after: .seconds(600)) }
+            #expect(!isNamed(after: environment.common.shutdownLimit), "it may wait for an upstream")
+            open.finish()
+            try await eventually("done") { fixture.doneCount == 1 && !isNamed(after: .seconds(600)) }
+        }
+    }
+
     @Test func aShutdownUnderLoadCommitsOnlyFinishedRecords() async throws {
         let fixture = try Fixture(partitions: 2)
         let environment = try fixture.environment()

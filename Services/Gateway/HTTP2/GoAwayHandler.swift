@@ -4,8 +4,8 @@ import NIOHTTP2
 /// The GOAWAY frames of an HTTP/2 connection; between the library that makes frames and the network.
 ///
 /// The library refuses each new stream after its first GOAWAY, even below the announced number, so the announcement of
-/// an end passes it by. For an error of the connection it names no stream, or the highest there can be: here both become
-/// the last stream that was processed. Source: RFC 9113 §5.4.1, §6.8
+/// an end passes it by. For an error of the connection it names no stream, or the highest there can be: here both
+/// become the last stream that was processed. Source: RFC 9113 §5.4.1, §6.8
 final class GoAwayHandler: ChannelOutboundHandler {
     typealias OutboundIn = IOData
     typealias OutboundOut = IOData

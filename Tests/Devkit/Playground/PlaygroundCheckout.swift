@@ -63,7 +63,7 @@ struct PlaygroundCheckout: Sendable {
             "WAYBILL_CHECKOUT_LISTEN": listen, "WAYBILL_OPERATIONS_LISTEN": operations,
             "WAYBILL_MERCHANTS": directory.path("merchants"), "WAYBILL_BRANDS": brands,
             "WAYBILL_TOKEN_SECRETS": stack.tokenSecrets, "WAYBILL_WEB_SERVICE_URL": webServiceURL,
-            "WAYBILL_KAFKA_BOOTSTRAP": stack.kafka, "WAYBILL_LOG_FORMAT": "text",
+            "WAYBILL_KAFKA_BOOTSTRAP": stack.kafka, "WAYBILL_LOG_FORMAT": "text", "WAYBILL_DRAIN_SECONDS": "0",
             "WAYBILL_DEVELOPMENT_PLAYGROUND": "on", "WAYBILL_DEVELOPMENT_POLYFILL": "on",
             "WAYBILL_DEVELOPMENT_APPLE_PAY": gateway.ports.map { "\($0.key.host):443:127.0.0.1:\($0.value)" }
                 .joined(separator: ","),
