@@ -180,7 +180,7 @@ extension RedisLink {
         let configuration = self.configuration
         ClientBootstrap(group: self.eventLoop)
             .connectTimeout(TimeAmount(configuration.connectDeadline))
-            .channelOption(.socketOption(.tcp_nodelay), value: 1)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
