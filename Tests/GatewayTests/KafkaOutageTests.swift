@@ -15,16 +15,27 @@ import Testing
         var gate = KafkaCircuitBreaker.State(limit: 3)
         let first = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
         #expect(first == [true, true, true, false])
-        gate.leave(isDelivered: false)
+        gate.leave(after: .timedOut)
         // Two requests still wait, so no other tries.
         var second = [gate.enter()]
-        gate.leave(isDelivered: false)
-        gate.leave(isDelivered: false)
+        gate.leave(after: .transport)
+        gate.leave(after: .timedOut)
         second += [gate.enter(), gate.enter()]
         #expect(second == [false, true, false])
-        gate.leave(isDelivered: true)
+        gate.leave(after: nil)
         let third = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
         #expect(third == [true, true, true, false])
+    }
+
+    /// One shop's order that is larger than the topic takes must not refuse the others' changes.
+    @Test func aMessageThatIsTooLargeSaysNothingAboutKafka() {
+        var gate = KafkaCircuitBreaker.State(limit: 2)
+        #expect(gate.enter())
+        gate.leave(after: .messageTooLarge)
+        #expect([gate.enter(), gate.enter()] == [true, true])
+        gate.leave(after: .transport)
+        gate.leave(after: .messageTooLarge)
+        #expect([gate.enter(), gate.enter()] == [true, false], "Kafka is still away")
     }
 
     /// The test is slow, because the outage must outlast several deliveries that time out.

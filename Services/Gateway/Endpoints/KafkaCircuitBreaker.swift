@@ -25,9 +25,15 @@ final class KafkaCircuitBreaker: Sendable {
             return true
         }
 
-        mutating func leave(isDelivered: Bool) {
+        /// - Parameter failure: the reason why the message was not delivered; nil: it was. A failure of the message
+        ///   alone says nothing about Kafka.
+        mutating func leave(after failure: KafkaError.Code?) {
             self.waiting -= 1
-            self.isAway = !isDelivered
+            switch failure {
+            case nil: self.isAway = false
+            case .messageTooLarge, .cancelled: break
+            default: self.isAway = true
+            }
         }
     }
 
@@ -49,10 +55,10 @@ final class KafkaCircuitBreaker: Sendable {
         guard self.state.withLock({ $0.enter() }) else { throw Self.refusal(message.topic) }
         do throws(KafkaError) {
             let position = try await producer.produce(message)
-            self.state.withLock { $0.leave(isDelivered: true) }
+            self.state.withLock { $0.leave(after: nil) }
             return position
         } catch {
-            self.state.withLock { $0.leave(isDelivered: false) }
+            self.state.withLock { $0.leave(after: error.code) }
             throw error
         }
     }
