@@ -80,8 +80,8 @@ import Tokens
             let answer = try await Self.page(fixture, "GET", "/applepay/metadata")
             #expect(answer.status == 200)
             #expect(answer["access-control-allow-origin"] == Fixture.origin)
-            #expect(answer["cache-control"] == "max-age=60")
-            #expect(answer["vary"] == "Origin")
+            #expect(answer["cache-control"] == "private, max-age=60")
+            #expect(answer["vary"] == "Origin, Referer, Host")
             #expect(
                 answer.json == [
                     "enabled": true, "merchantIdentifier": "merchant.com.example.shop", "displayName": "Example Shop",
@@ -94,6 +94,8 @@ import Tokens
             let stranger = try await Self.page(fixture, "GET", "/applepay/metadata", origin: "https://evil.example")
             #expect(stranger.json == ["enabled": false])
             #expect(stranger["access-control-allow-origin"] == nil)
+            #expect(stranger["cache-control"] == "private, max-age=60")
+            #expect(stranger["vary"] == "Origin, Referer, Host", "a shared cache must not give it to others")
             for headers in [["Referer: https://shop.example.com/basket?x=1"], ["Host: shop.example.com"]] {
                 let answer = try await fixture.once("GET", "/applepay/metadata", headers)
                 #expect(answer.json.object?["enabled"] == true, "\(headers)")

@@ -33,9 +33,12 @@ struct BasketEndpoints: Sendable {
     /// The metadata for a page that belongs to no merchant.
     static let disabled = Self.cached(["enabled": false])
 
+    /// Makes an answer that a browser keeps for a minute. It depends on the page (see `origin`), and so does the answer
+    /// to a page of nobody: a shared cache that gave it to others would turn Apple Pay off for all of them.
     private static func cached(_ members: JSONObject) -> Answer {
         var answer = Answer.json(.ok, members.serialized)
-        answer.headers.replaceOrAdd(name: "cache-control", value: "max-age=60")
+        answer.headers.replaceOrAdd(name: "cache-control", value: "private, max-age=60")
+        answer.headers.replaceOrAdd(name: "vary", value: "Origin, Referer, Host")
         return answer
     }
 

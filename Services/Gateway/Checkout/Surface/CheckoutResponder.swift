@@ -187,7 +187,10 @@ final class CheckoutResponder: Responder {
     private func finish(_ answer: Answer, _ call: Call) -> Answer {
         var answer = answer
         answer.headers.replaceOrAdd(name: "x-request-id", value: call.identifier)
-        if let origin = call.origin { answer.headers.add(contentsOf: origin.fields) }
+        if let origin = call.origin {
+            answer.headers.add(contentsOf: origin.fields)
+            if !answer.headers.contains(name: "vary") { answer.headers.add(name: "vary", value: "Origin") }
+        }
         self.metrics.answered(
             call.route, merchant: call.merchant, answer.status,
             nanoseconds: (NIODeadline.now() - call.started).nanoseconds)

@@ -53,7 +53,7 @@ struct PageOrigin: Hashable, Sendable, CustomStringConvertible {
     var fields: HTTPHeaders {
         [
             "access-control-allow-origin": self.description,
-            "access-control-expose-headers": "X-Request-Id, Retry-After", "vary": "Origin",
+            "access-control-expose-headers": "X-Request-Id, Retry-After",
         ]
     }
 }
