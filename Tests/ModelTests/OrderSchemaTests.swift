@@ -247,6 +247,23 @@ import Testing
         #expect(order[path: "fulfillments.2.shippedAt"] == "16.5")
     }
 
+    /// A member that is added to the schema needs no second list.
+    @Test func everyMomentOfASchemaLosesItsFraction() throws {
+        let leaf = ObjectSchema("a leaf", .required("at", .text(.dateTime)), .optional("name", .text(.filled)))
+        let schema = ObjectSchema(
+            "a tree", .optional("leaf", .object(leaf)), .optional("leaves", .array(of: .object(leaf))),
+            .optional("name", .text(.filled)), .optional("at", .text(.dateTime)))
+        let (day, whole): (JSON, JSON) = ("2025-03-05T16:02:11.5Z", "2025-03-05T16:02:11Z")
+        func tree(_ day: JSON) -> JSON {
+            let leaf: JSON = ["at": day, "name": "2025-03-05T16:02:11.5Z"]
+            return ["at": day, "leaf": leaf, "leaves": [leaf, 7, leaf], "name": "2025-03-05T16:02:11.5Z"]
+        }
+        var object = try #require(tree(day).object)
+        #expect(object.dropFractions(of: DateTimeMembers(of: [schema])))
+        #expect(JSON.object(object) == tree(whole))
+        #expect(!object.dropFractions(of: DateTimeMembers(of: [schema])))
+    }
+
     @Test(arguments: 1...5)
     func anOrderWithoutFractionsStaysAsItIs(_ number: Int) throws {
         let order = try #require(try Examples.order(number).object)
