@@ -60,7 +60,11 @@ extension Pusher {
                 instance: common.instance(of: pendingGroup), scheduler: scheduler, parking: parking),
             others: consumer, producer: producer, metrics: metrics, log: log, limits: limits, wallClock: wallClock)
         let dispatcher = PushDispatcher(
-            scheduler, onFinished: { pending.finished($0) }, onChange: { log.changed("\($0)", $1) })
+            scheduler, onFinished: { pending.finished($0) },
+            onChange: { type, change in
+                log.changed(type.rawValue, change)
+                metrics[type.rawValue].changed(change)
+            })
         let view = MaterializedView(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
@@ -70,7 +74,11 @@ extension Pusher {
             var configuration = APNSConfiguration()
             configuration.onEvent = { event in
                 credential.happened(event)
-                if event == .connected { dispatcher.connected(type) }
+                switch event {
+                case .connected: dispatcher.connected(type)
+                case .unreachable(let error): dispatcher.unreachable(type, error.message, generation: generation)
+                default: break
+                }
             }
             configuration.closeTimeout = .milliseconds(Int64(common.shutdownLimit / .milliseconds(1)) * 2 / 5)
             configuration.queueLimit = limits.inFlight

@@ -37,8 +37,32 @@ public struct PushAnswer: Hashable, Sendable {
         self.retryAfterSeconds = retryAfterSeconds
     }
 
+    /// The reason, if Apple documents it for the status.
+    ///
+    /// Source: Wallet Orders §4.6
+    public var documentedReason: PushReason? {
+        self.reason.flatMap(PushReason.init).flatMap { $0.status == self.status ? $0 : nil }
+    }
+
+    /// True if the answer is not one of APNs, but of something in its place: a proxy, another server, a middlebox.
+    ///
+    /// Such an answer has neither `apns-id` nor a documented reason. With 200, 429 and 5xx the status says enough.
+    /// Source: Wallet Orders §4.3, §4.6
+    public var isForeign: Bool {
+        switch self.status {
+        case 200, 429, 500...599: false
+        default: self.apnsID == nil && self.documentedReason == nil
+        }
+    }
+
     /// The longest wait that is accepted from APNs.
     static let mostRetryAfterSeconds = 86_400
+
+    /// - Returns: nil if the stream ended without an answer.
+    init?(_ end: HTTP2StreamEnd) {
+        guard end.isComplete, let status = end.status else { return nil }
+        self.init(status: status, headers: end.headers, body: end.body)
+    }
 
     /// Parses an answer as received; if the body is not JSON, only status and headers count.
     init(status: Int, headers: [HTTP2Header], body: [UInt8]) {

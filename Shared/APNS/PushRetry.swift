@@ -13,6 +13,8 @@ public struct PushRetry: Hashable, Sendable {
     /// The kind of outcome.
     public enum Cause: Hashable, Sendable {
         case answer(status: Int)
+        /// Something in APNs' place answered: see `PushAnswer.isForeign`.
+        case foreign(status: Int)
         case error(APNSError.Code)
     }
 
@@ -28,6 +30,13 @@ public struct PushRetry: Hashable, Sendable {
         self.scope = scope
         self.afterSeconds = afterSeconds
         self.cause = cause
+    }
+
+    /// Returns a retry for a notification that another server than APNs answered.
+    static func foreign(_ status: Int) -> PushRetry {
+        PushRetry(
+            reason: "status \(status) is not an answer of APNs: check WAYBILL_APNS_URL, proxy and name resolution",
+            scope: .service, cause: .foreign(status: status))
     }
 
     /// Returns a retry for a notification that was refused because of its credential while others with that credential

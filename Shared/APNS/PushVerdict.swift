@@ -24,6 +24,7 @@ public enum PushVerdict: Hashable, Sendable {
 
 /// Returns the verdict on an outcome: by the table if it has a row for the answer, else by the class of the status.
 ///
+/// An answer that is not of APNs says nothing about the notification, which is sent again as if APNs were unavailable.
 /// A reason counts only together with the status that Apple documents for it: nothing is deleted or stopped because of
 /// an answer that contradicts itself. 429 is a retry whatever its body is (RFC 6585 §4), for the device, connection or
 /// service as the reason requires: one notification too many costs less than a customer who is not notified.
@@ -46,7 +47,8 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
                 reason: text, scope: scope, afterSeconds: answer.retryAfterSeconds,
                 cause: .answer(status: answer.status)))
     }
-    guard let reason = answer.reason.flatMap(PushReason.init), reason.status == answer.status else {
+    if answer.isForeign { return .retry(.foreign(answer.status)) }
+    guard let reason = answer.documentedReason else {
         return answer.status == 429 || (500...599).contains(answer.status) ? retry(.service) : .drop(reason: text)
     }
     switch reason {

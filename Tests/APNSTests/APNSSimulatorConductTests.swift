@@ -183,6 +183,7 @@ import Testing
         #"{"closeListener":true}"#, #"{"reason":"TooManyRequests","retryAfterSeconds":3,"status":429}"#,
         #"{"reason":"Unregistered","status":410,"timestampOffsetSeconds":-60}"#,
         #"{"body":"broken","status":500}"#, #"{"body":"huge","bodyBytes":70000,"status":500}"#,
+        #"{"body":"page","bodyBytes":150,"identifier":false,"status":404}"#,
         #"{"identifier":false,"status":200}"#, #"{"body":"unfinished","status":200}"#,
         #"{"goaway":{"errorCode":7,"processed":true,"reason":"x","stays":false}}"#,
         #"{"goaway":{"behind":3,"errorCode":0,"pairMilliseconds":50,"stays":true}}"#,

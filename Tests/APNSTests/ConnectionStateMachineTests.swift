@@ -137,6 +137,25 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.freeStreams == 16)
     }
 
+    /// The address may lead to another server, so the name is resolved again for the next connection.
+    @Test func twoAnswersOfAnotherServerInARowRetireAConnection() {
+        var machine = self.machine(isProven: false)
+        machine.settings(maxConcurrentStreams: 100)
+        func answered(_ status: Int, isForeign: Bool) {
+            machine.started(stream: 1, now: at(0))
+            _ = machine.ended(self.end(status: status, isComplete: true), isForeign: isForeign, now: at(0))
+        }
+        answered(404, isForeign: true)
+        #expect(machine.freeStreams == 1, "it proves nothing about the provider token")
+        #expect(machine.lastGoodAnswer == nil)
+        answered(200, isForeign: false)
+        answered(404, isForeign: true)
+        #expect(machine.phase == .open)
+        answered(301, isForeign: true)
+        #expect(machine.isDraining)
+        #expect(machine.retirement == .foreign)
+    }
+
     @Test func aStreamsEndIsAnAnswerOrRefusedOrAFailure() {
         var machine = self.machine()
         #expect(machine.ended(self.end(status: 200, isComplete: true), now: at(0)) == .answered(status: 200))

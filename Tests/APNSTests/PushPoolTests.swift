@@ -55,6 +55,41 @@ private struct PoolFixture {
 }
 
 @Suite struct PushPoolTests {
+    /// The first outcome of a request that waits for a connection comes after `requestTimeout` only.
+    @Test func unreachableAPNsIsReportedOnceAfterFourSeconds() {
+        var fixture = PoolFixture(1...1)
+        func reports(_ times: ClosedRange<Int64>, oldest: Int64?) -> [Int64] {
+            var found: [Int64] = []
+            for now in stride(from: times.lowerBound, through: times.upperBound, by: 100) {
+                for action in fixture.turn(now, oldest: oldest) {
+                    switch action {
+                    case .open(let id): fixture.ended(id, now)
+                    case .reportUnreachable: found.append(now)
+                    case .retire: break
+                    }
+                }
+            }
+            return found
+        }
+        #expect(reports(0...30_000, oldest: nil).isEmpty, "nothing waits")
+        #expect(reports(40_000...70_000, oldest: 40_000) == [44_000])
+        let opens = fixture.opens(80_000...150_000, succeed: true)
+        #expect(opens.count == 1)
+        #expect(reports(160_000...170_000, oldest: 160_000).isEmpty, "there is a connection")
+        for slot in fixture.pool.slots { fixture.ended(slot.id, 180_000) }
+        #expect(reports(180_000...200_000, oldest: 180_000) == [184_000])
+    }
+
+    @Test func anUnusedConnectionHasWorkedAfterAMinuteWhateverTheBackoff() {
+        for (life, failures) in [(59_000, 1), (60_000, 0)] as [(Int64, Int)] {
+            var fixture = PoolFixture(1...1) { $0.backoff.most = .seconds(1) }
+            #expect(fixture.turn(0) == [.open(0)])
+            fixture.opened(0, proven: false)
+            fixture.ended(0, life)
+            #expect(fixture.pool.failures == failures)
+        }
+    }
+
     @Test func noConnectionIsOpenedBeforeOneIsWanted() {
         var pool = PushPool(configuration: APNSConfiguration())
         #expect(pool.turn(now: at(0), oldestQueued: nil, loads: []).isEmpty)

@@ -68,7 +68,8 @@ import Testing
     }
 
     private static func judge(_ status: Int, _ reason: String?) -> (Row, reason: String?) {
-        self.row(verdict(of: .answered(PushAnswer(status: status, reason: reason, timestampMilliseconds: 1))))
+        let answer = PushAnswer(status: status, reason: reason, timestampMilliseconds: 1, apnsID: "x")
+        return self.row(verdict(of: .answered(answer)))
     }
 
     @Test func eachRowOfTheTableHasItsVerdict() {
@@ -100,6 +101,29 @@ import Testing
             // The answer names no device, so it concerns the provider.
             #expect(Self.judge(429, reason) == (.service, "429 \(end)"))
         }
+    }
+
+    /// A proxy, another server or a middlebox says nothing about a notification.
+    @Test func anAnswerThatIsNotOfAPNsIsTheServicesFault() {
+        for reason in [nil, "New", "BadDeviceToken", "Unregistered"] {
+            for status in [0, 100, 201, 204, 301, 401, 403, 404, 405, 407, 413, 421, 428, 451, 499, 600] {
+                let foreign = PushAnswer(status: status, reason: reason, retryAfterSeconds: 9_999)
+                guard case .retry(let retry) = verdict(of: .answered(foreign)) else {
+                    Issue.record("\(status) \(reason ?? "")")
+                    continue
+                }
+                #expect(retry.scope == .service)
+                #expect(retry.cause == .foreign(status: status))
+                #expect(retry.afterSeconds == nil, "APNs did not ask for it")
+                #expect(retry.reason.contains("not an answer of APNs"))
+            }
+        }
+        for (status, reason, expected) in Self.rows {
+            let answer = PushAnswer(status: status, reason: reason, timestampMilliseconds: 1)
+            #expect(!answer.isForeign)
+            #expect(Self.row(verdict(of: .answered(answer))).0 == expected, "a documented reason is enough")
+        }
+        for status in [200, 429, 500, 503, 599] { #expect(!PushAnswer(status: status).isForeign) }
     }
 
     @Test func aReasonContradictingItsStatusIsDroppedOrRetried() {

@@ -26,7 +26,7 @@ struct APNSCommand: AsyncParsableCommand {
 
               status, with reason, delayMilliseconds, retryAfterSeconds, timestampEpochMilliseconds or
                 timestampOffsetSeconds or "timestamp": "none", "identifier": false,
-                body (none, broken, huge with bodyBytes, unfinished)
+                body (none, broken, huge or page with bodyBytes, unfinished)
               delayMilliseconds: N or [least, most]      the usual answer, late
               goaway: {reason, processed, errorCode, debug, behind: N, pairMilliseconds, stays}
               cut: true or "reset"; halfClose: true      the end of the TCP connection

@@ -70,6 +70,38 @@ import Testing
         #expect(Set(sent + Self.neverSent + Self.ownDoing + stopping) == Set(APNSError.Code.allCases))
     }
 
+    /// A middlebox that answers with 403 or 404 has not judged the credential or the notification.
+    @Test func answersThatAreNotOfAPNsMakeACredentialIllAndNeverStopIt() {
+        for status in [301, 400, 403, 404, 410] {
+            var fixture = Fixture()
+            var changes: [CredentialHealth.Change] = []
+            for _ in 0..<180 {
+                if let change = fixture.receive(.retry(Self.answer(status))).change { changes.append(change) }
+                fixture.pass(.seconds(1))
+            }
+            guard case .ill(let reason)? = changes.first, changes.count == 1 else {
+                Issue.record("\(status): \(changes)")
+                continue
+            }
+            #expect(reason.contains("\(status) is not an answer of APNs"))
+            #expect(fixture.receive(.delivered).change != nil)
+            #expect(fixture.health.state == .healthy)
+        }
+    }
+
+    @Test func anUnreachableAPNsMakesACredentialIllUntilOneIsJudged() {
+        var fixture = Fixture()
+        #expect(fixture.health.unreachable("refused", now: fixture.now) == .ill(reason: "refused"))
+        #expect(fixture.health.unreachable("refused", now: fixture.now) == nil)
+        #expect(fixture.permission == Self.few)
+        fixture.pass(.seconds(2))
+        #expect(fixture.receive(.delivered).change == .healthy(after: .seconds(2)))
+        fixture.receive(.stopCredential(reason: "403 Forbidden"), took: .zero)
+        fixture.pass(.seconds(120))
+        fixture.receive(.stopCredential(reason: "403 Forbidden"))
+        #expect(fixture.health.unreachable("refused", now: fixture.now) == nil, "it stays stopped")
+    }
+
     @Test func aFailureCountsByTimeWhenAnotherNotificationWasJudgedMeanwhile() {
         for judgement in Self.judgements {
             for failure in Self.failures {

@@ -87,14 +87,20 @@ import Testing
         for _ in 0..<3 { metrics.answered(.answered(PushAnswer(status: 200)), elapsed: .milliseconds(5)) }
         metrics.answered(.answered(PushAnswer(status: 410, reason: "Unregistered")), elapsed: .milliseconds(50))
         metrics.answered(.answered(PushAnswer(status: 503)), elapsed: .milliseconds(50))
-        metrics.answered(.answered(PushAnswer(status: 499, reason: "Moon")), elapsed: .milliseconds(50))
+        metrics.answered(
+            .answered(PushAnswer(status: 499, reason: "Moon", apnsID: "x")), elapsed: .milliseconds(50))
+        for (status, reason) in [(404, nil), (404, "Moon"), (301, nil)] as [(Int, String?)] {
+            metrics.answered(.answered(PushAnswer(status: status, reason: reason)), elapsed: nil)
+        }
         metrics.answered(.unanswered(APNSError(.notStarted, "x")), elapsed: nil)
         #expect(
             self.lines(registry, "waybill_apns_requests_total") == [
                 "waybill_apns_requests_total{status=\"200\",reason=\"none\"} 3",
+                "waybill_apns_requests_total{status=\"404\",reason=\"not-apns\"} 2",
                 "waybill_apns_requests_total{status=\"410\",reason=\"Unregistered\"} 1",
                 "waybill_apns_requests_total{status=\"503\",reason=\"none\"} 1",
                 "waybill_apns_requests_total{status=\"none\",reason=\"notStarted\"} 1",
+                "waybill_apns_requests_total{status=\"other\",reason=\"not-apns\"} 1",
                 "waybill_apns_requests_total{status=\"other\",reason=\"other\"} 1",
             ])
         #expect(registry.text.contains("waybill_apns_answer_seconds_count{\(Self.labels)} 6"))

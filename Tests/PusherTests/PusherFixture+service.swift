@@ -16,8 +16,9 @@ extension PusherFixture {
     ///
     /// - Parameter change: changes limits for which there is no setting.
     func serve(
-        _ directory: TemporaryDirectory, settings others: [String: String] = [:],
-        brands: [String] = ["shop"], limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
+        _ directory: TemporaryDirectory, settings others: [String: String] = [:], brands: [String] = ["shop"],
+        readiness: Readiness = Readiness(conditions: [WorkerCondition.joined]),
+        limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
@@ -34,7 +35,7 @@ extension PusherFixture {
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let serviceEnvironment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: self.metrics,
-            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
+            readiness: readiness, logger: logger)
         let pusher = try PusherSettings(settings, common: common)
         var limits = pusher.limits
         change?(&limits)

@@ -153,6 +153,15 @@ struct CredentialHealth: Sendable {
         self.nextProbe = now
     }
 
+    /// Notes that notifications wait for a connection to APNs that cannot be made: no attempt has failed yet, but none
+    /// can succeed.
+    mutating func unreachable(_ reason: String, now: ContinuousClock.Instant) -> Change? {
+        guard self.state == .healthy else { return nil }
+        self.state = .ill(since: now, reason: reason)
+        self.nextProbe = now
+        return .ill(reason: reason)
+    }
+
     /// Processes the verdict on one attempt.
     ///
     /// - Parameters:
@@ -355,11 +364,12 @@ struct CredentialHealth: Sendable {
 }
 
 extension PushRetry {
-    /// True if APNs itself had the request, with any result; else the network path may be interrupted.
+    /// True if APNs itself had the request, with any result; else the network path may be interrupted, or lead to
+    /// another server.
     fileprivate var isOfAPNs: Bool {
         switch self.cause {
         case .answer, .error(.timeout), .error(.protocolViolation): true
-        case .error: false
+        case .foreign, .error: false
         }
     }
 }

@@ -70,7 +70,7 @@ final class CredentialMetrics: Sendable {
     }
 
     /// Processes an event of the client's connections; does not block.
-    func happened(_ event: APNSEvent) { self.apply(CredentialUpdate(event)) }
+    func happened(_ event: APNSEvent) { CredentialUpdate(event).map(self.apply) }
 
     /// Sets the gauges of the client's state.
     func stands(_ snapshot: APNSSnapshot) {
@@ -138,13 +138,25 @@ final class CredentialMetrics: Sendable {
     /// - Parameters:
     ///   - credential: 0 healthy, 1 ill, 2 stopped.
     ///   - breaker: 0 closed, 1 open.
-    func stands(credential: Int, breaker: Int) {
+    ///
+    /// A state that is nil stays as it is.
+    func stands(credential: Int? = nil, breaker: Int? = nil) {
         self.made.withLock { made in
             let states =
                 made.states ?? (self.meter("waybill_push_credential_state"), self.meter("waybill_push_breaker_open"))
             made.states = states
-            states.credential.set(credential)
-            states.breaker.set(breaker)
+            if let credential { states.credential.set(credential) }
+            if let breaker { states.breaker.set(breaker) }
+        }
+    }
+
+    /// Sets the state that has changed, which nobody has to wait for until the next sample.
+    func changed(_ change: CredentialQueue.Change) {
+        switch change {
+        case .health(.healthy): self.stands(credential: 0)
+        case .health(.ill): self.stands(credential: 1)
+        case .health(.stopped): self.stands(credential: 2)
+        case .breaker(let state): self.stands(breaker: state.gauge)
         }
     }
 

@@ -73,22 +73,27 @@ extension CredentialSeries {
     init(_ outcome: PushOutcome) {
         switch outcome {
         case .unanswered(let error): self = .requests(status: "none", reason: error.code.rawValue)
+        case .answered(let answer) where answer.isForeign:
+            self = .requests(status: Self.label(answer.status), reason: "not-apns")
         case .answered(let answer): self.init(status: answer.status, reason: answer.reason)
         }
     }
 
     /// The series of one request that was answered.
     init(status: Int, reason: String?) {
-        let known = Self.statuses.contains(status)
         let documented = reason.flatMap(PushReason.init(rawValue:)).flatMap { $0.status == status ? $0.rawValue : nil }
         self = .requests(
-            status: known ? String(status) : Self.other, reason: reason == nil ? "none" : documented ?? Self.other)
+            status: Self.label(status), reason: reason == nil ? "none" : documented ?? Self.other)
     }
 
     /// The series of a GOAWAY. Source: Wallet Orders §4.5; RFC 9113 §7
     init(goAway reason: String?, code: String) {
         let documented = reason.map { PushReason(rawValue: $0)?.rawValue ?? Self.other } ?? "none"
         self = .goAway(reason: documented, code: Self.frameCodes.contains(code) ? code : Self.other)
+    }
+
+    private static func label(_ status: Int) -> String {
+        Self.statuses.contains(status) ? String(status) : Self.other
     }
 
     private static let other = "other"

@@ -6,11 +6,12 @@ enum CredentialUpdate: Hashable, Sendable {
     case set(CredentialSeries, to: Double)
     case roundTrip(Duration)
 
-    /// The effect of an event of the client.
-    init(_ event: APNSEvent) {
+    /// The effect of an event of the client; nil for one that the credential's state shows.
+    init?(_ event: APNSEvent) {
         switch event {
         case .connected: self = .count(.connected, by: 1)
         case .disconnected(let error): self = .count(.disconnected(error.code), by: 1)
+        case .unreachable: return nil
         case .goAway(let reason, let code): self = .count(CredentialSeries(goAway: reason, code: code), by: 1)
         // The value is in the snapshot, for all connections together.
         case .streamLimit: self = .count(.settings, by: 1)

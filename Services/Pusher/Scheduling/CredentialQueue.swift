@@ -124,6 +124,12 @@ struct CredentialQueue {
     /// Notes that a connection to APNs was made.
     mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
 
+    /// Notes that no connection to APNs can be made.
+    mutating func unreachable(_ reason: String, generation: Int, now: ContinuousClock.Instant) {
+        guard generation == self.generation, let change = self.health.unreachable(reason, now: now) else { return }
+        self.changes.append(.health(change))
+    }
+
     /// Returns the number of notifications that may be sent.
     func free(now: ContinuousClock.Instant) -> Int {
         guard self.isOpen else { return 0 }

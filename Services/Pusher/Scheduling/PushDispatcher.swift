@@ -37,6 +37,11 @@ final class PushDispatcher: Sendable {
     /// Notes that one credential's client has made a connection: see `PushScheduler.connected`.
     func connected(_ type: OrderTypeIdentifier) { self.perform(self.scheduler.connected(type)) }
 
+    /// Notes that one credential's client cannot connect to APNs.
+    func unreachable(_ type: OrderTypeIdentifier, _ reason: String, generation: Int) {
+        self.perform(self.scheduler.unreachable(type, reason, generation: generation))
+    }
+
     /// Processes everything that has become due.
     ///
     /// - Returns: the time when something is due next; nil if nothing is.

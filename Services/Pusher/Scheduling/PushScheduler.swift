@@ -222,6 +222,16 @@ final class PushScheduler: Sendable {
         }
     }
 
+    /// Notes that one credential's client cannot connect to APNs.
+    func unreachable(_ type: OrderTypeIdentifier, _ reason: String, generation: Int) -> Work {
+        let now = self.clock()
+        return self.change { state, work in
+            guard let queue = state.machine.number(of: type) else { return }
+            state.machine.queues[queue].unreachable(reason, generation: generation, now: now)
+            for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
+        }
+    }
+
     /// Processes everything that has become due.
     ///
     /// - Parameter openEffects: the number of effects that are not performed yet.

@@ -30,10 +30,14 @@ public struct APNSConfiguration: Sendable {
     var shrinkAfter: TimeAmount = .minutes(10)
     /// The longest time for name resolution, connecting, the proxy and the TLS handshake together.
     public var connectTimeout: TimeAmount = .seconds(10)
+    /// The time for which notifications may wait without any connection until APNs is reported as unreachable.
+    var reachTimeout: TimeAmount = .seconds(4)
     /// The waits after failed attempts to connect.
     public var backoff = Backoff()
     /// The lifetime below which a connection that worked is short-lived: after three in a row the next ones wait.
     var shortLife: TimeAmount = .seconds(30)
+    /// The age from which an open connection without an answer counts as one that worked: nobody needed it.
+    var provenAge: TimeAmount = .seconds(60)
     /// The time during which an address that failed is tried after the others.
     var addressMemory: TimeAmount = .minutes(1)
 

@@ -14,6 +14,8 @@ public enum APNSEvent: Hashable, Sendable {
         /// Repeated failures (5xx, 403, 429 for the provider, reset streams, time-outs) while another connection was
         /// healthy.
         case serverErrors = "server-errors"
+        /// Two answers in a row were not of APNs: its address is that of another server.
+        case foreign = "not-apns"
         /// APNs refused the certificate, on this connection or another of the client (Wallet Orders §4.5).
         case credential
         /// No stream identifier is left, or the session accepts no request for another reason.
@@ -23,6 +25,9 @@ public enum APNSEvent: Hashable, Sendable {
     case connected
     /// A connection could not be established, or ended with an error.
     case disconnected(APNSError)
+    /// Notifications have waited for `APNSConfiguration.reachTimeout` without any connection. Reported once until there
+    /// is one.
+    case unreachable(APNSError)
     /// APNs sent GOAWAY; each frame of a pair is reported.
     ///
     /// - Parameters:

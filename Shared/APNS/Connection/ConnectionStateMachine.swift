@@ -55,6 +55,8 @@ struct ConnectionStateMachine {
     private var timeoutsInARow = 0
     /// The number of refusals of the provider token since the last good answer.
     private var tokenRefusals = 0
+    /// The number of answers of another server than APNs since the last good answer.
+    private var foreignAnswers = 0
     /// The time of the PING since which no byte has arrived, and the time allowed for its answer.
     private var pingSent: NIODeadline?
     private var pingPatience = TimeAmount.zero
@@ -66,6 +68,9 @@ struct ConnectionStateMachine {
     /// The number of refusals of the provider token in a row after which the connection is replaced, because it never
     /// accepts the new token. A single refusal may concern one device only.
     static let tokenRefusalsToRetire = 2
+    /// The number of answers of another server in a row after which the connection is replaced. A single one may come
+    /// from a middlebox that lets the next request pass.
+    static let foreignAnswersToRetire = 2
     /// The share below which failures are ignored, in 1,024ths: one in twenty.
     private static let fewFailures = 51
 
@@ -152,15 +157,21 @@ struct ConnectionStateMachine {
     }
 
     /// Counts a stream that has ended, and judges the connection by its result.
-    mutating func ended(_ end: HTTP2StreamEnd, now: NIODeadline) -> StreamResult {
+    ///
+    /// - Parameter isForeign: true if the answer is not of APNs. Repeated ones retire the connection.
+    mutating func ended(_ end: HTTP2StreamEnd, isForeign: Bool = false, now: NIODeadline) -> StreamResult {
         self.openStreams = max(0, self.openStreams - 1)
         if end.isComplete, let status = end.status {
             self.timeoutsInARow = 0
             if self.borneLimit < .max { self.borneLimit += 1 }
             // A refused token proves nothing (Wallet Orders §4.5).
-            if status != 403 { self.isProven = true }
+            if status != 403, !isForeign { self.isProven = true }
             // For 429 the reason decides, in `throttled`.
-            if status != 429 { self.judge(isFailure: status >= 500 || status == 403, now: now) }
+            if status != 429 { self.judge(isFailure: status >= 500 || status == 403 || isForeign, now: now) }
+            if isForeign {
+                self.foreignAnswers += 1
+                if self.foreignAnswers >= Self.foreignAnswersToRetire { self.retire(.foreign, now: now) }
+            }
             return .answered(status: status)
         }
         if end.errorCode == .refusedStream {
@@ -191,6 +202,7 @@ struct ConnectionStateMachine {
         } else {
             self.lastGoodAnswer = now
             self.tokenRefusals = 0
+            self.foreignAnswers = 0
             if self.failureShare > 0 { self.failureShare -= (self.failureShare + 31) >> 5 }
             if self.trustedLimit < self.configuration.streamCap { self.trustedLimit *= 2 }
         }

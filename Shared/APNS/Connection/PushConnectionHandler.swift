@@ -343,7 +343,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private func streamEnded(_ end: HTTP2StreamEnd, now: NIODeadline) {
         let flight = self.flights.remove(end.tag)
         if flight?.isAbandoned == true, !end.isComplete { return self.machine.endedUnanswered() }
-        let result = self.machine.ended(end, now: now)
+        let answer = PushAnswer(end)
+        let result = self.machine.ended(end, isForeign: answer?.isForeign ?? false, now: now)
         guard let flight, !flight.isAbandoned else { return }
         switch result {
         case .again:
@@ -352,12 +353,12 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .failed(let error):
             self.client?.failed(flight.entry.element, on: self)
             self.complete(flight.entry, .unanswered(error), now: now)
-        case .answered(let status):
-            let answer = PushAnswer(status: status, headers: end.headers, body: end.body)
+        case .answered:
+            guard let answer else { return }
             self.complete(flight.entry, .answered(answer), now: now)
             var isHealthy = true
-            if status != 200 { isHealthy = self.judge(answer, to: flight.entry.element, now: now) }
-            self.client?.answered(self, isHealthy: isHealthy, now: now)
+            if answer.status != 200 { isHealthy = self.judge(answer, to: flight.entry.element, now: now) }
+            self.client?.answered(answer, self, isHealthy: isHealthy, now: now)
         }
     }
 
@@ -370,7 +371,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
             self.machine.throttled(isOneDevice: isOneDevice, now: now)
             return isOneDevice
         }
-        let isFailure = answer.status >= 500 || answer.status == 403
+        let isFailure = answer.status >= 500 || answer.status == 403 || answer.isForeign
         if isFailure { self.client?.failed(push, on: self) }
         guard let replacement = replacementAsked(by: answer) else { return !isFailure }
         if replacement == .providerToken {

@@ -143,12 +143,13 @@ final class EventLoopClient {
         self.avoided[push.notification.deviceToken] = connection.id
     }
 
-    func answered(_ connection: PushConnectionHandler, isHealthy: Bool, now: NIODeadline) {
+    func answered(_ answer: PushAnswer, _ connection: PushConnectionHandler, isHealthy: Bool, now: NIODeadline) {
         if isHealthy {
             self.pool.proven(connection.id)
             self.connector.worked(connection.address)
         }
-        self.lastFailure = nil
+        self.lastFailure =
+            answer.isForeign ? APNSError(.protocolViolation, PushRetry.foreign(answer.status).reason) : nil
         self.queue.progressed(now: now)
     }
 
@@ -166,7 +167,7 @@ final class EventLoopClient {
         self.pool.retired(connection.id, isFault: connection.isFaulted, now: now, jitter: self.jitter())
         if let reason = connection.machine.retirement {
             self.report(.replaced(reason))
-            if [.timeouts, .silence, .serverErrors].contains(reason) {
+            if [.timeouts, .silence, .serverErrors, .foreign].contains(reason) {
                 self.connector.failed(connection.address, now: now)
             }
         }
@@ -281,6 +282,10 @@ final class EventLoopClient {
             case .retire(let id, let reason):
                 self.connections.first { $0.id == id }?.retire(reason, now: now)
                 self.mustRunAgain = true
+            case .reportUnreachable:
+                let seconds = self.configuration.reachTimeout.nanoseconds / 1_000_000_000
+                let slow = APNSError(.connecting, "connecting to \(self.endpoint): no connection within \(seconds) s")
+                self.report(.unreachable(self.lastFailure ?? slow))
             }
         }
     }

@@ -25,6 +25,8 @@ struct PushPool {
         case open(Int)
         /// Stop new requests on a connection; the reason is nil if it is not needed.
         case retire(Int, APNSEvent.Replacement?)
+        /// Report that requests wait and no connection can be established.
+        case reportUnreachable
     }
 
     private(set) var slots: [Slot] = []
@@ -47,6 +49,7 @@ struct PushPool {
     private var lastShortEnd: NIODeadline?
     private var lastFailedID = -1
     private var pressureSince: NIODeadline?
+    private var reach = Reach()
     private var window = ShrinkWindow()
     private var isClosed = false
 
@@ -116,6 +119,10 @@ struct PushPool {
             self.update(ill) { $0.state = .draining }
             actions.append(.retire(ill, .serverErrors))
         }
+        let hasConnection = self.slots.contains { $0.state == .open }
+        if self.reach.isLost(isWaiting: self.hasQueued, hasConnection, self.configuration.reachTimeout, now: now) {
+            actions.append(.reportUnreachable)
+        }
         self.judgePressure(now: now, oldestQueued: oldestQueued, loads: loads)
         if let surplus = self.surplus(now: now, loads: loads) {
             self.update(surplus) { $0.state = .draining }
@@ -154,7 +161,7 @@ struct PushPool {
 
     private func hasWorked(_ slot: Slot, now: NIODeadline) -> Bool {
         // A connection that was open for long without being needed did not fail either.
-        slot.isProven || (slot.state != .connecting && now - slot.opened >= self.configuration.backoff.most)
+        slot.isProven || (slot.state != .connecting && now - slot.opened >= self.configuration.provenAge)
     }
 
     private mutating func countFailure(_ id: Int, now: NIODeadline, jitter: Double) {
@@ -223,6 +230,26 @@ struct PushPool {
     private mutating func update(_ id: Int, _ change: (inout Slot) -> Void) {
         guard let index = self.slots.firstIndex(where: { $0.id == id }) else { return }
         change(&self.slots[index])
+    }
+}
+
+/// The time for which requests have waited without any connection.
+private struct Reach {
+    private var since: NIODeadline?
+    private var isReported = false
+
+    /// - Returns: true once when that time reaches a limit, and again only after there was a connection.
+    mutating func isLost(isWaiting: Bool, _ hasConnection: Bool, _ limit: TimeAmount, now: NIODeadline) -> Bool {
+        if hasConnection { self.isReported = false }
+        guard isWaiting, !hasConnection else {
+            self.since = nil
+            return false
+        }
+        let since = self.since ?? now
+        self.since = since
+        guard now - since >= limit, !self.isReported else { return false }
+        self.isReported = true
+        return true
     }
 }
 

@@ -26,6 +26,8 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         case broken
         /// JSON with a reason of this many bytes.
         case huge(bytes: Int)
+        /// A page of this many bytes, as a proxy or another server answers.
+        case page(bytes: Int)
         /// Header and body are sent, but never the end of the stream.
         case unfinished
     }
@@ -34,6 +36,14 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         self.status = status
         self.reason = reason
         self.timestampEpochMilliseconds = timestampEpochMilliseconds
+    }
+
+    /// Returns the answer of another server than APNs: a page, without `apns-id`.
+    public static func foreign(_ status: Int, bytes: Int = 150) -> Self {
+        var answer = Self(status)
+        answer.form = .page(bytes: bytes)
+        answer.hasIdentifier = false
+        return answer
     }
 
     /// The acceptance of a notification.
@@ -47,6 +57,7 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         case .none: return ""
         case .broken: return "{\"reason\":\"Unregis"
         case .huge(let bytes): return "{\"reason\":\"" + String(repeating: "x", count: max(0, bytes)) + "\"}"
+        case .page(let bytes): return "<html>" + String(repeating: "x", count: max(0, bytes - 6))
         case .usual, .unfinished: break
         }
         guard let reason = self.reason else { return "" }

@@ -192,11 +192,13 @@ extension APNSSimulatorFault {
         answer.retryAfterSeconds = try members.int("retryAfterSeconds", 0...1_000_000_000)
         answer.hasIdentifier = try members.bool("identifier") ?? true
         let bytes = try members.int("bodyBytes", 0...10_000_000) ?? 1_000_000
-        let form: APNSSimulatorAnswer.Form? = try members.value("body", "none, broken, huge or unfinished") { json in
+        let forms = "none, broken, huge, page or unfinished"
+        let form: APNSSimulatorAnswer.Form? = try members.value("body", forms) { json in
             switch json.string {
             case "none": APNSSimulatorAnswer.Form.none
             case "broken": .broken
             case "huge": .huge(bytes: bytes)
+            case "page": .page(bytes: bytes)
             case "unfinished": .unfinished
             default: nil
             }

@@ -63,6 +63,9 @@ extension APNSSimulatorAnswer {
         case .huge(let bytes):
             object["body"] = "huge"
             object["bodyBytes"] = .integer(Int64(bytes))
+        case .page(let bytes):
+            object["body"] = "page"
+            object["bodyBytes"] = .integer(Int64(bytes))
         }
     }
 }
