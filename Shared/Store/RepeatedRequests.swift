@@ -3,23 +3,55 @@ public import Redis
 
 /// The requests that a caller may send again, with the answers that they got.
 ///
-/// These keys are not rebuilt from Kafka: after Redis lost them a request may be executed again. They expire: a request
-/// in progress after `runningSeconds`, an answer after `keptSeconds`.
+/// An entry is there before its request is performed. Until `settle` it counts as running for `runningSeconds`, then as
+/// unknown: a process may have ended at any moment. An entry expires after `keptSeconds`. These keys are not rebuilt
+/// from Kafka: after Redis lost them a request may be performed again.
 public struct RepeatedRequests: Sendable {
     /// Longer than any request takes.
     static let runningSeconds: Int64 = 120
     static let keptSeconds: Int64 = 86_400
 
+    /// One attempt to perform a request, which owns the entry that it makes.
+    public struct Attempt: Sendable {
+        fileprivate let key: String
+        /// The digest of the content.
+        fileprivate let digest: String
+        /// 128 random bits: another attempt with the same name neither removes nor overwrites the entry.
+        fileprivate let owner: String
+
+        /// - Parameters:
+        ///   - name: the name of the request, with all that it belongs to. Only its digest is kept.
+        ///   - content: the content of the request. Only its digest is kept.
+        public init(_ name: String, content: [UInt8]) {
+            var generator = SystemRandomNumberGenerator()
+            let bytes = (0..<16).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+            self.key = StoreKeys.repeated(name)
+            self.digest = SHA256.hex(content)
+            self.owner = String(decoding: Hexadecimal.digits(bytes), as: UTF8.self)
+        }
+    }
+
     /// The state of a request when it arrives.
     public enum RequestState: Hashable, Sendable {
-        /// It is the first; `finish` or `forget` follows.
+        /// The attempt owns the entry; `settle` follows.
         case first
-        /// The same one is being worked on.
+        /// The same request is being performed.
         case running
-        /// It was answered with these bytes.
+        /// The same request was performed, or was not: nobody knows.
+        case unknown
+        /// The same request was answered with these bytes.
         case answered([UInt8])
         /// Another request has the same name.
         case conflict
+    }
+
+    /// The end of an attempt.
+    public enum Settlement: Hashable, Sendable {
+        /// The request is answered with these bytes when it comes again.
+        case answered([UInt8])
+        case unknown
+        /// Nothing was done: the name is free again.
+        case undone
     }
 
     private let redis: RedisClient
@@ -28,37 +60,75 @@ public struct RepeatedRequests: Sendable {
 
     /// Notes that a request begins, unless it was noted before.
     ///
-    /// - Parameters:
-    ///   - name: the name of the request, with all that it belongs to. Only its digest is kept.
-    ///   - content: the content of the request. Only its digest is kept.
-    public func begin(_ name: String, content: [UInt8]) async throws(StoreError) -> RequestState {
-        let key = StoreKeys.repeated(name)
-        let digest = SHA256.hex(content)
-        let reply = try await self.send(
-            RedisCommand(
-                "SET", .string(key), .string("\(digest) "), "NX", "EX", .integer(Self.runningSeconds)))
-        if reply.text == "OK" { return .first }
-        guard let stored = try await self.send(RedisCommand("GET", .string(key))).bytes, stored.count > 64 else {
-            // It expired a moment ago, or is not a value that we write: the caller may try again.
-            return .running
+    /// - Parameter isRepeatable: true for a request that may be performed again while its outcome is unknown.
+    public func begin(_ attempt: Attempt, isRepeatable: Bool) async throws(StoreError) -> RequestState {
+        let words = try await self.run(
+            StoreScripts.beginRequest, attempt.key,
+            [
+                .string(attempt.digest), .string(attempt.owner), .integer(Self.runningSeconds),
+                .integer(Self.keptSeconds), .integer(isRepeatable ? 1 : 0),
+            ]
+        ).array
+        switch words?.first?.text {
+        case "first": return .first
+        case "running": return .running
+        case "conflict": return .conflict
+        case "answered": return .answered(words?.last?.bytes ?? [])
+        default: return .unknown
         }
-        guard stored.prefix(64).elementsEqual(digest.utf8) else { return .conflict }
-        return stored.count == 65 ? .running : .answered(Array(stored[65...]))
     }
 
-    /// Keeps the answer of a request that began.
-    public func finish(_ name: String, content: [UInt8], answer: [UInt8]) async throws(StoreError) {
-        let value = Array("\(SHA256.hex(content)) ".utf8) + answer
-        _ = try await self.send(
-            RedisCommand("SET", .string(StoreKeys.repeated(name)), .bytes(value), "EX", .integer(Self.keptSeconds)))
+    /// Notes the end of an attempt, unless the entry belongs to another one by now.
+    public func settle(_ attempt: Attempt, as settlement: Settlement) async throws(StoreError) {
+        let value: [UInt8] =
+            switch settlement {
+            case .answered(let bytes): Array("A".utf8) + bytes
+            case .unknown: Array("U".utf8)
+            case .undone: []
+            }
+        _ = try await self.run(
+            StoreScripts.settleRequest, attempt.key,
+            [.string("\(attempt.digest)\(attempt.owner) "), .bytes(value), .integer(Self.keptSeconds)])
     }
 
-    /// Forgets a request that had no result, so that it may be sent again.
-    public func forget(_ name: String) async throws(StoreError) {
-        _ = try await self.send(RedisCommand("DEL", .string(StoreKeys.repeated(name))))
+    private func run(
+        _ script: RedisScript, _ key: String, _ arguments: [RedisArgument]
+    ) async throws(StoreError) -> RedisValue {
+        try await self.redis.reply(
+            to: RedisInvocation(script, keys: [key], arguments: arguments), "remembering a request")
     }
+}
 
-    private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
-        try await self.redis.reply(to: command, "remembering a request")
-    }
+/// An entry is the digest of the content, its owner, a space, and `R` with the UNIX second at which the attempt began,
+/// `U` for an unknown outcome, or `A` with an answer.
+extension StoreScripts {
+    /// KEYS: entry. ARGV: digest, owner, seconds after which nothing runs any more, seconds to keep, 1 if an unknown
+    /// outcome is no obstacle. Returns the state, with the answer.
+    static let beginRequest = RedisScript(
+        """
+        local now = tonumber(redis.call('TIME')[1])
+        local standing = redis.call('GET', KEYS[1])
+        if standing then
+          if string.sub(standing, 1, 64) ~= ARGV[1] then return {'conflict'} end
+          local owner, letter, rest = string.match(standing, '^(%x+) (%u)(.*)$', 65)
+          if letter == 'A' then return {'answered', rest} end
+          if owner ~= ARGV[2] then
+            local began = letter == 'R' and tonumber(rest)
+            if began and now - began < tonumber(ARGV[3]) then return {'running'} end
+            if ARGV[5] == '0' then return {'unknown'} end
+          end
+        end
+        redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2] .. ' R' .. string.format('%.0f', now), 'EX', ARGV[4])
+        return {'first'}
+        """)
+
+    /// KEYS: entry. ARGV: digest, owner and a space; the state, empty to remove the entry; seconds to keep it.
+    static let settleRequest = RedisScript(
+        """
+        local standing = redis.call('GET', KEYS[1])
+        if standing and string.sub(standing, 1, #ARGV[1]) ~= ARGV[1] then return 0 end
+        if ARGV[2] == '' then return redis.call('DEL', KEYS[1]) end
+        redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3])
+        return 1
+        """)
 }

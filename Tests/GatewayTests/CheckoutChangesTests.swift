@@ -114,17 +114,47 @@ import Testing
 
     @Test func theIdempotencyKeyNamesTheEvent() async throws {
         try await Fixture.with { fixture in
-            for key in ["a-key", "a-key"] {
-                let answer = try await fixture.call(
-                    "PUT", Self.order("1"), ["Idempotency-Key: \(key)"], body: CheckoutDetailsTests.document)
-                #expect(answer.json.object?["id"]?.string == "waybill.order.replaced/a-key")
+            func identifier(_ method: String, _ path: String, _ body: String?) async throws -> String? {
+                let answer = try await fixture.call(method, path, ["Idempotency-Key: a-key"], body: body)
+                #expect(answer.status == 202, "also without Redis: \(answer.text)")
+                return answer.json.object?["id"]?.string
             }
+            let document = CheckoutDetailsTests.document
+            let first = try await identifier("PUT", Self.order("1"), document)
+            #expect(first?.hasPrefix("a-key/") == true)
+            #expect(try await identifier("PUT", Self.order("1"), document) == first)
+            let completed = document.replacing("\"open\"", with: "\"completed\"")
+            #expect(try await identifier("PUT", Self.order("1"), completed) != first)
+            #expect(try await identifier("DELETE", Self.order("1"), nil) != first)
             let bad = try await fixture.call(
                 "PUT", Self.order("1"), ["Idempotency-Key: a b"], body: CheckoutDetailsTests.document)
             #expect(bad.code == "invalid_parameter")
             let patch = try await fixture.call("PATCH", Self.order("1"), body: "{}")
             #expect(patch.status == 503, "nothing is known of the order without Redis")
             #expect(patch["retry-after"] != nil, "nothing is known of the order without Redis")
+        }
+    }
+
+    @Test func anotherChangeUnderTheSameKeyIsAConflict() async throws {
+        var options = Fixture.Options()
+        options.hasRedis = true
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1", try Self.document)
+            func change(_ path: String, _ body: String) async throws -> RawConnection.Response {
+                try await fixture.call("POST", Self.order("1") + path, ["Idempotency-Key: k"], body: body)
+            }
+            let open = #"{"fulfillmentType":"shipping","status":"open"}"#
+            let first = try await change("/fulfillments/a", open)
+            #expect(first.status == 202)
+            #expect(try await change("/fulfillments/a", open).body == first.body)
+            #expect(try await fixture.published() == 1)
+            let other = open.replacing("open", with: "delivered")
+            #expect(try await change("/fulfillments/a", other).code == "idempotency_conflict")
+            #expect(try await change("/fulfillments/a?silent=true", open).code == "idempotency_conflict")
+            let elsewhere = try await change("/fulfillments/b", open)
+            #expect(elsewhere.status == 202, "another path is another request")
+            #expect(elsewhere.json.object?["id"]?.string != first.json.object?["id"]?.string)
+            #expect(try await fixture.published() == 2)
         }
     }
 }

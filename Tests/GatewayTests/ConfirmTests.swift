@@ -141,6 +141,53 @@ import Tokens
     }
 
     @Test func aForwardedRequestGoesWithoutTheDetails() async throws {
+        try await Self.withProvider { fixture, provider in
+            func confirm(_ headers: [String] = [Self.form]) async throws -> RawConnection.Response {
+                try await fixture.call("POST", Self.path, headers, body: Self.details("&amount=1%2B1"))
+            }
+            try provider.answer(Self.path, 200, #"{"id":"pi_123","status":"succeeded"}"#)
+            let good = try await confirm([Self.form, "Idempotency-Key: k1"])
+            #expect(good.status == 200)
+            #expect(good.json.object?["status"]?.string == "succeeded")
+            #expect(good.json.object?["order_details"]?.object?["orderIdentifier"]?.string == "1234")
+            let again = try await confirm([Self.form, "Idempotency-Key: k1"])
+            #expect(again.body == good.body)
+            #expect(provider.seen.count == 1)
+            let seen = try #require(provider.seen.first)
+            #expect(seen.body == "payment_method=\(Fixture.marker)&amount=1%2B1")
+            #expect(seen.method == "POST")
+            #expect(seen.headers["authorization"] == "Basic c2tfdGVzdF9wcm92aWRlcjo=")
+            #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
+            #expect(seen.headers["idempotency-key"] == "k1")
+            try provider.answer(Self.path, 402, #"{"error":{"code":"card_declined"}}"#)
+            let declined = try await confirm()
+            #expect(declined.status == 402)
+            #expect(declined.text == #"{"error":{"code":"card_declined"}}"#)
+            try provider.answer(Self.path, 200, "<p>paid</p>", type: "text/html")
+            let page = try await confirm()
+            #expect(page.text == "<p>paid</p>")
+            #expect(page["content-type"] == "text/html")
+            let header = try #require(page["waybill-order-details"])
+            let details = try #require(Base64URL.decode(Array(header.utf8)))
+            #expect(try JSON(parsing: details).object?["orderIdentifier"]?.string == "1234")
+            try provider.answer(Self.path, 0, "")
+            let lost = try await confirm()
+            #expect(lost.status == 504)
+            #expect(lost.code == "outcome_unknown")
+            let wrong = try await fixture.call(
+                "POST", Self.path, [Self.form],
+                body: Self.details("&apple_pay_order_details[authentication_token]=x"))
+            #expect(wrong.status == 422)
+            #expect(provider.seen.count == 4, "checked before anything is sent, and nothing sent twice")
+            await provider.stop()
+            let refused = try await confirm()
+            #expect(refused.status == 502)
+            #expect(refused.code == "upstream_unavailable")
+        }
+    }
+
+    /// Runs a test with a payment provider to which `confirm` is forwarded.
+    static func withProvider(_ body: @escaping @Sendable (Fixture, ShopServer) async throws -> Void) async throws {
         let provider = try await ShopServer.start()
         var options = Self.options
         options.files = [
@@ -154,54 +201,73 @@ import Tokens
             ]
         ]
         do {
-            try await Fixture.with(options) { fixture in
-                func confirm(_ headers: [String] = [Self.form]) async throws -> RawConnection.Response {
-                    try await fixture.call("POST", Self.path, headers, body: Self.details("&amount=1%2B1"))
-                }
-                try provider.answer(Self.path, 200, #"{"id":"pi_123","status":"succeeded"}"#)
-                let good = try await confirm([Self.form, "Idempotency-Key: k1"])
-                #expect(good.status == 200)
-                #expect(good.json.object?["status"]?.string == "succeeded")
-                #expect(good.json.object?["order_details"]?.object?["orderIdentifier"]?.string == "1234")
-                let again = try await confirm([Self.form, "Idempotency-Key: k1"])
-                #expect(again.body == good.body)
-                #expect(provider.seen.count == 1)
-                let seen = try #require(provider.seen.first)
-                #expect(seen.body == "payment_method=\(Fixture.marker)&amount=1%2B1")
-                #expect(seen.method == "POST")
-                #expect(seen.headers["authorization"] == "Basic c2tfdGVzdF9wcm92aWRlcjo=")
-                #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
-                #expect(seen.headers["idempotency-key"] == "k1")
-                try provider.answer(Self.path, 402, #"{"error":{"code":"card_declined"}}"#)
-                let declined = try await confirm()
-                #expect(declined.status == 402)
-                #expect(declined.text == #"{"error":{"code":"card_declined"}}"#)
-                try provider.answer(Self.path, 200, "<p>paid</p>", type: "text/html")
-                let page = try await confirm()
-                #expect(page.text == "<p>paid</p>")
-                #expect(page["content-type"] == "text/html")
-                let header = try #require(page["waybill-order-details"])
-                let details = try #require(Base64URL.decode(Array(header.utf8)))
-                #expect(try JSON(parsing: details).object?["orderIdentifier"]?.string == "1234")
-                try provider.answer(Self.path, 0, "")
-                let lost = try await confirm()
-                #expect(lost.status == 504)
-                #expect(lost.code == "outcome_unknown")
-                let wrong = try await fixture.call(
-                    "POST", Self.path, [Self.form],
-                    body: Self.details("&apple_pay_order_details[authentication_token]=x"))
-                #expect(wrong.status == 422)
-                #expect(provider.seen.count == 4, "checked before anything is sent, and nothing sent twice")
-                await provider.stop()
-                let refused = try await confirm()
-                #expect(refused.status == 502)
-                #expect(refused.code == "upstream_unavailable")
-            }
+            try await Fixture.with(options) { try await body($0, provider) }
         } catch {
             await provider.stop()
             throw error
         }
         await provider.stop()
+    }
+
+    @Test func anUnknownOutcomeStaysUnderItsKey() async throws {
+        try await Self.withProvider { fixture, provider in
+            func confirm(_ key: String, _ more: String = "") async throws -> RawConnection.Response {
+                try await fixture.call(
+                    "POST", Self.path, [Self.form, "Idempotency-Key: \(key)"], body: Self.details(more))
+            }
+            // The connection is closed after the body was read.
+            try provider.answer(Self.path, 0, "")
+            for _ in 0..<2 {
+                let lost = try await confirm("k1")
+                #expect(lost.status == 504)
+                #expect(lost.code == "outcome_unknown")
+            }
+            #expect(provider.seen.count == 1)
+            #expect(try await confirm("k1", "&x=1").code == "idempotency_conflict")
+            try provider.answer(Self.path, 502, "<p>bad gateway</p>", type: "text/html")
+            #expect(try await confirm("k2").text == "<p>bad gateway</p>")
+            #expect(try await confirm("k2").code == "outcome_unknown")
+            #expect(provider.seen.count == 2)
+            try provider.answer(Self.path, 200, #"{"status":"succeeded"}"#)
+            #expect(try await confirm("k1").code == "outcome_unknown")
+            #expect(try await confirm("k3").status == 200, "a new key")
+            #expect(provider.seen.count == 3)
+            await provider.stop()
+            for _ in 0..<2 {
+                #expect(try await confirm("k4").code == "upstream_unavailable", "nothing was sent: the key is free")
+            }
+        }
+    }
+
+    @Test func anAnswerIsNotReadableInRedis() async throws {
+        try await Self.withProvider { fixture, provider in
+            let billing = #"{"status":"succeeded","billing_details":{"postal_code":"\#(Fixture.postalCode)"}}"#
+            try provider.answer(Self.path, 200, billing)
+            func confirm() async throws -> RawConnection.Response {
+                try await fixture.call(
+                    "POST", Self.path, [Self.form, "Idempotency-Key: k1"], body: Self.details())
+            }
+            let first = try await confirm()
+            #expect(first.text.contains(Fixture.postalCode))
+            #expect(try await confirm().body == first.body)
+            #expect(provider.seen.count == 1)
+        }
+    }
+
+    @Test func anIdentifierThatIsMadeUpFollowsFromTheKey() async throws {
+        try await Fixture.with(Self.options) { fixture in
+            func identifier(_ key: String) async throws -> String {
+                let answer = try await fixture.call(
+                    "POST", "/v1/checkout/order-details", ["Idempotency-Key: \(key)"], body: "{}")
+                let details = answer.json.object?["orderDetails"]?.object
+                return try #require(details?["orderIdentifier"]?.string, "\(answer.text)")
+            }
+            let first = try await identifier("k1")
+            #expect(try await identifier("k2") != first)
+            let redis = try #require(fixture.redis)
+            try await Fixture.withClient(redis) { _ = try await $0.send(RedisCommand("FLUSHALL")) }
+            #expect(try await identifier("k1") == first)
+        }
     }
 
     @Test func notifyPublishesTheIncludedChange() async throws {

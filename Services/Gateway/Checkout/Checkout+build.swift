@@ -45,8 +45,8 @@ enum Checkout {
             store: OrderStore(redis: redis), views: StaleReadGuard(MaterializedView(redis: redis)),
             group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
-        let changes = OrderChangesEndpoint(publisher: publisher, orders: orders)
         let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
+        let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
         var calls = FetcherConfiguration()
         calls.concurrency = Self.upstreamLimit
         calls.queueLimit = Self.upstreamLimit

@@ -15,4 +15,17 @@ extension RedisClient {
         if case .error(let message) = reply { throw StoreError(operation, reply: message) }
         return reply
     }
+
+    /// Runs one script; otherwise like the other.
+    func reply(to invocation: RedisInvocation, _ operation: String) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue?
+        do {
+            reply = try await self.evaluate([invocation]).first
+        } catch {
+            throw StoreError(operation, error)
+        }
+        guard let reply else { throw StoreError(.unavailable, "\(operation): no reply") }
+        if case .error(let message) = reply { throw StoreError(operation, reply: message) }
+        return reply
+    }
 }

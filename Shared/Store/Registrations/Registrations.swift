@@ -102,15 +102,7 @@ public struct Registrations: Sendable {
     }
 
     func evaluate(_ invocation: RedisInvocation, _ what: String) async throws(StoreError) -> RedisValue {
-        let reply: RedisValue?
-        do {
-            reply = try await self.redis.evaluate([invocation]).first
-        } catch {
-            throw StoreError(what, error)
-        }
-        guard let reply else { throw StoreError(.unavailable, "\(what): no reply") }
-        if case .error(let message) = reply { throw StoreError(what, reply: message) }
-        return reply
+        try await self.redis.reply(to: invocation, what)
     }
 
     /// Returns the registrations stored with their orders.

@@ -31,6 +31,9 @@ struct APIKey: Sendable {
 
     static func digest(_ key: String) -> [UInt8] { SHA256.digest(Array(key.utf8)) }
 
+    /// Derives a key of 32 bytes for one purpose, which nobody can compute without `merchant.json` or the key itself.
+    func derived(_ purpose: String) -> [UInt8] { HMACSHA256.authenticate(Array(purpose.utf8), key: self.digest) }
+
     /// Compares the digests in constant time.
     func matches(_ digest: [UInt8]) -> Bool { constantTimeEqual(self.digest, digest) }
 }

@@ -87,7 +87,9 @@ final class ChangePublisher: Sendable {
             }
             self.logger.warning(
                 "cannot publish a change", metadata: ["order": "\(event.key)", "error": "\(error)"])
-            throw CheckoutFailure.unavailable("the change could not be published, try it again")
+            var failure = CheckoutFailure.unavailable("the change could not be published, try it again")
+            failure.mayHaveActed = true
+            throw failure
         }
     }
 

@@ -11,6 +11,7 @@ import NIOHTTP1
 struct OrderChangesEndpoint: Sendable {
     let publisher: ChangePublisher
     let orders: StandingOrders
+    let requests: IdempotentRequests
     /// The longest delay of a refusal, since a change that was acknowledged a moment ago may not be packaged yet.
     var patience = Duration.seconds(2)
     /// The time between two checks.
@@ -30,17 +31,23 @@ struct OrderChangesEndpoint: Sendable {
             key, type, data, caller: caller, idempotencyKey: try IdempotencyKey.read(request.fields),
             isSilent: try Self.isSilent(request))
         let change = try event.change()
-        switch change.kind {
-        case .replaced(let document): try self.publisher.check(document.members, of: key)
-        case .removed: break
-        case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced: try await self.review(change, fold)
+        let answered = try await self.requests.answer(
+            request, caller, route: "orders/\(key)/\(type.rawValue)/\(identifier ?? "")", isRepeatable: true
+        ) { () async throws(CheckoutFailure) -> StoredAnswer in
+            switch change.kind {
+            case .replaced(let document): try self.publisher.check(document.members, of: key)
+            case .removed: break
+            case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
+                try await self.review(change, fold)
+            }
+            try await self.publisher.publish(event)
+            let answer: JSON = [
+                "id": .string(event.id), "source": .string(event.source), "type": .string(event.type.rawValue),
+                "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
+            ]
+            return StoredAnswer(status: 202, contentType: "application/json", body: answer.serialized)
         }
-        try await self.publisher.publish(event)
-        let answer: JSON = [
-            "id": .string(event.id), "source": .string(event.source), "type": .string(event.type.rawValue),
-            "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
-        ]
-        return .json(.accepted, answer.serialized)
+        return answered.answer(nil)
     }
 
     /// Refuses a change that would become a dead letter.

@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import Kafka
 import Model
@@ -17,8 +18,8 @@ struct OrderEvent: Sendable {
 
     /// - Parameters:
     ///   - caller: the caller, whose merchant and key name the source.
-    ///   - idempotencyKey: the caller's own name for the request. It determines the event's identifier, by which the
-    ///     packager recognizes duplicates. Nil for a random identifier.
+    ///   - idempotencyKey: the caller's own name for the request. With the content it determines the event's
+    ///     identifier, by which the packager recognizes duplicates. Nil for a random identifier.
     init(
         _ key: OrderKey, _ type: ChangeType, _ data: JSONObject?, caller: Caller, idempotencyKey: String? = nil,
         isSilent: Bool = false
@@ -27,7 +28,11 @@ struct OrderEvent: Sendable {
         self.type = type
         self.data = data
         self.source = "waybill-checkout/\(caller.merchant.name)/\(caller.key.name)"
-        self.id = idempotencyKey.map { "\(type.rawValue)/\($0)" } ?? UUID().uuidString.lowercased()
+        self.id =
+            idempotencyKey.map { name in
+                let content = Array("\(type.rawValue) \(isSilent)\n".utf8) + (data?.serialized ?? [])
+                return "\(name)/\(SHA256.hex(content).prefix(32))"
+            } ?? UUID().uuidString.lowercased()
         self.isSilent = isSilent
     }
 

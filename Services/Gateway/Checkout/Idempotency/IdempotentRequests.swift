@@ -5,7 +5,8 @@ import NIOCore
 import NIOHTTP1
 import Store
 
-/// An answer as it is stored for a repeated request: without order details, so that no token is stored with it.
+/// An answer as it is stored for a repeated request: without order details, so that no token is stored with it. It is
+/// stored encrypted, since a payment provider repeats contacts and secrets.
 struct StoredAnswer: Hashable, Sendable {
     let status: Int
     let contentType: String
@@ -47,58 +48,69 @@ struct StoredAnswer: Hashable, Sendable {
 }
 
 /// Answers a request that is repeated with the same `Idempotency-Key` as it was answered before.
+///
+/// A request takes effect once: after an unknown outcome, such as a call without an answer or an answer with 5xx, it is
+/// performed again only where that is harmless. A request that certainly did nothing leaves its key free.
 struct IdempotentRequests: Sendable {
     let store: RepeatedRequests
     let logger: Logger
 
     /// - Parameters:
-    ///   - route: the route with all identifiers of the path.
-    ///   - act: performed once; its errors and its answers with 5xx are not stored.
+    ///   - route: the route with all identifiers of the path. The same key elsewhere is another request.
+    ///   - isRepeatable: true if performing the same request twice has the effect of one. It is then performed also
+    ///     while nothing can be stored.
+    ///   - act: performs the request.
     func answer(
-        _ request: Request, _ caller: Caller, route: String,
+        _ request: Request, _ caller: Caller, route: String, isRepeatable: Bool,
         _ act: () async throws(CheckoutFailure) -> StoredAnswer
     ) async throws(CheckoutFailure) -> StoredAnswer {
         guard let key = try IdempotencyKey.read(request.fields) else { return try await act() }
         let name = "\(caller.merchant.name)/\(caller.key.name)\n\(route)\n\(key)"
-        let content = Array(request.body.readableBytesView)
-        switch try await self.begin(name, content) {
+        let content = Array("\(request.method) \(request.target)\n".utf8) + request.body.readableBytesView
+        let attempt = RepeatedRequests.Attempt(name, content: content)
+        let secret = caller.key.derived("answer\n\(name)")
+        let state: RepeatedRequests.RequestState
+        do throws(StoreError) {
+            state = try await self.store.begin(attempt, isRepeatable: isRepeatable)
+        } catch {
+            guard !isRepeatable else { return try await act() }
+            // The entry may be there although the request is not performed.
+            try? await self.store.settle(attempt, as: .undone)
+            throw CheckoutFailure.unavailable("requests with an idempotency key cannot be stored right now")
+        }
+        switch state {
         case .first: break
         case .running: throw CheckoutFailure(.inProgress, "the same request is in progress")
         case .conflict:
             throw CheckoutFailure(
                 .idempotencyConflict, "another request came with this key", param: "Idempotency-Key")
-        case .answered(let bytes):
-            guard let answer = StoredAnswer(decoding: bytes) else {
-                throw CheckoutFailure(.internal, "the stored answer cannot be read")
-            }
+        case .answered(let sealed):
+            guard let bytes = try? AES256GCM.open(sealed, key: secret), let answer = StoredAnswer(decoding: bytes)
+            else { throw Self.unknown }
             return answer
+        case .unknown: throw Self.unknown
         }
         do throws(CheckoutFailure) {
             let answer = try await act()
-            if answer.status < 500 {
-                // The work is done: a failure to store the answer must not make the caller repeat it.
-                do throws(StoreError) {
-                    try await self.store.finish(name, content: content, answer: answer.encoded)
-                } catch {
-                    self.logger.warning("cannot store an answer", metadata: ["error": "\(error)"])
-                }
-            } else {
-                try? await self.store.forget(name)
-            }
+            let sealed = answer.status < 500 ? try? AES256GCM.seal(answer.encoded, key: secret) : nil
+            await self.settle(attempt, as: sealed.map { .answered($0) } ?? .unknown)
             return answer
         } catch {
-            try? await self.store.forget(name)
+            await self.settle(attempt, as: error.mayHaveActed ? .unknown : .undone)
             throw error
         }
     }
 
-    private func begin(_ name: String, _ content: [UInt8]) async throws(CheckoutFailure)
-        -> RepeatedRequests.RequestState
-    {
+    private static let unknown = CheckoutFailure(
+        .outcomeUnknown,
+        "the outcome of the first request with this key is unknown: look it up, then use another key if need be")
+
+    /// Without its settlement an entry has an unknown outcome after a while, so a failure is only logged.
+    private func settle(_ attempt: RepeatedRequests.Attempt, as settlement: RepeatedRequests.Settlement) async {
         do throws(StoreError) {
-            return try await self.store.begin(name, content: content)
+            try await self.store.settle(attempt, as: settlement)
         } catch {
-            throw CheckoutFailure.unavailable("requests with an idempotency key cannot be stored right now")
+            self.logger.warning("cannot store the end of a request", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -25,16 +25,19 @@ struct OrderDetailsEndpoints: Sendable {
         try body.refuseRest()
         // An unknown type is refused before an identifier is generated.
         _ = try self.publisher.fold(of: type)
-        let key = OrderKey(orderType: type, order: try Self.order(identifier ?? Self.randomIdentifier()))
+        let name = try IdempotencyKey.read(request.fields)
+        let order = identifier ?? name.map { Self.identifier(of: $0, caller) } ?? Self.randomIdentifier()
+        let key = OrderKey(orderType: type, order: try Self.order(order))
         // The validator reports it if it is not a token.
         let token = (document?["authenticationToken"]?.string).flatMap { try? AuthenticationToken($0) }
         let minted = self.mint.details(of: key, token: token)
-        let event: OrderEvent? = if let document { try self.event(key, document, minted, caller) } else { nil }
+        let event: OrderEvent? =
+            if let document { try self.event(key, document, minted, caller, name) } else { nil }
         let kept = try await self.requests.answer(
-            request, caller, route: "order-details"
+            request, caller, route: "order-details", isRepeatable: true
         ) { () async throws(CheckoutFailure) -> StoredAnswer in
             if let event { try await self.publisher.publish(event) }
-            // The identifier may have been generated; the token is made again.
+            // The token is made again.
             return StoredAnswer(status: 200, contentType: "text/plain", body: Array(key.order.rawValue.utf8))
         }
         guard let order = try? OrderIdentifier(String(decoding: kept.body, as: UTF8.self)) else {
@@ -46,14 +49,15 @@ struct OrderDetailsEndpoints: Sendable {
 
     /// Makes the change that creates an order, with the token of its details unless the document has one.
     private func event(
-        _ key: OrderKey, _ document: JSONObject, _ details: OrderDetails, _ caller: Caller
+        _ key: OrderKey, _ document: JSONObject, _ details: OrderDetails, _ caller: Caller,
+        _ name: String?
     ) throws(CheckoutFailure) -> OrderEvent {
         var document = document
         if document["authenticationToken"] == nil {
             document["authenticationToken"] = .string(details.token.rawValue)
         }
         try self.publisher.check(document, of: key)
-        return OrderEvent(key, .orderReplaced, document, caller: caller)
+        return OrderEvent(key, .orderReplaced, document, caller: caller, idempotencyKey: name)
     }
 
     /// `POST /v1/checkout/grants`: a permission for one page.
@@ -140,6 +144,13 @@ struct OrderDetailsEndpoints: Sendable {
             throw CheckoutFailure(
                 .orderDetailsRefused, "must be 1 to 255 of A-Z a-z 0-9 . _ ~ -", param: "orderIdentifier")
         }
+    }
+
+    /// Derives an identifier of 128 bits in 22 characters from the name of a request: its repetition names the same
+    /// order, even if nothing is known of the first.
+    private static func identifier(of name: String, _ caller: Caller) -> String {
+        let purpose = "identifier\n\(caller.merchant.name)/\(caller.key.name)\n\(name)"
+        return Base64URL.encode(Array(caller.key.derived(purpose).prefix(16)))
     }
 
     /// Makes an identifier of 128 random bits in 22 characters.

@@ -39,7 +39,7 @@ struct ConfirmEndpoint: Sendable {
                 try DetailsRequest(object, caller, webServiceURL: self.mint.webServiceURL))
         }
         let answered = try await self.requests.answer(
-            request, caller, route: "confirm/\(payment)"
+            request, caller, route: "confirm/\(payment)", isRepeatable: false
         ) { () async throws(CheckoutFailure) -> StoredAnswer in
             switch caller.merchant.confirmation {
             case .record:

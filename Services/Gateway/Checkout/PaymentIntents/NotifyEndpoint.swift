@@ -29,10 +29,11 @@ struct NotifyEndpoint: Sendable {
         }
         let key = OrderKey(orderType: type, order: order)
         let fold = try self.publisher.fold(of: type)
+        let name = try IdempotencyKey.read(request.fields)
         let answered = try await self.requests.answer(
-            request, caller, route: "notify"
+            request, caller, route: "notify", isRepeatable: true
         ) { () async throws(CheckoutFailure) -> StoredAnswer in
-            let version = try await self.publish(key, members, caller, fold)
+            let version = try await self.publish(key, members, caller, name, fold)
             var answer: JSONObject = [
                 "order_identifier": .string(key.order.rawValue),
                 "order_type_identifier": .string(key.orderType.rawValue),
@@ -45,7 +46,8 @@ struct NotifyEndpoint: Sendable {
 
     /// - Returns: the version that is announced again; nil for a change.
     private func publish(
-        _ key: OrderKey, _ members: DialectMembers, _ caller: Caller, _ fold: OrderFold
+        _ key: OrderKey, _ members: DialectMembers, _ caller: Caller, _ name: String?,
+        _ fold: OrderFold
     ) async throws(CheckoutFailure) -> Int64? {
         let order = try members.object("order")
         let patch = try members.object("patch")
@@ -53,16 +55,18 @@ struct NotifyEndpoint: Sendable {
         switch (order, patch, fulfillment) {
         case (let document?, nil, nil):
             try self.publisher.check(document, of: key)
-            try await self.publisher.publish(OrderEvent(key, .orderReplaced, document, caller: caller))
+            try await self.publisher.publish(
+                OrderEvent(key, .orderReplaced, document, caller: caller, idempotencyKey: name))
             return nil
         case (nil, let patch?, nil):
-            try await self.publish(OrderEvent(key, .orderPatched, patch, caller: caller), fold)
+            try await self.publish(OrderEvent(key, .orderPatched, patch, caller: caller, idempotencyKey: name), fold)
             return nil
         case (nil, nil, let fulfillment?):
             guard fulfillment["fulfillmentIdentifier"]?.string?.isEmpty == false else {
                 throw CheckoutFailure(.missingParameter, "is required", param: "fulfillment[fulfillmentIdentifier]")
             }
-            try await self.publish(OrderEvent(key, .fulfillmentUpdated, fulfillment, caller: caller), fold)
+            try await self.publish(
+                OrderEvent(key, .fulfillmentUpdated, fulfillment, caller: caller, idempotencyKey: name), fold)
             return nil
         case (nil, nil, nil):
             let isTouched = try members.flag("touch")
@@ -70,7 +74,8 @@ struct NotifyEndpoint: Sendable {
                 throw CheckoutFailure(.notFound, "there is no such order")
             }
             let data: JSONObject = ["touch": .bool(isTouched)]
-            try await self.publisher.publish(OrderEvent(key, .orderAnnounced, data, caller: caller))
+            try await self.publisher.publish(
+                OrderEvent(key, .orderAnnounced, data, caller: caller, idempotencyKey: name))
             return isTouched ? nil : state.version
         default:
             throw CheckoutFailure(.invalidParameter, "order, patch and fulfillment exclude each other")

@@ -89,6 +89,8 @@ struct CheckoutFailure: Error, Hashable, Sendable {
     var details: [Violation] = []
     /// Header fields of the answer.
     var headers: [String: String] = [:]
+    /// True if the request may have taken effect all the same.
+    var mayHaveActed: Bool
     /// The offense that counts against the client's address.
     var offense: Answer.Offense?
 
@@ -96,6 +98,7 @@ struct CheckoutFailure: Error, Hashable, Sendable {
         self.code = code
         self.message = message
         self.param = param
+        self.mayHaveActed = code == .outcomeUnknown
     }
 
     /// Makes the refusal while a service that the role depends on is away.
