@@ -47,6 +47,23 @@ import Testing
         }
     }
 
+    @Test func aSecondFolderForAnOrderTypeFailsAndTheFirstStays() throws {
+        try self.with { _, brands, type in
+            let library = try self.library(brands)
+            try FileManager.default.copyItem(atPath: brands + "/shop", toPath: brands + "/a-twin")
+            let events = self.look(library, isForced: true)
+            guard case .failed(let failure)? = events.first else {
+                Issue.record("\(events)")
+                return
+            }
+            #expect(failure.folder == "a-twin")
+            #expect(!failure.isKept)
+            #expect(failure.orderType == type)
+            #expect(failure.error.message.contains("a-twin: shop has the order type"))
+            #expect(library.brands.orderTypes == [type])
+        }
+    }
+
     @Test func pushOptionsAreReloadedWithoutANewCredential() throws {
         try self.with { _, brands, type in
             let library = try self.library(brands)

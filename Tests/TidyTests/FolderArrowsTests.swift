@@ -47,7 +47,8 @@ import Testing
         "Shared/Brands": [
             "Assets": ["Brand"],
             "Brand": [],
-            "Library": ["Brand", "Loading"],
+            "Folders": [],
+            "Library": ["Brand", "Folders", "Loading"],
             "Loading": ["Assets", "Brand"],
             "Watching": ["Brand", "Library"],
         ],

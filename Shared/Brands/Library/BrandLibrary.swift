@@ -38,8 +38,9 @@ public final class BrandLibrary: Sendable {
         var current = Self.current(catalog)
         // A result whose files changed while they were read is discarded, and they are read again.
         for _ in 0..<Self.startLooks where current.brands.orderTypes.isEmpty && current.failures.isEmpty {
-            _ = Self.look(
-                directory, webServiceURL, &catalog, isForced: true, nowEpochSeconds ?? Int64(time(nil)))
+            _ = catalog.scan(
+                directory, webServiceURL: webServiceURL, isForced: true,
+                nowEpochSeconds: nowEpochSeconds ?? Int64(time(nil)))
             current = Self.current(catalog)
         }
         if current.brands.orderTypes.isEmpty {
@@ -101,7 +102,8 @@ public final class BrandLibrary: Sendable {
     public func look(isForced: Bool, nowEpochSeconds: Int64) -> [BrandEvent] {
         guard let directory = self.directory else { return [] }
         return self.catalog.withLock { catalog in
-            let events = Self.look(directory, self.webServiceURL, &catalog, isForced: isForced, nowEpochSeconds)
+            let events = catalog.scan(
+                directory, webServiceURL: self.webServiceURL, isForced: isForced, nowEpochSeconds: nowEpochSeconds)
             let current = Self.current(catalog)
             self.current.withLock { $0 = current }
             return events
@@ -112,27 +114,5 @@ public final class BrandLibrary: Sendable {
         Current(
             brands: catalog.brands, declared: Set(catalog.failures.compactMap(\.orderType)),
             declaredSecrets: catalog.declaredSecrets, failures: catalog.failures)
-    }
-
-    private static func look(
-        _ directory: String, _ webServiceURL: String, _ catalog: inout BrandCatalog, isForced: Bool, _ now: Int64
-    ) -> [BrandEvent] {
-        var found: [String: BrandFingerprint] = [:]
-        for name in (try? BrandDirectory.names(in: directory)) ?? []
-        where BrandDirectory.isFolder("\(directory)/\(name)") {
-            found[name] = BrandFingerprint(folder: "\(directory)/\(name)")
-        }
-        var (load, events) = catalog.look(found, isForced: isForced, nowEpochSeconds: now)
-        for folder in load {
-            guard let before = found[folder] else { continue }
-            let path = "\(directory)/\(folder)"
-            let result = Result { () throws(BrandError) in
-                try Brand.load(directory: path, webServiceURL: webServiceURL, nowEpochSeconds: now)
-            }
-            events += catalog.receive(
-                result, of: folder, before: before, after: BrandFingerprint(folder: path),
-                declaration: BrandFile.declaration(in: path), nowEpochSeconds: now)
-        }
-        return events
     }
 }

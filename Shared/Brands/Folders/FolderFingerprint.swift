@@ -3,10 +3,10 @@ import FoundationEssentials
 import Glibc
 import Packaging
 
-/// The visible attributes of a brand's files, without their content: names, sizes, times, inodes.
+/// The visible attributes of a folder's files, without their content: names, sizes, times, inodes.
 ///
 /// Links are followed, so the new inodes reveal a volume that is swapped by one link (Kubernetes' `..data`).
-struct BrandFingerprint: Hashable, Sendable {
+public struct FolderFingerprint: Hashable, Sendable {
     private let digest: String
 
     /// The most entries that are examined; a brand has at most 10,000 assets.
