@@ -61,3 +61,12 @@ static inline CURLcode ccurl_set_quick_exit(CURL *easy) {
     return CURLE_OK;
 #endif
 }
+
+/* Since 7.70.0: libcurl knows the file of the system's roots with which it was built. */
+static inline int ccurl_has_roots_file(void) {
+#if LIBCURL_VERSION_NUM >= 0x074600
+    return curl_version_info(CURLVERSION_NOW)->cainfo != NULL;
+#else
+    return 0;
+#endif
+}

@@ -92,6 +92,9 @@ struct EasyHandle: ~Copyable {
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_CONNECT_TO, self.detours), CURLOPT_CONNECT_TO)
     }
 
+    /// True if libcurl was built with a file of the system's roots.
+    static let hasRootsFile = ccurl_has_roots_file() != 0
+
     /// Sets the body of a POST. The bytes are copied.
     func setBody(_ bytes: [UInt8]) throws(FetchError) {
         try self.set(CURLOPT_POST, 1)

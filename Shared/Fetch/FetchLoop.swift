@@ -16,18 +16,29 @@ final class FetchLoop {
     }
 
     /// Runs until the queue is closed and every job has an answer.
+    ///
+    /// A multi handle that fails is replaced, and its transfers end; one that fails at once ends the loop.
     func run() {
         do throws(FetchError) {
-            let multi = try MultiHandle(connections: self.configuration.concurrency)
-            do throws(FetchError) {
-                while try self.turn(multi) {}
-            } catch {
-                self.stop(multi, error)
-            }
+            while try self.runOnce() {}
         } catch {
             self.refuseWaiting(error)
         }
         self.queue.end()
+    }
+
+    /// Runs with one multi handle; returns true if it failed after it had worked.
+    private func runOnce() throws(FetchError) -> Bool {
+        let multi = try MultiHandle(connections: self.configuration.concurrency)
+        var hasWorked = false
+        do throws(FetchError) {
+            while try self.turn(multi) { hasWorked = true }
+            return false
+        } catch {
+            self.drop(multi, error) { _ in true }
+            guard hasWorked else { throw error }
+            return true
+        }
     }
 
     /// Does one round; returns false if it was the last.
@@ -95,9 +106,11 @@ final class FetchLoop {
         return transfer
     }
 
-    /// Ends the transfers of some jobs.
+    /// Ends the transfers of some jobs. Each caller learns if its request may have been sent.
     private func drop(_ multi: borrowing MultiHandle, _ error: FetchError, where matches: (FetchJob) -> Bool) {
         for (easy, transfer) in self.running where matches(transfer.job) {
+            var error = error
+            error.mayHaveBeenSent = transfer.easy.mayHaveSent
             _ = self.takeOut(easy, multi)
             self.queue.finish(transfer.job, .failure(error))
         }

@@ -13,7 +13,8 @@ final class FetchQueue: Sendable {
         var cancelled: Set<UInt64> = []
         var isClosed = false
         var hasEnded = false
-        var enders: [CheckedContinuation<Void, Never>] = []
+        /// Called once the thread has ended.
+        var enders: [@Sendable () -> Void] = []
     }
 
     /// The work that the thread receives.
@@ -81,13 +82,16 @@ final class FetchQueue: Sendable {
 
     func closeAndWait() async {
         self.close()
-        await withCheckedContinuation { continuation in
-            let hasEnded = self.state.withLock { state in
-                if !state.hasEnded { state.enders.append(continuation) }
-                return state.hasEnded
-            }
-            if hasEnded { continuation.resume() }
+        await withCheckedContinuation { continuation in self.whenEnded { continuation.resume() } }
+    }
+
+    /// Calls `body` once the thread has ended.
+    func whenEnded(_ body: @escaping @Sendable () -> Void) {
+        let hasEnded = self.state.withLock { state in
+            if !state.hasEnded { state.enders.append(body) }
+            return state.hasEnded
         }
+        if hasEnded { body() }
     }
 
     /// Returns the work that is due; called by the thread.
@@ -107,14 +111,14 @@ final class FetchQueue: Sendable {
         }
     }
 
-    /// Resumes the callers of `closeAndWait`; called by the thread when it accepts nothing more.
+    /// Tells that the thread has ended; called by the thread when it accepts nothing more.
     func end() {
         let enders = self.state.withLock { state in
             state.hasEnded = true
             defer { state.enders = [] }
             return state.enders
         }
-        for ender in enders { ender.resume() }
+        for ender in enders { ender() }
     }
 
     private func wake() {

@@ -53,6 +53,9 @@ public final class Fetcher: Sendable {
         }
     }
 
+    /// Calls `body` once no request is accepted any more: after `close`, or if libcurl failed for good.
+    public func whenEnded(_ body: @escaping @Sendable () -> Void) { self.queue.whenEnded(body) }
+
     /// Fails requests in progress with `.closed` and waits until the thread has ended.
     public func close() async { await self.queue.closeAndWait() }
 

@@ -31,6 +31,10 @@ final class Transfer {
         if let roots = request.rootsPEM ?? configuration.rootsPEM {
             try self.easy.set(CURLOPT_CAINFO_BLOB, copying: roots)
             try self.easy.set(CURLOPT_CAPATH, nil)
+        } else if EasyHandle.hasRootsFile {
+            // libcurl keeps the parsed roots only if they come from one file, and otherwise parses them for each
+            // connection. Source: libcurl 7.87, `Curl_ssl_setup_x509_store`
+            try self.easy.set(CURLOPT_CAPATH, nil)
         }
         try self.easy.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         try self.easy.set(CURLOPT_HTTP_CONTENT_DECODING, 0)

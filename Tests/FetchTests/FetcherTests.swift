@@ -1,3 +1,5 @@
+import Foundation
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -275,6 +277,62 @@ import Testing
                 for await code in group { #expect(code == .closed) }
             }
             #expect(await self.failure(fetcher, self.request(server, "/slow")) == .closed)
+        }
+    }
+
+    /// A caller that moves money must know if anything can have happened.
+    @Test func aTransferThatIsEndedTellsIfItsRequestWasSent() async throws {
+        try await self.withServer(concurrency: 1) { server, fetcher in
+            var slow = PictureServer.Answer([1])
+            slow.delay = 8
+            try server.answer("/slow", slow)
+            let hasEnded = Atomic<Bool>(false)
+            fetcher.whenEnded { hasEnded.store(true, ordering: .releasing) }
+            try await withThrowingTaskGroup(of: Bool?.self) { group in
+                // One fetch in flight and one in the queue.
+                for _ in 0..<2 {
+                    group.addTask {
+                        do throws(FetchError) {
+                            _ = try await fetcher.fetch(self.request(server, "/slow"))
+                            return nil
+                        } catch { return error.mayHaveBeenSent }
+                    }
+                }
+                while server.requests.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
+                let isOver = hasEnded.load(ordering: .acquiring)
+                #expect(!isOver)
+                await fetcher.close()
+                var sent: [Bool?] = []
+                for try await one in group { sent.append(one) }
+                #expect(sent.count { $0 == true } == 1)
+                #expect(sent.count { $0 == false } == 1)
+            }
+            let isOver = hasEnded.load(ordering: .acquiring)
+            #expect(isOver)
+        }
+    }
+
+    /// The bytes that this process has read from files, and from anything else that is read like one.
+    private static func bytesRead() throws -> Int {
+        let text = try String(contentsOf: URL(filePath: "/proc/self/io"), encoding: .utf8)
+        let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("rchar: ") })
+        return try #require(Int(line.dropFirst(7)))
+    }
+
+    private static let systemRoots = "/etc/ssl/certs/ca-certificates.crt"
+
+    @Test(.enabled(if: FileManager.default.fileExists(atPath: FetcherTests.systemRoots)))
+    func theSystemsRootsAreParsedOnce() async throws {
+        let size = try Data(contentsOf: URL(filePath: Self.systemRoots)).count
+        try #require(size > 50_000, "a file with the usual roots")
+        try await self.withServer(roots: false) { server, fetcher in
+            var request = self.request(server, "/a.png")
+            request.isAlone = true
+            #expect(await self.failure(fetcher, request) == .tls)
+            let before = try Self.bytesRead()
+            for _ in 0..<40 { #expect(await self.failure(fetcher, request) == .tls) }
+            // Other tests of this process read as well, but not 20 times as much.
+            #expect(try Self.bytesRead() - before < size * 20)
         }
     }
 }

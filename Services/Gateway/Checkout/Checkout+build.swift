@@ -52,6 +52,12 @@ enum Checkout {
         calls.queueLimit = Self.upstreamLimit
         calls.rootsPEM = settings.applePay.rootsPEM
         let fetcher = try Fetcher(calls)
+        let appleFetcher = try Fetcher(settings.applePay)
+        for fetcher in [fetcher, appleFetcher] {
+            fetcher.whenEnded { [readiness = environment.readiness] in
+                readiness.unmet("calls", "no service can be called any more: restart the process")
+            }
+        }
         let upstream = UpstreamClient(fetcher: fetcher)
         let responder = CheckoutResponder(
             merchants: merchants,
@@ -67,7 +73,7 @@ enum Checkout {
                 upstream: upstream, publisher: publisher, mint: mint, logger: environment.logger),
             sessions: MerchantSessionEndpoint(
                 client: MerchantSessionClient(
-                    fetcher: try Fetcher(settings.applePay), logger: environment.logger),
+                    fetcher: appleFetcher, logger: environment.logger),
                 rates: SessionRates(), logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)

@@ -12,13 +12,13 @@ enum Upstream {
     /// With money involved, the caller must know whether anything can have happened: a call of which nothing was sent
     /// certainly had no effect; any other may have had one.
     static func failure(_ error: FetchError) -> CheckoutFailure {
-        switch error.code {
-        case .busy, .closed:
-            return CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
-        default: break
+        if error.mayHaveBeenSent {
+            return CheckoutFailure(.outcomeUnknown, "the service did not answer: the outcome is unknown")
         }
-        return error.mayHaveBeenSent
-            ? CheckoutFailure(.outcomeUnknown, "the service did not answer: the outcome is unknown")
-            : CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
+        return switch error.code {
+        case .busy: CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
+        case .closed: CheckoutFailure.unavailable("no service can be called right now")
+        default: CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
+        }
     }
 }
