@@ -7,7 +7,7 @@ import Testing
 @Suite struct FolderArrowsTests {
     static let arrows: [String: [String: Set<String>]] = [
         "Services/Gateway": [
-            "Checkout": ["Endpoints", "HTTP1", "Limits", "Messages", "Server", "Settings", "TLS"],
+            "Checkout": ["Endpoints", "HTTP1", "Limits", "Messages", "Server", "Settings"],
             "Connections": ["Messages"],
             "Endpoints": ["HTTP2", "Limits", "Messages"],
             "HTTP1": ["Connections", "Messages"],

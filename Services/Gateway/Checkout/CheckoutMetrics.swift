@@ -57,6 +57,15 @@ struct CheckoutMetrics: Sendable {
         if let days { meter.set(days) } else { meter.destroy() }
     }
 
+    /// - Parameters:
+    ///   - merchant: the name of a merchant's directory.
+    ///   - hasFailed: true while it cannot be loaded; nil if it is gone.
+    func loadFailed(merchant: String, _ hasFailed: Bool?) {
+        let meter = Meter(
+            label: "waybill_merchant_load_failed", dimensions: [("merchant", merchant)], factory: self.factory)
+        if let hasFailed { meter.set(hasFailed ? 1 : 0) } else { meter.destroy() }
+    }
+
     /// - Parameter merchant: the name of a configured merchant; nil for none.
     func answered(_ route: Route, merchant: String?, _ status: HTTPResponseStatus, nanoseconds: Int64) {
         self.durations[route]?.recordNanoseconds(nanoseconds)

@@ -34,6 +34,9 @@ struct APIKey: Sendable {
     /// Derives a key of 32 bytes for one purpose, which nobody can compute without `merchant.json` or the key itself.
     func derived(_ purpose: String) -> [UInt8] { HMACSHA256.authenticate(Array(purpose.utf8), key: self.digest) }
 
+    /// True for the same secret, whatever its name and scopes.
+    func isSame(as other: APIKey) -> Bool { self.digest == other.digest }
+
     /// Compares the digests in constant time.
     func matches(_ digest: [UInt8]) -> Bool { constantTimeEqual(self.digest, digest) }
 }

@@ -90,6 +90,17 @@ struct Merchant: Sendable {
     let isPlayground: Bool
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
+
+    /// Refuses an origin or a key that another merchant has: both tell whose a request is.
+    func refuseShared(with holder: Merchant) throws(MerchantError) {
+        let origins = Set(holder.pages.map(\.origin))
+        if let page = self.pages.first(where: { origins.contains($0.origin) }) {
+            throw MerchantError("\(self.name): $.origins: \(page.origin) belongs to \(holder.name) already")
+        }
+        if let key = self.keys.first(where: { key in holder.keys.contains { $0.isSame(as: key) } }) {
+            throw MerchantError("\(self.name): $.keys: the key \(key.name) belongs to \(holder.name) already")
+        }
+    }
 }
 
 /// All merchants, found by the origin, host or key in a request.

@@ -1,3 +1,4 @@
+import Brands
 import FoundationEssentials
 import Glibc
 import Logging
@@ -8,32 +9,33 @@ import Synchronization
 
 /// The current merchants: loaded at the start, and reloaded when they change while the role runs.
 ///
-/// A merchant that cannot be loaded keeps its last good state, and the others are not affected. Files are read on a
-/// thread that may block, one check at a time. A change counts once two checks have seen it alike, or immediately on
-/// SIGHUP. A certificate that expires within 30 days is logged once a day.
+/// A merchant that cannot be loaded keeps its last good state and is tried again at each check; the others are not
+/// affected. One that takes an origin or a key of another cannot be loaded. Files are read on a thread that may block,
+/// one check at a time, as `FolderCatalog` decides. A certificate that expires within 30 days is logged once a day.
 final class MerchantLibrary: Service {
     /// The time between two checks of the directory.
     static let interval = Duration.seconds(5)
+    /// The most scans at the start until a merchant, or the error of one, is found.
+    private static let startLooks = 5
 
-    private struct Entry {
-        var merchant: Merchant?
-        var failure: MerchantError?
-        var stamps: FileStamps
-    }
+    private typealias Catalog = FolderCatalog<Merchant, MerchantError>
 
     private let directory: String?
     private let loading: Merchant.Loading
     private let logger: Logger
     private let metrics: CheckoutMetrics?
-    private let entries: Mutex<[String: Entry]>
+    /// Held during a scan, which reads files; only another scan waits for it.
+    private let catalog: Mutex<Catalog>
     private let current: Mutex<Merchants>
     /// The last day, since 1970, on which a merchant's certificate was logged; 0 for none.
     private let warned = Mutex<[String: Int64]>([:])
+    /// The merchants with a gauge of failures.
+    private let measured = Mutex<Set<String>>([])
 
     /// - Parameters:
     ///   - directory: has one subdirectory for each merchant; nil for none.
     ///   - isStrict: true if one merchant that fails stops the start, as for `--check-config`.
-    ///   - metrics: receive the days until each certificate expires.
+    ///   - metrics: receive the failures, and the days until each certificate expires.
     /// - Throws: `MerchantError` if the directory cannot be read, or all merchants in it fail.
     init(
         directory: String?, loading: Merchant.Loading, isStrict: Bool, metrics: CheckoutMetrics? = nil, logger: Logger
@@ -42,29 +44,27 @@ final class MerchantLibrary: Service {
         self.loading = loading
         self.logger = logger
         self.metrics = metrics
-        var entries: [String: Entry] = [:]
+        var catalog = Catalog(retrySeconds: 0)
         if let directory {
-            for name in try Self.names(in: directory) {
-                let stamps = Self.stamps(of: "\(directory)/\(name)")
-                var entry = Entry(stamps: FileStamps(taken: stamps))
-                Self.load(&entry, name, directory, loading)
-                entries[name] = entry
+            let names = try Self.names(in: directory)
+            // A result whose files changed while they were read is discarded, and they are read again.
+            for _ in 0..<Self.startLooks where catalog.items.isEmpty && catalog.failures.isEmpty {
+                _ = Self.scan(&catalog, directory, names, loading, isForced: true)
             }
-            Self.refuseShared(&entries)
-            let failures = entries.sorted { $0.key < $1.key }.compactMap(\.value.failure)
-            if let failure = failures.first, isStrict || failures.count == entries.count { throw failure }
+            let failures = catalog.failures.sorted { $0.key < $1.key }.map(\.value)
+            if let failure = failures.first, isStrict || catalog.items.isEmpty { throw failure }
         }
-        self.current = Mutex(Merchants(entries.values.compactMap(\.merchant)))
-        self.entries = Mutex(entries)
+        self.current = Mutex(Merchants(Array(catalog.items.values)))
+        self.catalog = Mutex(catalog)
     }
 
     /// The merchants for a request.
     var merchants: Merchants { self.current.withLock { $0 } }
 
     func run() async throws {
-        for failure in self.entries.withLock({ $0.values.compactMap(\.failure) }) { self.log(failure) }
+        for failure in self.catalog.withLock({ $0.failures.values }) { self.log(failure) }
         for merchant in self.merchants.all { self.checkSecrecy(of: merchant) }
-        self.checkCertificates(nowEpochSeconds: Int64(time(nil)))
+        self.account(nowEpochSeconds: Int64(time(nil)))
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
     }
 
@@ -75,42 +75,44 @@ final class MerchantLibrary: Service {
 
     private func lookNow(isAsked: Bool) {
         guard let directory = self.directory else { return }
-        defer { self.checkCertificates(nowEpochSeconds: Int64(time(nil))) }
-        guard let names = try? Self.names(in: directory), !names.isEmpty else {
-            return self.logger.error("the merchants directory is empty or cannot be read; all merchants stay in use")
+        let (events, merchants) = self.catalog.withLock { catalog in
+            let names = (try? Self.names(in: directory)) ?? []
+            let events = Self.scan(&catalog, directory, names, self.loading, isForced: isAsked)
+            let merchants = Merchants(Array(catalog.items.values))
+            self.current.withLock { $0 = merchants }
+            return (events, merchants)
         }
-        let merchants: Merchants? = self.entries.withLock { entries in
-            var isChanged = false
-            for name in Set(entries.keys).subtracting(names) {
-                isChanged = isChanged || entries[name]?.merchant != nil
-                entries[name] = nil
-                self.logger.warning("merchant removed", metadata: ["merchant": "\(name)"])
-            }
-            for name in names {
-                let stamps = Self.stamps(of: "\(directory)/\(name)")
-                // A new merchant begins without stamps, so it is read once two checks have seen it alike.
-                var entry = entries[name] ?? Entry(stamps: FileStamps(taken: []))
-                let isDue = entry.stamps.isDue(stamps, isAsked: isAsked)
-                if isDue {
-                    Self.load(&entry, name, directory, self.loading)
-                    isChanged = true
-                }
-                entries[name] = entry
-                if isDue, let failure = entry.failure { self.log(failure) }
-                if isDue, let merchant = entry.merchant { self.checkSecrecy(of: merchant) }
-            }
-            guard isChanged else { return nil }
-            Self.refuseShared(&entries)
-            return Merchants(entries.values.compactMap(\.merchant))
+        self.account(nowEpochSeconds: Int64(time(nil)))
+        for event in events { self.log(event) }
+        if !events.isEmpty {
+            self.logger.info("merchants loaded", metadata: ["merchants": "\(merchants.all.map(\.name).sorted())"])
         }
-        guard let merchants else { return }
-        self.current.withLock { $0 = merchants }
-        self.logger.info("merchants loaded", metadata: ["merchants": "\(merchants.all.map(\.name).sorted())"])
+    }
+
+    private func log(_ event: Catalog.Event) {
+        switch event {
+        case .loaded(_, let merchant, former: _): self.checkSecrecy(of: merchant)
+        case .removed(let name, _): self.logger.warning("merchant removed", metadata: ["merchant": "\(name)"])
+        case .failed(_, let failure): self.log(failure)
+        case .empty:
+            self.logger.error("the merchants directory is empty or cannot be read; all merchants stay in use")
+        }
     }
 
     private func log(_ failure: MerchantError) {
         self.logger.error(
             "cannot load merchant; its last good version stays in use", metadata: ["error": "\(failure)"])
+    }
+
+    private func account(nowEpochSeconds now: Int64) {
+        let (items, failures) = self.catalog.withLock { ($0.items, $0.failures) }
+        let names = Set(items.keys).union(failures.keys)
+        self.measured.withLock { measured in
+            for name in measured.subtracting(names) { self.metrics?.loadFailed(merchant: name, nil) }
+            for name in names { self.metrics?.loadFailed(merchant: name, failures[name] != nil) }
+            measured = names
+        }
+        self.checkCertificates(nowEpochSeconds: now)
     }
 
     private func checkSecrecy(of merchant: Merchant) {
@@ -139,29 +141,19 @@ final class MerchantLibrary: Service {
         }
     }
 
-    private static func load(_ entry: inout Entry, _ name: String, _ directory: String, _ loading: Merchant.Loading) {
-        do throws(MerchantError) {
-            entry.merchant = try Merchant.load(
-                directory: "\(directory)/\(name)", name: name, loading, nowEpochSeconds: Int64(time(nil)))
-            entry.failure = nil
-        } catch {
-            entry.failure = error
-        }
-    }
-
-    /// Removes merchants with an origin that another merchant, earlier by name, already has.
-    private static func refuseShared(_ entries: inout [String: Entry]) {
-        var holders: [PageOrigin: String] = [:]
-        for name in entries.keys.sorted() {
-            guard let merchant = entries[name]?.merchant else { continue }
-            if let (origin, holder) = merchant.pages.lazy.compactMap({ page in
-                holders[page.origin].map { (page.origin, $0) }
-            }).first {
-                entries[name]?.merchant = nil
-                entries[name]?.failure = MerchantError("\(name): $.origins: \(origin) belongs to \(holder) already")
-                continue
+    private static func scan(
+        _ catalog: inout Catalog, _ directory: String, _ names: [String], _ loading: Merchant.Loading, isForced: Bool
+    ) -> [Catalog.Event] {
+        let now = Int64(time(nil))
+        return catalog.scan(directory, folders: names, isForced: isForced, nowEpochSeconds: now) { name, merchants in
+            Result { () throws(MerchantError) in
+                let merchant = try Merchant.load(
+                    directory: "\(directory)/\(name)", name: name, loading, nowEpochSeconds: now)
+                for (other, holder) in merchants.sorted(by: { $0.key < $1.key }) where other != name {
+                    try merchant.refuseShared(with: holder)
+                }
+                return merchant
             }
-            for page in merchant.pages { holders[page.origin] = name }
         }
     }
 
@@ -173,10 +165,5 @@ final class MerchantLibrary: Service {
         } catch {
             throw MerchantError("\(directory): the directory cannot be read")
         }
-    }
-
-    private static func stamps(of folder: String) -> [FileStamp?] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
-        return names.sorted().map { FileStamp(path: "\(folder)/\($0)") }
     }
 }
