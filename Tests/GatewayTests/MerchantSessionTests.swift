@@ -278,6 +278,41 @@ import Testing
         #expect(Self.load(ended.certificate, ended.key, as: merchant)?.contains("expired") == true)
     }
 
+    @Test func oneNetworkDoesNotTakeTheRateOfAPage() throws {
+        let rates = SessionRates()
+        let origin = try #require(PageOrigin("https://shop.example.com"))
+        let other = try #require(PageOrigin("https://other.example.com"))
+        func client(_ text: String) throws -> ClientAddress { ClientAddress(try #require(IPAddress(text))) }
+        let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        // A /48 has 65,536 of the /64 that count as one client: 50 a second are asked for, each from another one.
+        var admitted = 0
+        for number in 0..<3000 {
+            let at = start + .milliseconds(20) * number
+            if try rates.admit(client("2001:db8:1:\(String(number, radix: 16))::1"), origin, at: at) == nil {
+                admitted += 1
+            }
+        }
+        #expect(admitted == 100 + 99, "100 at once, and 100 a minute")
+        let now = start + .seconds(60)
+        #expect(try rates.admit(client("2001:db8:2::1"), origin, at: now) == nil, "a customer elsewhere")
+        #expect(try rates.admit(client("2001:db8:1:ffff::1"), other, at: now) == nil, "another page")
+    }
+
+    @Test func aClientWithoutASessionGoesFirst() throws {
+        let rates = SessionRates(.init(perClient: 10, clientInterval: .seconds(6), perOrigin: 10))
+        let origin = try #require(PageOrigin("https://shop.example.com"))
+        func admit(_ number: Int) throws -> Int64? {
+            rates.admit(
+                ClientAddress(try #require(IPAddress("192.0.\(number).1"))), origin,
+                at: .uptimeNanoseconds(1_000_000_000_000))
+        }
+        for number in 1..<6 { #expect(try admit(number) == nil) }
+        #expect(try admit(1) == nil, "half of the rate is free")
+        #expect(try admit(2) == 1, "it had one already")
+        for number in 6..<10 { #expect(try admit(number) == nil) }
+        #expect(try admit(10) == 1, "nothing is left")
+    }
+
     @Test func sessionsAreBoundedByClientAndByOrigin() throws {
         let rates = SessionRates(.init(perClient: 3, clientInterval: .seconds(6), perOrigin: 5))
         let origin = try #require(PageOrigin("https://shop.example.com"))

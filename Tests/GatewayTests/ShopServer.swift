@@ -43,7 +43,8 @@ final class ShopServer: Sendable {
 
     var url: String { "https://127.0.0.1:\(self.port)" }
 
-    /// Sets the answer of a path, initially 404. Status 0 closes the connection after the request was read.
+    /// Sets the answer of a path, initially 404. Status 0 closes the connection after the request was read, -1 never
+    /// answers.
     func answer(_ path: String, _ status: Int, _ body: String, type: String = "application/json") throws {
         let name = "answer-" + path.replacing("/", with: "_")
         let answer: JSON = ["status": .integer(Int64(status)), "body": .string(body), "type": .string(type)]
@@ -102,6 +103,10 @@ final class ShopServer: Sendable {
                         if os.path.exists(name):
                             answer = json.load(open(name))
                         if answer["status"] == 0:
+                            return
+                        if answer["status"] < 0:
+                            while connection.recv(65536):
+                                pass
                             return
                         content = answer["body"].encode()
                         connection.sendall(("HTTP/1.1 %d Whatever\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (

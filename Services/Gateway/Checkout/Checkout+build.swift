@@ -14,8 +14,6 @@ enum Checkout {
 
     /// The time for which the producer retries the order of a customer who has been charged.
     static let patientDeliveryLimit = Duration.seconds(120)
-    /// Most concurrent calls to shops and payment providers. A payment may take 25 seconds.
-    static let upstreamLimit = 3000
 
     /// Returns the role's requirements on Kafka's topics.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
@@ -48,8 +46,8 @@ enum Checkout {
         let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
         var calls = FetcherConfiguration()
-        calls.concurrency = Self.upstreamLimit
-        calls.queueLimit = Self.upstreamLimit
+        calls.concurrency = CallCapacity.limit
+        calls.queueLimit = CallCapacity.limit
         calls.rootsPEM = settings.applePay.rootsPEM
         let fetcher = try Fetcher(calls)
         let appleFetcher = try Fetcher(settings.applePay)
@@ -58,7 +56,8 @@ enum Checkout {
                 readiness.unmet("calls", "no service can be called any more: restart the process")
             }
         }
-        let upstream = UpstreamClient(fetcher: fetcher)
+        let capacity = CallCapacity(fetcher: fetcher, logger: environment.logger)
+        let upstream = UpstreamClient(calls: capacity)
         let responder = CheckoutResponder(
             merchants: merchants,
             details: OrderDetailsEndpoints(
@@ -66,7 +65,7 @@ enum Checkout {
             changes: changes,
             confirm: ConfirmEndpoint(
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,
-                fetcher: fetcher, logger: environment.logger),
+                calls: capacity, logger: environment.logger),
             notify: NotifyEndpoint(publisher: publisher, orders: orders, changes: changes, requests: requests),
             baskets: BasketEndpoints(upstream: upstream, logger: environment.logger),
             payments: PaymentEndpoint(
@@ -74,7 +73,7 @@ enum Checkout {
             sessions: MerchantSessionEndpoint(
                 client: MerchantSessionClient(
                     fetcher: appleFetcher, logger: environment.logger),
-                rates: SessionRates(), logger: environment.logger),
+                rates: SessionRates(.of(client: settings.sessionsPerClient)), logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)
         let edge = GatewayServer.edge(settings.edge, environment)

@@ -15,6 +15,8 @@ struct CheckoutSettings {
     let edge: TransportSettings
     /// The configuration of calls to Apple.
     let applePay: FetcherConfiguration
+    /// Merchant sessions a minute for one client.
+    let sessionsPerClient: Int
     let hasPolyfill: Bool
     /// True while fakes may stand in for Apple and shops, and pages of this machine may use http.
     let isDevelopment: Bool
@@ -31,6 +33,12 @@ struct CheckoutSettings {
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.tokens = try settings.tokens(self.brands)
         self.edge = try TransportSettings(settings)
+        self.sessionsPerClient = try settings.integer(.merchantSessionsPerClient, default: 10, in: 1...10_000)
+        if self.listen.isLoopback, self.edge.proxies == .none {
+            settings.warn(
+                "\(SettingKey.trustedProxies.rawValue) is not set: behind a proxy all customers count as one client, "
+                    + "with \(self.sessionsPerClient) merchant sessions a minute together")
+        }
         let hasPlayground = try settings.choice(.developmentPlayground, default: Choice.off) == .on
         self.hasPolyfill = try settings.choice(.developmentPolyfill, default: Choice.off) == .on
         self.isDevelopment = hasPlayground || self.hasPolyfill

@@ -51,6 +51,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
     /// Directory with one sub-directory per merchant of the checkout role.
     case merchants = "WAYBILL_MERCHANTS"
+    case merchantSessionsPerClient = "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT"
     /// Allows pages on this machine to use http with the checkout role: `on` or `off`. For development.
     case developmentPlayground = "WAYBILL_DEVELOPMENT_PLAYGROUND"
     /// Makes the checkout role serve the stand-in for Apple Pay: `on` or `off`. For development.

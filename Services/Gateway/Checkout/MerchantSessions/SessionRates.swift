@@ -1,7 +1,10 @@
 import NIOCore
 import Synchronization
 
-/// Limits the merchant sessions that pages request, by client and by page.
+/// Limits the merchant sessions that pages request, by client, by network, and by page.
+///
+/// A network has ten times the share of a client, for each page: one customer of a hoster has many addresses. While a
+/// page has used more than half of its rate, only clients are admitted that had no session lately.
 ///
 /// Bounded: a fixed number of clients are remembered, and only configured pages.
 final class SessionRates: Sendable {
@@ -12,9 +15,23 @@ final class SessionRates: Sendable {
         var clientInterval = TimeAmount.seconds(6)
         /// Sessions per second for one page's origin.
         var perOrigin = 50
+
+        /// - Parameter perMinute: sessions a minute for one client, all of them in a burst if it likes.
+        static func of(client perMinute: Int) -> Limits {
+            Limits(perClient: perMinute, clientInterval: .nanoseconds(60_000_000_000 / Int64(perMinute)))
+        }
+    }
+
+    /// The share of a network in clients.
+    static let networkFactor = 10
+
+    private struct NetworkPage: Hashable, Sendable {
+        let network: ClientNetwork
+        let origin: PageOrigin
     }
 
     private struct State {
+        var networks = RateLimitTable<NetworkPage>(capacity: 8192)
         var clients = RateLimitTable<ClientAddress>(capacity: 8192)
         var origins: [PageOrigin: RateLimit] = [:]
     }
@@ -28,16 +45,26 @@ final class SessionRates: Sendable {
     ///
     /// - Returns: nil if it is admitted, else the seconds after which to retry.
     func admit(_ client: ClientAddress, _ origin: PageOrigin, at now: NIODeadline = .now()) -> Int64? {
-        let originInterval = TimeAmount.nanoseconds(1_000_000_000 / Int64(self.limits.perOrigin))
+        let limits = self.limits
+        let originInterval = TimeAmount.nanoseconds(1_000_000_000 / Int64(limits.perOrigin))
+        let networkInterval = TimeAmount.nanoseconds(limits.clientInterval.nanoseconds / Int64(Self.networkFactor))
+        let place = NetworkPage(network: client.network, origin: origin)
         return self.state.withLock { state in
-            let clientWait = Self.wait(state.clients[client], self.limits.perClient, self.limits.clientInterval, now)
-            let originWait = Self.wait(
-                state.origins[origin, default: RateLimit()], self.limits.perOrigin, originInterval, now)
-            guard clientWait == nil, originWait == nil else { return max(clientWait ?? 1, originWait ?? 1) }
-            var debt = state.clients[client]
-            debt.grow(by: self.limits.clientInterval, atMost: .hours(1), at: now)
-            state.clients[client] = debt
-            state.origins[origin, default: RateLimit()].grow(by: originInterval, atMost: .hours(1), at: now)
+            var (ofClient, ofNetwork) = (state.clients[client], state.networks[place])
+            var ofOrigin = state.origins[origin, default: RateLimit()]
+            let isScarce = ofOrigin.amount(at: now) > originInterval * (limits.perOrigin / 2)
+            let waits = [
+                Self.wait(ofClient, limits.perClient, limits.clientInterval, now),
+                Self.wait(ofNetwork, limits.perClient * Self.networkFactor, networkInterval, now),
+                Self.wait(ofOrigin, limits.perOrigin, originInterval, now),
+                isScarce && ofClient.amount(at: now) > .zero ? 1 : nil,
+            ]
+            if let wait = waits.compactMap(\.self).max() { return wait }
+            ofClient.grow(by: limits.clientInterval, atMost: .hours(1), at: now)
+            ofNetwork.grow(by: networkInterval, atMost: .hours(1), at: now)
+            ofOrigin.grow(by: originInterval, atMost: .hours(1), at: now)
+            (state.clients[client], state.networks[place]) = (ofClient, ofNetwork)
+            state.origins[origin] = ofOrigin
             return nil
         }
     }

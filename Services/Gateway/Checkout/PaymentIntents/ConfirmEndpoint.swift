@@ -24,7 +24,7 @@ struct ConfirmEndpoint: Sendable {
     let orders: StandingOrders
     let index: TokenIndex
     let requests: IdempotentRequests
-    let fetcher: Fetcher
+    let calls: CallCapacity
     let logger: Logger
 
     /// - Parameter payment: the payment's identifier.
@@ -46,7 +46,7 @@ struct ConfirmEndpoint: Sendable {
                 let answer: JSON = ["id": .string(payment), "object": "payment_intent", "forwarded": false]
                 return StoredAnswer(status: 200, contentType: "application/json", body: answer.serialized)
             case .forward(let provider):
-                return try await self.forward(request, body, to: provider, payment, identifier)
+                return try await self.forward(request, caller, body, to: provider, payment, identifier)
             }
         }
         if let details {
@@ -80,8 +80,8 @@ struct ConfirmEndpoint: Sendable {
     }
 
     private func forward(
-        _ request: Request, _ body: DialectBody, to provider: Merchant.Confirmation.Provider, _ payment: String,
-        _ identifier: String
+        _ request: Request, _ caller: Caller, _ body: DialectBody, to provider: Merchant.Confirmation.Provider,
+        _ payment: String, _ identifier: String
     ) async throws(CheckoutFailure) -> StoredAnswer {
         var call = FetchRequest(url: provider.url.replacing("{id}", with: payment)) { _ in true }
         call.body = (body.bytes(without: DetailsRequest.name), body.mediaType)
@@ -93,15 +93,17 @@ struct ConfirmEndpoint: Sendable {
         call.isAlone = true
         call.timeout = Self.timeout
         call.sizeLimit = Self.sizeLimit
-        do throws(FetchError) {
-            let content = try await self.fetcher.exchange(call)
+        do throws(CheckoutFailure) {
+            let content = try await self.calls.exchange(
+                call, .money, of: caller.merchant.name, at: provider.url)
             return StoredAnswer(
                 status: content.status, contentType: content.contentType ?? "application/octet-stream",
                 body: content.body)
         } catch {
             self.logger.warning(
-                "payment provider does not respond", metadata: ["error": "\(error)", "request": "\(identifier)"])
-            throw Upstream.failure(error)
+                "payment provider does not respond",
+                metadata: ["error": "\(error.message)", "request": "\(identifier)"])
+            throw error
         }
     }
 }

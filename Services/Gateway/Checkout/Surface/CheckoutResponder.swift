@@ -5,10 +5,11 @@ import Synchronization
 
 /// All routes of the checkout role: a request in, an answer out.
 ///
-/// Bounded: at most `inHandLimit` requests are in progress, each within the time limits of the services that it calls.
+/// Bounded: pages' requests by the calls that they cause (`CallCapacity`, `MerchantSessionClient`), those of servers by
+/// `serverLimit`. The others are answered at once.
 final class CheckoutResponder: Responder {
-    /// Most requests in progress. A payment may wait for its shop for 25 seconds.
-    static let inHandLimit = 5000
+    /// Most requests of servers in progress, of which each merchant has a share.
+    static let serverLimit = 2000
     /// The time from a request's first byte to its last.
     static let arrivalLimit = TimeAmount.seconds(10)
 
@@ -26,7 +27,7 @@ final class CheckoutResponder: Responder {
     private let limits: GatewayLimits
     private let metrics: CheckoutMetrics
     private let logger: Logger
-    private let inHand = Atomic<Int>(0)
+    private let servers = Mutex(Shares<String>(limit: CheckoutResponder.serverLimit))
 
     init(
         merchants: MerchantLibrary, details: OrderDetailsEndpoints, changes: OrderChangesEndpoint,
@@ -61,13 +62,7 @@ final class CheckoutResponder: Responder {
 
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         let call = Call(request: request, identifier: RequestIdentifier.random())
-        guard self.inHand.wrappingAdd(1, ordering: .relaxed).newValue <= Self.inHandLimit else {
-            self.inHand.wrappingSubtract(1, ordering: .relaxed)
-            let failure = CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
-            return eventLoop.makeSucceededFuture(self.finish(failure.answer(request: call.identifier), call))
-        }
         return eventLoop.makeFutureWithTask {
-            defer { self.inHand.wrappingSubtract(1, ordering: .relaxed) }
             var call = call
             let answer: Answer
             do throws(CheckoutFailure) {
@@ -94,22 +89,27 @@ final class CheckoutResponder: Responder {
         let merchants = self.merchants.merchants
         switch route {
         case .orderDetails:
-            let caller = try self.caller(&call, merchants)
-            return try await self.details.mint(call.request, caller)
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.details.mint(call.request, caller)
+            }
         case .grants: return try self.details.grant(call.request, try self.caller(&call, merchants))
         case .links: return try self.details.link(call.request, try self.caller(&call, merchants))
         case .order(let key, let type):
-            let caller = try self.caller(&call, merchants)
-            return try await self.changes.answer(call.request, caller, key, type, identifier: nil)
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.changes.answer(call.request, caller, key, type, identifier: nil)
+            }
         case .part(let key, let type, let identifier):
-            let caller = try self.caller(&call, merchants)
-            return try await self.changes.answer(call.request, caller, key, type, identifier: identifier)
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.changes.answer(call.request, caller, key, type, identifier: identifier)
+            }
         case .confirm(let payment):
-            let caller = try self.caller(&call, merchants)
-            return try await self.confirm.answer(call.request, caller, payment: payment, identifier: call.identifier)
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.confirm.answer(call.request, caller, payment: payment, identifier: call.identifier)
+            }
         case .notify:
-            let caller = try self.caller(&call, merchants)
-            return try await self.notify.answer(call.request, caller)
+            return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
+                try await self.notify.answer(call.request, caller)
+            }
         case .metadata:
             guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
                 return BasketEndpoints.disabled
@@ -153,6 +153,20 @@ final class CheckoutResponder: Responder {
         }
         call.merchant = caller.merchant.name
         return caller
+    }
+
+    /// Answers the request of a server in a place of its merchant's share.
+    private func serve(
+        _ call: inout Call, _ merchants: Merchants, _ act: (Call, Caller) async throws(CheckoutFailure) -> Answer
+    ) async throws(CheckoutFailure) -> Answer {
+        let caller = try self.caller(&call, merchants)
+        let name = caller.merchant.name
+        guard self.servers.withLock({ $0.take(name) }) else {
+            throw CheckoutFailure.unavailable(
+                "too many requests of this merchant are in progress", retryAfterSeconds: 1)
+        }
+        defer { self.servers.withLock { $0.give(name) } }
+        return try await act(call, caller)
     }
 
     /// Identifies the calling page by its origin.

@@ -15,10 +15,6 @@ enum Upstream {
         if error.mayHaveBeenSent {
             return CheckoutFailure(.outcomeUnknown, "the service did not answer: the outcome is unknown")
         }
-        return switch error.code {
-        case .busy: CheckoutFailure.unavailable("too many requests are in progress", retryAfterSeconds: 1)
-        case .closed: CheckoutFailure.unavailable("no service can be called right now")
-        default: CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
-        }
+        return CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
     }
 }

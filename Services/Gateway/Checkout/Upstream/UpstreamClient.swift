@@ -28,7 +28,7 @@ struct UpstreamClient: Sendable {
     /// Most bytes of an answer.
     static let sizeLimit = 256 << 10
 
-    let fetcher: Fetcher
+    let calls: CallCapacity
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
@@ -55,11 +55,8 @@ struct UpstreamClient: Sendable {
         request.isAlone = call.isOnce
         request.timeout = call.timeout
         request.sizeLimit = Self.sizeLimit
-        do throws(FetchError) {
-            return try await self.fetcher.exchange(request)
-        } catch {
-            throw Upstream.failure(error)
-        }
+        return try await self.calls.exchange(
+            request, call.isOnce ? .money : .lookup, of: merchant.name, at: upstream.url)
     }
 
     static func signature(
