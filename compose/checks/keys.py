@@ -37,7 +37,7 @@ def limit(role, values, defaults):
     >>> limit("packager", {"WAYBILL_DRAIN_SECONDS": "4"}, {"WAYBILL_SHUTDOWN_SECONDS": "20"})
     25
     """
-    both = {"WAYBILL_DRAIN_SECONDS": "10", **defaults, **values}
+    both = {**defaults, **values}
     draining = int(both["WAYBILL_DRAIN_SECONDS"]) if role in DRAINING else 0
     return draining + int(both["WAYBILL_SHUTDOWN_SECONDS"]) + SPARE_SECONDS
 
