@@ -1,6 +1,6 @@
 import APNS
 import Brands
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model

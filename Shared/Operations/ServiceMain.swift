@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Logging
 public import Model
 import NIOPosix
@@ -32,10 +32,10 @@ public enum ServiceMain {
         let own = try read(settings, common)
         if checkOnly {
             let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
-            try FileHandle.standardOutput.write(contentsOf: Data(lines.utf8))
+            StandardStream.output.write(lines)
             let texts = UnknownVariable.all(in: variables).map { "\($0)" } + settings.warnings
             let warnings = texts.map { "warning: \($0)\n" }.joined()
-            try FileHandle.standardError.write(contentsOf: Data(warnings.utf8))
+            StandardStream.error.write(warnings)
             return
         }
         let logger = Logger(label: name) { _ in

@@ -1,5 +1,6 @@
-import Foundation
+import Dispatch
 import Glibc
+import Kafka
 import Logging
 import ServiceLifecycle
 
@@ -31,7 +32,7 @@ struct ShutdownWatchdog: Service {
         // Cancellation also begins the shutdown: another service failed.
         try? await gracefulShutdown()
         let (limit, logger, end) = (self.limit, self.logger, self.end)
-        Thread.detachNewThread {
+        try KafkaThread.start("shutdown") {
             let wait = DispatchTimeInterval.milliseconds(Int(limit / .milliseconds(1)))
             _ = DispatchSemaphore(value: 0).wait(timeout: .now() + wait)
             logger.critical("shutdown timed out, exiting", metadata: ["limit": "\(limit)"])

@@ -95,6 +95,8 @@ import Testing
                 "Shared/Model/Planted.swift:1: Shared/Model may not import Redis",
                 "Shared/Model/Planted.swift:2: Shared/Model may not import CCrypto",
             ])
+        let heavy = Source(path: "Shared/Store/Planted.swift", text: "import FoundationEssentials\nimport Foundation")
+        #expect(Self.violations(heavy).count == 1)
         let service = Source(path: "Services/Pusher/Planted.swift", text: "@testable import Gateway")
         #expect(Self.violations(service) == ["Services/Pusher/Planted.swift:1: Services/Pusher may not import Gateway"])
     }
@@ -139,6 +141,9 @@ import Testing
         file.lines.enumerated().compactMap { index, line in
             guard let module = Self.imported(line) else { return nil }
             let place = "\(file.path):\(index + 1)"
+            if module == "Foundation", !file.folder.hasPrefix("Tests/") {
+                return "\(place): Foundation brings 41 MB of ICU with it: import FoundationEssentials"
+            }
             if Self.foreignModules.contains(module) { return "\(place): \(module) is not part of the house" }
             guard Self.ours.contains(module), module != file.folder.split(separator: "/").last.map(String.init),
                 !Self.arrows[file.folder, default: []].contains(module)

@@ -1,4 +1,5 @@
-import Foundation
+import Glibc
+import Operations
 import Synchronization
 
 /// Shows progress on standard error: on a terminal one line that is overwritten, else a line every ten seconds.
@@ -9,14 +10,14 @@ final class ProgressLine: Sendable {
     }
 
     private let head: String
-    private let file: FileHandle
+    private let stream: StandardStream
     private let isTerminal: Bool
     private let state = Mutex(State())
 
-    init(head: String, file: FileHandle) {
+    init(head: String, to stream: StandardStream) {
         self.head = head
-        self.file = file
-        self.isTerminal = isatty(file.fileDescriptor) == 1
+        self.stream = stream
+        self.isTerminal = isatty(stream.rawValue) == 1
     }
 
     /// - Parameter isLast: true for a line that is shown in any case and ends with a newline.
@@ -33,7 +34,6 @@ final class ProgressLine: Sendable {
             return "\r" + text + rest + (isLast ? "\n" : "")
         }
         guard let line else { return }
-        // A reader that went away is no reason to stop.
-        try? self.file.write(contentsOf: Data(line.utf8))
+        self.stream.write(line)
     }
 }

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -48,7 +48,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
 
     /// Writes to standard output. If the reader closes the pipe, SIGPIPE ends the program, as is customary.
     static func say(_ text: String) {
-        try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
+        StandardStream.output.write(text + "\n")
     }
 }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
+import Glibc
 import Kafka
 import Logging
 import Model
@@ -87,7 +88,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let producer = try KafkaProducer(
             context.environment.producing(within: limit / 2),
             topics: [context.topics.orderChanges, context.topics.deadLetters])
-        let line = ProgressLine(head: "dead letters: ", file: .standardError)
+        let line = ProgressLine(head: "dead letters: ", to: .error)
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
             logger: context.environment.logger
@@ -131,7 +132,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     private static func isConfirmed(_ plan: ReplayPlan, _ topics: Topics) -> Bool {
         guard isatty(STDIN_FILENO) == 1 else { return true }
         let question = "Republish \(plan.entries.count) changes to \(topics.orderChanges)? [y/N] "
-        try? FileHandle.standardError.write(contentsOf: Data(question.utf8))
+        StandardStream.error.write(question)
         // Nothing else runs yet, so waiting for a person blocks nothing.
         return ["y", "yes"].contains(readLine()?.lowercased())
     }

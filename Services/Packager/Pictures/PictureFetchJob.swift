@@ -1,6 +1,6 @@
 import CoreMetrics
 import Fetch
-import Foundation
+import FoundationEssentials
 import Logging
 import Model
 import Packaging

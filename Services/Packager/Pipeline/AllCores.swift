@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Operations
 
 /// Calls `body` for each item, spread over all cores, and returns the results in order.

@@ -2,7 +2,7 @@ import Kafka
 
 #if DEBUG
     import Dispatch
-    import Foundation
+    import FoundationEssentials
     import Glibc
     import Synchronization
 #endif

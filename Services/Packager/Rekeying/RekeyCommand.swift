@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Kafka
 import Model
 import Operations
@@ -59,7 +59,7 @@ struct RekeyCommand: AsyncParsableCommand {
             let counts = PartitionCounts(redis: redis)
             var total = RekeyTally()
             for topic in [topics.orders, topics.registrations, topics.pushPending] {
-                let line = ProgressLine(head: "\(topic): ", file: .standardError)
+                let line = ProgressLine(head: "\(topic): ", to: .error)
                 let run = RekeyRun(
                     reader: reader, producer: producer, logger: environment.logger, rate: rate,
                     isDryRun: isDryRun

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Brands
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -63,7 +63,7 @@ struct ResignCommand: AsyncParsableCommand {
         let own = try PackagerSettings(settings, common: common)
         if let failure = own.brands.failures.first(where: { $0.orderType == brand }) { throw failure.error }
         let environment = ServiceEnvironment(command: "waybill-packager", common)
-        let line = ProgressLine(head: "\(brand): ", file: .standardError)
+        let line = ProgressLine(head: "\(brand): ", to: .error)
         let end = try await Self.resign(
             brand, own, environment, options, renewal: try renewal(own.tokens.secrets(for: brand))
         ) { line.show($0, isLast: $1) }

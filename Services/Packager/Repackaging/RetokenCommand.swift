@@ -1,6 +1,6 @@
 import ArgumentParser
-import Foundation
 import Model
+import Operations
 import Tokens
 
 /// `waybill-packager retoken`: gives the stored orders of a brand new tokens.
@@ -49,11 +49,11 @@ struct RetokenCommand: AsyncParsableCommand {
     func run() async throws {
         let withdrawn = try self.withdrawn.map { path in
             do {
-                return try TokenSecrets(file: Array(try Data(contentsOf: URL(filePath: path))))
+                return try TokenSecrets(file: try FileContent.read(path, limit: 1 << 20))
             } catch let failure as TokenSecrets.Failure {
                 throw ValidationError("--withdrawn \(path): \(failure)")
             } catch {
-                throw ValidationError("--withdrawn \(path): cannot read the file: \(error.localizedDescription)")
+                throw ValidationError("--withdrawn \(path): cannot read the file: \(error)")
             }
         }
         let options = ResignRun.Options(rate: self.rate, isDryRun: self.dryRun)

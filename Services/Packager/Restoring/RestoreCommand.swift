@@ -1,6 +1,6 @@
 import ArgumentParser
 import Brands
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -37,7 +37,7 @@ struct RestoreCommand: AsyncParsableCommand {
         let common = try CommonSettings(settings)
         let own = try PackagerSettings(settings, common: common)
         let environment = ServiceEnvironment(command: "waybill-packager", common)
-        let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
+        let line = ProgressLine(head: "\(self.brand): ", to: .error)
         let end = try await Self.restore(self.brand, self.order, own, environment) {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
         }

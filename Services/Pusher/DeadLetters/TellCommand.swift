@@ -1,5 +1,5 @@
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -82,6 +82,6 @@ struct TellCommand: AsyncParsableCommand {
 
     /// Writes to standard output. If the reader is gone, SIGPIPE ends the program, as is customary.
     private static func say(_ text: String) {
-        try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
+        StandardStream.output.write(text + "\n")
     }
 }

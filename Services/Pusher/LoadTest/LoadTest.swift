@@ -1,6 +1,6 @@
 import APNS
 import Brands
-import Foundation
+import FoundationEssentials
 import Glibc
 import Model
 import NIOCore

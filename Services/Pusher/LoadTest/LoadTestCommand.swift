@@ -1,8 +1,9 @@
 import APNS
 import ArgumentParser
-import Foundation
+import FoundationEssentials
 import Model
 import NIOPosix
+import Operations
 
 /// `waybill-pusher load-test`: sends generated notifications as fast as it can, for the benchmark.
 ///
@@ -66,14 +67,14 @@ struct LoadTestCommand: AsyncParsableCommand {
     func run() async throws {
         let targets = try loadTestTargets(self.devices)
         guard !self.paths else {
-            return try Self.say(targets.map { "/3/device/\($0.registration.pushToken.rawValue)\n" }.joined())
+            return Self.say(targets.map { "/3/device/\($0.registration.pushToken.rawValue)\n" }.joined())
         }
         let loadTest = LoadTest(
             endpoint: try APNSEndpoint(url: self.url), credential: try self.credential(),
             roots: try self.roots.map(Self.content), targets: targets, notifications: self.notifications,
             fanOut: self.fanOut, streams: self.streams, connections: self.connections,
             ahead: self.ahead)
-        try Self.say(try await loadTest.run().json + "\n")
+        Self.say(try await loadTest.run().json + "\n")
     }
 
     /// Returns true for an address that is surely this machine; a name could resolve to any address.
@@ -92,7 +93,5 @@ struct LoadTestCommand: AsyncParsableCommand {
 
     private static func content(_ path: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(filePath: path))) }
 
-    private static func say(_ text: String) throws {
-        try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
-    }
+    private static func say(_ text: String) { StandardStream.output.write(text) }
 }

@@ -1,12 +1,12 @@
 import Glibc
 
-/// Starts the threads that this module owns.
-enum KafkaThread {
+/// Starts threads that belong to no pool.
+public enum KafkaThread {
     /// Runs `body` on a new detached thread; the caller must keep a means to end it.
     ///
     /// - Parameter name: at most 15 bytes, the kernel's limit. Source: proc(5), comm
     /// - Throws: `.outOfMemory` if the system refuses a thread; `body` is then dropped.
-    static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(KafkaError) {
+    public static func start(_ name: String, _ body: @escaping @Sendable () -> Void) throws(KafkaError) {
         let box = unsafe Unmanaged.passRetained(Body(name: name, run: body))
         var thread = pthread_t()
         let code = unsafe pthread_create(

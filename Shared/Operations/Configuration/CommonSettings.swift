@@ -1,4 +1,3 @@
-import Foundation
 public import Kafka
 public import Logging
 public import Model
@@ -54,7 +53,7 @@ public struct CommonSettings: Sendable {
     private static func orderChangeTopics(_ settings: Settings, prefix: String) throws(SettingsError) -> [String] {
         guard let text = settings.text(.orderChangeTopics) else { return [] }
         let names = text.split(separator: ",", omittingEmptySubsequences: false).map {
-            $0.trimmingCharacters(in: .whitespaces)
+            $0.split(separator: " ").joined(separator: " ")
         }
         func wrong(_ problem: String) -> SettingsError { SettingsError(.orderChangeTopics, value: text, problem) }
         guard names.count <= Self.orderChangeTopicLimit, Set(names).count == names.count else {
@@ -72,16 +71,10 @@ public struct CommonSettings: Sendable {
                 guard !made.contains(name) else { throw wrong("\(name) has what Waybill makes of changes") }
                 continue
             }
-            let pattern: NSRegularExpression
-            do {
-                pattern = try NSRegularExpression(pattern: name)
-            } catch {
-                throw wrong("\"\(name)\" is not a regular expression")
+            guard let pattern = TopicPattern(name) else { throw wrong("\"\(name)\" is not a regular expression") }
+            for matched in made where pattern.matches(matched) {
+                throw wrong("\"\(name)\" matches \(matched), which has what Waybill makes of changes")
             }
-            let matched = made.first {
-                pattern.firstMatch(in: $0, range: NSRange($0.startIndex..., in: $0)) != nil
-            }
-            if let matched { throw wrong("\"\(name)\" matches \(matched), which has what Waybill makes of changes") }
         }
         return names
     }

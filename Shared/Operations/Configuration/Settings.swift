@@ -1,5 +1,4 @@
 public import Configuration
-import Foundation
 import Glibc
 import Model
 
@@ -48,15 +47,15 @@ public final class Settings {
 
     /// Returns the file's members under the names of the environment variables.
     private static func file(_ path: String) throws(SettingsError) -> [String: String] {
-        let content: Data
+        let content: [UInt8]
         do {
-            content = try Data(contentsOf: URL(filePath: path))
+            content = try FileContent.read(path, limit: 1 << 20)
         } catch {
-            throw SettingsError(file: path, "cannot read the file: \(error.localizedDescription)")
+            throw SettingsError(file: path, "cannot read the file: \(error)")
         }
         let json: JSON
         do {
-            json = try JSON(parsing: Array(content))
+            json = try JSON(parsing: content)
         } catch {
             throw SettingsError(file: path, "not readable as JSON: \(error)")
         }
@@ -136,17 +135,16 @@ public final class Settings {
     ///
     /// - Throws: `SettingsError` if it cannot be read or is larger than `limit` bytes.
     public func content(_ key: SettingKey, of path: String, limit: Int = 1 << 20) throws(SettingsError) -> [UInt8] {
+        let content: [UInt8]
         do {
-            let content = try Data(contentsOf: URL(filePath: path))
-            guard content.count <= limit else {
-                throw SettingsError(key, value: path, "the file is larger than \(limit) bytes")
-            }
-            return [UInt8](content)
-        } catch let error as SettingsError {
-            throw error
+            content = try FileContent.read(path, limit: limit)
         } catch {
-            throw SettingsError(key, value: path, "cannot read the file: \(error.localizedDescription)")
+            throw SettingsError(key, value: path, "cannot read the file: \(error)")
         }
+        guard content.count <= limit else {
+            throw SettingsError(key, value: path, "the file is larger than \(limit) bytes")
+        }
+        return content
     }
 
     /// Notes a setting that works but should be changed.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 import Logging
 
 /// A log handler that writes each event as one line: JSON for machines, text for people.
@@ -7,7 +7,7 @@ import Logging
 struct LineLogHandler: LogHandler {
     private let label: String
     private let format: CommonSettings.LogFormat
-    private let isError: Bool
+    private let stream: StandardStream
     var metadata: Logger.Metadata = [:]
     var metadataProvider: Logger.MetadataProvider?
     var logLevel: Logger.Level
@@ -16,7 +16,7 @@ struct LineLogHandler: LogHandler {
     init(
         label: String, format: CommonSettings.LogFormat, level: Logger.Level, toStandardError: Bool = false
     ) {
-        self.isError = toStandardError
+        self.stream = toStandardError ? .error : .output
         self.label = label
         self.format = format
         self.logLevel = level
@@ -36,8 +36,7 @@ struct LineLogHandler: LogHandler {
             time: Date().formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)),
             level: event.level, message: "\(event.message)", fields: fields)
         // A log that cannot be written must not stop an order, and the failure cannot be reported anywhere.
-        let file = self.isError ? FileHandle.standardError : FileHandle.standardOutput
-        try? file.write(contentsOf: Data(line.utf8))
+        self.stream.write(line)
     }
 
     /// Returns one line with its line end; the content of values cannot forge another line.

@@ -1,4 +1,4 @@
-import Foundation
+import FoundationEssentials
 
 /// The times of an asset's life. They ensure that no order ever names an asset that was swept: `memory` + `write` + the
 /// difference of any two clocks must stay below `grace`.

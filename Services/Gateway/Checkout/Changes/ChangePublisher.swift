@@ -1,5 +1,5 @@
 import Brands
-import Foundation
+import FoundationEssentials
 import Kafka
 import Logging
 import Model

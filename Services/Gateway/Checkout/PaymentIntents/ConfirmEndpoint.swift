@@ -1,6 +1,6 @@
 import Cryptography
 import Fetch
-import Foundation
+import FoundationEssentials
 import Logging
 import Model
 import NIOCore

@@ -1,6 +1,6 @@
 import Cryptography
 import Fetch
-import Foundation
+import FoundationEssentials
 import Model
 
 /// A call to a shop's own service.
