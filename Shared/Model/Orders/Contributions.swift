@@ -19,10 +19,16 @@
 /// 6. **Elements are those of all sources, or of the owner of the array.** They are in the order of the first source by
 ///    name, then of the next. An element that lacks a member that Wallet requires is not shown until some source sends
 ///    that member.
-/// 7. **A document that existed before** is the part of a source without a name, written before all others, and
+/// 7. **A change is refused for what its source's part says alone**: a value that would be wrong in any order, or a
+///    member that is lacking and that only this source may write. Of the token the same holds as of a member.
+/// 8. **Values of several sources that contradict one another** (a status of shipping, an element of pickup) make no
+///    order invalid. The one at fault that was written last does not count as long as they do. If it is the only one,
+///    it is not shown; if the order needs it, what contains it is not shown.
+/// 9. **A document that existed before** is the part of a source without a name, written before all others, and
 ///    `waybill.order.replaced` makes an order a plain document again.
 ///
-/// Bounded: `limit` sources, and all parts together are no larger than a document may be.
+/// Bounded: `limit` sources, and all parts together are no larger than a document may be. Beyond that the change that
+/// arrives last is refused. A removal ends all parts; what arrives after it counts, whenever it was written.
 public struct Contributions: Hashable, Sendable {
     /// The part that one source wrote.
     struct Part: Hashable, Sendable {
@@ -35,6 +41,9 @@ public struct Contributions: Hashable, Sendable {
 
     /// Sorted by source.
     private(set) var parts: [Part] = []
+
+    /// Returns the part of a source.
+    func part(of source: String) -> Part? { self.parts.first { $0.source == source } }
 
     /// The most sources of one order.
     public static let limit = 16

@@ -7,18 +7,19 @@ extension OrderFold {
         let key = item.change.key
         var parts =
             work.document.map { work.isMerged ? work.contributions ?? .init() : Contributions(before: $0) } ?? .init()
-        let given = try self.merge(item, into: &parts)
-        let token = given ?? work.token ?? self.deriveToken(key)
-        let (document, withheld) = parts.composed()
-        let violations = self.violations(in: parts, document, key, token, work.modified, now)
-        guard violations.isEmpty else {
-            if work.document == nil, violations.allSatisfy(\.isMissing) {
-                throw Self.unknownOrder(key, lacks: violations)
+        let before = parts.token
+        try self.merge(item, into: &parts, now)
+        // A token that no source changed stays, even if `retoken` replaced it.
+        let token = (parts.token == before ? work.token : parts.token) ?? self.deriveToken(key)
+        let order = self.order(of: parts, key, token, work.modified, now)
+        guard order.violations.isEmpty else {
+            if work.document == nil, order.violations.allSatisfy(\.isMissing) {
+                throw Self.unknownOrder(key, lacks: order.violations)
             }
-            throw Self.fault(violations)
+            throw Self.fault(order.violations)
         }
-        let isChanged = work.document != document || work.token != token
-        work.adopt(parts, document, token, withheld)
+        let isChanged = work.document != order.document || work.token != token
+        work.adopt(parts, order, token)
         return isChanged
     }
 
@@ -36,46 +37,35 @@ extension OrderFold {
         let place = work.early.firstIndex { change.precedes($0.change) } ?? work.early.endIndex
         work.early.insert(item, at: place)
         guard case .merged = change.kind else { return }
-        do throws(ChangeFault) {
-            let (parts, token) = try self.parts(of: work.early.filter(\.isMerged), change.key)
-            let (document, withheld) = parts.composed()
-            let violations = self.violations(in: parts, document, change.key, token, nil, now)
-            if violations.isEmpty {
-                self.create(&work, parts, document, token, withheld, now)
-                return
-            }
-            guard violations.allSatisfy(\.isMissing) else { throw Self.fault(violations) }
-            let fault = Self.unknownOrder(change.key, lacks: violations)
-            for item in work.early { work.outcomes[item.index] = .refused(fault) }
-        } catch {
-            // The others were valid so far.
-            work.early.removeAll { $0.index == item.index }
-            work.outcomes[item.index] = .refused(error)
+        let parts = self.parts(of: work.early.filter(\.isMerged), &work, now)
+        let order = self.order(of: parts, change.key, parts.token ?? self.deriveToken(change.key), nil, now)
+        if order.violations.isEmpty {
+            self.create(&work, parts, order, now)
+            return
         }
+        let fault = Self.unknownOrder(change.key, lacks: order.violations)
+        for item in work.early { work.outcomes[item.index] = .refused(fault) }
     }
 
     /// Creates the order from the merged changes, and applies all changes that arrived early.
     private func create(
-        _ work: inout FoldWork, _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken,
-        _ withheld: [String], _ now: Int64
+        _ work: inout FoldWork, _ parts: Contributions, _ order: Contributions.Composition, _ now: Int64
     ) {
-        let early = work.early
-        let key = early[0].change.key
-        work.early = []
-        let contributing = early.filter(\.contributes)
+        let key = work.early[0].change.key
         // The changes of each source are in the order in which it sent them.
-        if let all = try? self.parts(of: contributing, key) {
-            let (document, withheld) = all.parts.composed()
-            if self.violations(in: all.parts, document, key, all.token, nil, now).isEmpty {
-                work.adopt(all.parts, document, all.token, withheld)
-                for item in contributing { work.recordApplied(item, isChanged: true) }
-                for item in early where !item.contributes { self.fold(item, &work, now) }
-                return
-            }
+        let all = self.parts(of: work.early.filter(\.contributes), &work, now)
+        let token = all.token ?? self.deriveToken(key)
+        let whole = self.order(of: all, key, token, nil, now)
+        let early = work.early
+        work.early = []
+        let isWhole = whole.violations.isEmpty
+        if isWhole {
+            work.adopt(all, whole, token)
+        } else {
+            work.adopt(parts, order, parts.token ?? self.deriveToken(key))
         }
-        work.adopt(parts, document, token, withheld)
-        for item in early where item.isMerged { work.recordApplied(item, isChanged: true) }
-        for item in early where !item.isMerged { self.fold(item, &work, now) }
+        for item in early where isWhole ? item.contributes : item.isMerged { work.recordApplied(item, isChanged: true) }
+        for item in early where !(isWhole ? item.contributes : item.isMerged) { self.fold(item, &work, now) }
     }
 
     /// Applies the changes that arrived before the order existed, except those that their own source superseded by the
@@ -92,53 +82,94 @@ extension OrderFold {
         }
     }
 
-    /// Returns the parts that the changes make, and the order's token.
-    private func parts(
-        of items: [FoldWork.Item], _ key: OrderKey
-    ) throws(ChangeFault) -> (parts: Contributions, token: AuthenticationToken) {
+    /// Returns the parts that waiting changes make. Those that their source's part cannot have no longer wait.
+    private func parts(of items: [FoldWork.Item], _ work: inout FoldWork, _ now: Int64) -> Contributions {
         var parts = Contributions()
-        var token: AuthenticationToken?
-        for item in items { token = try self.merge(item, into: &parts) ?? token }
-        return (parts, token ?? self.deriveToken(key))
-    }
-
-    /// - Returns: the token that the change brought.
-    private func merge(
-        _ item: FoldWork.Item, into parts: inout Contributions
-    ) throws(ChangeFault) -> AuthenticationToken? {
-        let (change, moment) = (item.change, item.epochMilliseconds)
-        var owned = OwnedMembers.none
-        switch change.kind {
-        case .merged(var sent, let owns):
-            let service = sent["webServiceURL"]
-            owned = OwnedMembers(takenFrom: &sent, key: change.key, rules: self.rules, isPatch: true)
-            guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
-            try self.check(owns, sent)
-            // Both null and the service's URL are a source's statement on whether the order is static.
-            if let service { sent["webServiceURL"] = service == .null ? .null : .string(self.rules.webServiceURL) }
-            try parts.merge(sent, of: change.source, owns: owns, at: moment)
-        case .patched(var patch):
-            owned = OwnedMembers(takenFrom: &patch, key: change.key, rules: self.rules, isPatch: true)
-            guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
-            try parts.patch(patch, of: change.source, at: moment)
-        case .fulfillmentUpdated(_, let element):
-            try parts.merge(["fulfillments": [.object(element)]], of: change.source, at: moment)
-        case .returnUpdated(_, let element):
-            try parts.merge(["returns": [.object(element)]], of: change.source, at: moment)
-        case .replaced, .removed, .announced: break
+        for item in items {
+            do throws(ChangeFault) {
+                try self.merge(item, into: &parts, now)
+            } catch {
+                work.early.removeAll { $0.index == item.index }
+                work.outcomes[item.index] = .refused(error)
+            }
         }
-        return owned.token
+        return parts
     }
 
-    /// Refuses a claim to a member that no order has, a typo, and one to a required member that is not sent with it.
+    /// Applies a change to the part of its source, or leaves the parts as they are.
+    private func merge(
+        _ item: FoldWork.Item, into parts: inout Contributions, _ now: Int64
+    ) throws(ChangeFault) {
+        let (change, moment) = (item.change, item.epochMilliseconds)
+        var next = parts
+        switch change.kind {
+        case .merged(let data, let owns):
+            try next.merge(
+                try self.contribution(data, owns: owns, change.key), of: change.source, owns: owns, at: moment)
+        case .patched(let patch):
+            try next.patch(try self.contribution(patch, owns: nil, change.key), of: change.source, at: moment)
+        case .fulfillmentUpdated(_, let element):
+            try next.merge(["fulfillments": [.object(element)]], of: change.source, at: moment)
+        case .returnUpdated(_, let element):
+            try next.merge(["returns": [.object(element)]], of: change.source, at: moment)
+        case .replaced, .removed, .announced: return
+        }
+        var violations: [Violation] = []
+        if let part = next.part(of: change.source) {
+            violations = self.violations(in: part.order, change.key, self.deriveToken(change.key), nil, now)
+                .filter { !$0.isMissing || part.owns($0.place) }
+        }
+        if next.leastSize > OrderDocument.sizeLimit {
+            let message =
+                "would have \(next.leastSize) bytes from all sources, an order has at most \(OrderDocument.sizeLimit)"
+            violations.append(Violation(path: "$", message: message))
+        }
+        guard violations.isEmpty else { throw Self.fault(violations) }
+        parts = next
+    }
+
+    /// Returns the data of a change as it goes into the part of its source.
+    private func contribution(
+        _ data: JSONObject, owns: OwnedPaths?, _ key: OrderKey
+    ) throws(ChangeFault) -> JSONObject {
+        var sent = data
+        let service = sent["webServiceURL"]
+        let owned = OwnedMembers(takenFrom: &sent, key: key, rules: self.rules, isPatch: true)
+        guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
+        try self.check(owns, sent)
+        // Both null and the service's URL are a source's statement on whether the order is static.
+        if let service { sent["webServiceURL"] = service == .null ? .null : .string(self.rules.webServiceURL) }
+        if let token = owned.token { sent[OwnedMembers.tokenName] = .string(token.rawValue) }
+        return sent
+    }
+
+    private func order(
+        of parts: Contributions, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
+    ) -> Contributions.Composition {
+        parts.composed { self.violations(in: $0, key, token, modified, now) }
+    }
+
+    /// Refuses a claim to a member that no order has, a typo; one to a required member that is not sent with it; and
+    /// the removal of a member that no order can be without.
     private func check(_ owns: OwnedPaths?, _ sent: JSONObject) throws(ChangeFault) {
-        guard let owns else { return }
-        let needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
-        if let name = needed.first(where: { owns.paths.contains($0) && (sent[$0] ?? .null) == .null }) {
+        var needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
+        if let owns, let name = needed.first(where: { owns.paths.contains($0) && (sent[$0] ?? .null) == .null }) {
             throw ChangeFault(
                 code: .invalidChange,
                 reason: "owns has \"\(name)\", which no order can be without, so the data must have it as well")
         }
+        var path = "$"
+        var removed = needed.first { sent[$0] == .null }
+        if removed == nil, needed.contains("merchant"), let merchant = sent["merchant"]?.object {
+            needed = OrderSchema.merchant.members.filter(\.isRequired).map(\.name)
+            path = "$.merchant"
+            removed = needed.first { merchant[$0] == .null }
+        }
+        if let removed {
+            throw ChangeFault(
+                code: .invalidChange, reason: "\(path).\(removed) is null, but no order can be without it")
+        }
+        guard let owns else { return }
         if self.rules.passUnknownMembers { return }
         for path in owns.paths {
             let name = path.prefix { $0 != "." }
@@ -148,33 +179,17 @@ extension OrderFold {
                 reason: "owns has \"\(clipped(path))\", but an order has no member \(clipped(String(name)))")
         }
     }
-
-    private func violations(
-        in parts: Contributions, _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken,
-        _ modified: Int64?, _ now: Int64
-    ) -> [Violation] {
-        var violations = self.violations(in: document, key, token, modified, now)
-        let size = parts.leastSize
-        if size > OrderDocument.sizeLimit {
-            violations.append(
-                Violation(
-                    path: "$",
-                    message:
-                        "would have \(size) bytes from all sources, an order has at most \(OrderDocument.sizeLimit)"))
-        }
-        return violations
-    }
 }
 
 extension FoldWork {
     /// Makes the order of these parts.
     fileprivate mutating func adopt(
-        _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken, _ withheld: [String]
+        _ parts: Contributions, _ order: Contributions.Composition, _ token: AuthenticationToken
     ) {
         self.contributions = parts
-        self.document = document
+        self.document = order.document
         self.token = token
-        self.withheld = withheld
+        self.withheld = order.withheld
         self.isTouched = true
     }
 }

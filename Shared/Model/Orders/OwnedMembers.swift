@@ -5,6 +5,9 @@
 /// is honoured: see `OrderDocument.isStatic`.
 /// Source: Design §3
 struct OwnedMembers {
+    /// The member that holds the token.
+    static let tokenName = "authenticationToken"
+
     /// The token that was sent.
     private(set) var token: AuthenticationToken?
     private(set) var violations: [Violation] = []
@@ -39,7 +42,7 @@ struct OwnedMembers {
         {
             self.refuse("webServiceURL", value, mustBe: rules.webServiceURL)
         }
-        if let value = take("authenticationToken") { self.read(token: value) }
+        if let value = take(Self.tokenName) { self.read(token: value) }
     }
 
     private mutating func read(token value: JSON) {

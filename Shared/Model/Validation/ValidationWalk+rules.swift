@@ -7,15 +7,17 @@ extension ValidationWalk {
         let created = order["createdAt"]?.string.flatMap { RFC3339.instant($0) }
         let updated = order["updatedAt"]?.string.flatMap { RFC3339.instant($0) }
         if let created, let updated, updated < created {
-            self.report("must not be before createdAt", path: "$.updatedAt")
+            self.report("must not be before createdAt", path: "$.updatedAt", place: .member("createdAt"))
         }
         if let created, let now = nowEpochSeconds, created.epochSeconds > now + OrderFold.futureLimitSeconds {
-            self.report("is more than 24 hours in the future", path: "$.createdAt")
+            self.report("is more than 24 hours in the future", path: "$.createdAt", place: .member("createdAt"))
         }
         if let payment = order["payment"]?.object {
             if payment["status"] == nil, order["schemaVersion"]?.number?.double == 1 {
                 // Wallet refuses such an order. Source: Wallet Orders §3.1
-                self.report("is missing, schemaVersion 1 needs it", path: "$.payment.status")
+                self.report(
+                    "is missing, schemaVersion 1 needs it", path: "$.payment.status",
+                    place: .member("payment"), .member("status"))
             }
             self.checkTotal(of: payment)
         }
@@ -27,7 +29,9 @@ extension ValidationWalk {
                 let dropOff = element.object?["dropOffBy"]?.string.flatMap({ RFC3339.instant($0) })
             else { continue }
             if dropOff < initiated {
-                self.report("must not be before initiatedAt", path: "$.returns[\(index)].dropOffBy")
+                self.report(
+                    "must not be before initiatedAt", path: "$.returns[\(index)].dropOffBy",
+                    place: .member("returns"), .element(index), .member("dropOffBy"))
             }
         }
     }
@@ -47,7 +51,7 @@ extension ValidationWalk {
         if !sum.equals(total) {
             self.report(
                 "must be what the summaryItems add up to: \(clipped(sum.text)), it is \"\(clipped(total))\"",
-                path: "$.payment.total.amount")
+                path: "$.payment.total.amount", place: .member("payment"), .member("total"))
         }
     }
 

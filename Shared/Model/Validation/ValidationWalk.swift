@@ -24,30 +24,36 @@ struct ValidationWalk {
     }
 
     /// Adds a violation at the current value, or at a member of it.
-    mutating func report(_ message: String, at member: String? = nil) {
+    ///
+    /// - Parameter fault: the member that is at fault, if it is another one.
+    mutating func report(_ message: String, at member: String? = nil, fault: String? = nil) {
         guard self.violations.count < OrderValidator.limit else { return }
         var path = "$"
+        var place: [Violation.Step] = []
         var value = JSON.object(self.root)
         for step in self.steps {
             switch value {
             case .object(let object):
                 path += Self.pathPart(object.members[step].name)
+                place.append(.member(object.members[step].name))
                 value = object.members[step].value
             case .array(let elements):
                 path += "[\(step)]"
+                place.append(.element(step))
                 value = elements[step]
             // Steps are taken in arrays and objects only.
             case .null, .bool, .number, .string: break
             }
         }
         if let member { path += Self.pathPart(member) }
-        self.violations.append(Violation(path: path, message: message))
+        if let name = fault ?? member { place.append(.member(name)) }
+        self.violations.append(Violation(path: path, message: message, place: place))
     }
 
     /// Adds a violation at a path from the root.
-    mutating func report(_ message: String, path: String) {
+    mutating func report(_ message: String, path: String, place: Violation.Step...) {
         guard self.violations.count < OrderValidator.limit else { return }
-        self.violations.append(Violation(path: path, message: message))
+        self.violations.append(Violation(path: path, message: message, place: place))
     }
 
     /// Checks an object against its schema: both are sorted by name, so one pass over both suffices.
@@ -79,7 +85,7 @@ struct ValidationWalk {
             next += 1
         }
         for need in schema.needs where object[need.member] != nil && object[need.needed] == nil {
-            self.report("is missing, \(need.member) needs it", at: need.needed)
+            self.report("is missing, \(need.member) needs it", at: need.needed, fault: need.member)
         }
     }
 
@@ -141,7 +147,18 @@ struct ValidationWalk {
         switch object["fulfillmentType"] {
         case "shipping"?: self.object(object, OrderSchema.shipping)
         case "pickup"?: self.object(object, OrderSchema.pickup)
-        case nil: self.report("is missing", at: "fulfillmentType")
+        case nil:
+            self.report("is missing", at: "fulfillmentType")
+            // Whichever type it gets, the rest must be right for it.
+            let before = self.violations.count
+            let tries = [OrderSchema.shipping, OrderSchema.pickup].map { schema in
+                var walk = self
+                walk.object(object, schema)
+                return walk.violations[before...].filter { !$0.isMissing }
+            }
+            if tries.allSatisfy({ !$0.isEmpty }) {
+                self.violations += tries.min { $0.count < $1.count } ?? []
+            }
         case let value?:
             let found = value.string.map { "\"\(clipped($0))\"" } ?? value.kind
             self.report("must be shipping or pickup, it is \(found)", at: "fulfillmentType")

@@ -4,10 +4,21 @@ public struct Violation: Hashable, Sendable, CustomStringConvertible {
     public let path: String
     /// The rest of the sentence: `must be a string, it is a number`.
     public let message: String
+    /// The value at fault as steps from the root; empty where a part of an order cannot be at fault alone.
+    let place: [Step]
 
-    public init(path: String, message: String) {
+    /// A step from a value to one inside it.
+    enum Step: Hashable, Sendable {
+        case member(String)
+        case element(Int)
+    }
+
+    public init(path: String, message: String) { self.init(path: path, message: message, place: []) }
+
+    init(path: String, message: String, place: [Step]) {
         self.path = path
         self.message = message
+        self.place = place
     }
 
     /// True if a member is missing, which may still arrive, and no value is wrong.
