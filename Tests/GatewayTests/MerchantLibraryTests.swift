@@ -140,11 +140,11 @@ import Testing
                 ).text.split(separator: "\n").map(String.init).filter { $0.hasPrefix("waybill_merchant_load_failed") }
             }
             try await eventually("the gauge of a loaded merchant") {
-                try await gauge() == [#"waybill_merchant_load_failed{merchant="shop"} 0"#]
+                try await gauge() == [#"waybill_merchant_load_failed{merchant="shop"} 0.0"#]
             }
             try fixture.directory.write("merchants/shop/merchant.json", Array("{".utf8))
             try await fixture.child.line { $0.contains("cannot load merchant") && $0.contains("shop") }
-            #expect(try await gauge() == [#"waybill_merchant_load_failed{merchant="shop"} 1"#])
+            #expect(try await gauge() == [#"waybill_merchant_load_failed{merchant="shop"} 1.0"#])
             let metadata = try await fixture.once("GET", "/applepay/metadata", ["Origin: \(CheckoutFixture.origin)"])
             #expect(metadata.json.object?["displayName"]?.string == "Example Shop", "its last good state")
         }

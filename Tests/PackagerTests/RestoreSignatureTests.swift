@@ -3,6 +3,7 @@ import CoreMetrics
 import Kafka
 import Logging
 import Model
+import Operations
 import Packaging
 import Redis
 import Store
@@ -103,13 +104,16 @@ import Testing
                 _ = try await fleet.producer.produce(
                     KafkaMessage(
                         topic: fleet.topics.registrations, key: Array(lacking.text.utf8), value: record.encoded))
-                try await eventually("all notice") { members.allSatisfy { !$0.isReady } }
+                try await eventually("all notice") {
+                    members.allSatisfy { $0.environment.readiness.remarks.contains { $0.hasPrefix("redis") } }
+                }
                 let restores = count("waybill_restores_total")
                 try await fleet.server.restart()
-                try await eventually("ready") { members.allSatisfy(\.isReady) }
+                try await eventually("restored") {
+                    count("waybill_restores_total") > restores && members.allSatisfy(\.isReady)
+                }
                 try await fleet.settle()
 
-                #expect(count("waybill_restores_total") > restores)
                 #expect(try await Registrations(redis: fleet.redis).registration(lacking) == record)
                 #expect(count("waybill_restore_orders_total") == restored)
                 #expect(count("waybill_packages_built_total") == 45)

@@ -356,8 +356,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .answered:
             guard let answer else { return }
             self.complete(flight.entry, .answered(answer), now: now)
-            var isHealthy = true
-            if answer.status != 200 { isHealthy = self.judge(answer, to: flight.entry.element, now: now) }
+            let isHealthy = answer.status == 200 || self.judge(answer, to: flight.entry.element, now: now)
             self.client?.answered(answer, self, isHealthy: isHealthy, now: now)
         }
     }
