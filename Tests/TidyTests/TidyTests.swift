@@ -45,6 +45,8 @@ import Testing
             (/\bfatalError\(/, ["fatalError"], "an error"),
             (/\bTask(?:\.detached)? \{/, ["Task {", "Task.detached {"], "a task group"),
             (/\bprint\(/, ["print("], "Logger"),
+            // At the level of sockets its number is SO_DEBUG, which only root may set.
+            (/\.socketOption\(\.tcp_nodelay\)/, ["tcp_nodelay"], ".tcpOption"),
             (/\bThread\.sleep|\busleep\(/, ["sleep"], "an event with a deadline"),
             (/\b(?:TODO|FIXME|XXX)\b/, ["TODO", "FIXME", "XXX"], "doing it, or an issue"),
         ]
