@@ -27,6 +27,13 @@ JOURNEYS = {
         {"old": word("the folder of the earlier release's programs", required=True),
          "phase": number(6, "seconds of load after each change (6)"),
          "rate": number(60, "steps of devices a second (60)")}),
+    "restarts": (
+        "restarts:Restarts",
+        "two gateways behind a proxy are restarted in turn, and no client notices; the proxies are Debian's packages",
+        {"proxies": word("haproxy,nginx,caddy or some of them", default="haproxy,nginx,caddy"),
+         "restarts": number(20, "restarts behind each proxy (20)"),
+         "drain": number(10, "WAYBILL_DRAIN_SECONDS; 0 shows what it prevents (10)", 0, 300),
+         "rate": number(400, "requests a second (400)")}),
     "partitions": (
         "partitions:Partitions",
         "the compacted topics get more partitions, and Redis is lost after `rekey`",
