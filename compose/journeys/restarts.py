@@ -53,6 +53,7 @@ http {{
   upstream gateways {{ server 127.0.0.1:{one}; server 127.0.0.1:{two}; keepalive 16; }}
   server {{
     listen 127.0.0.1:{port};
+    keepalive_requests 100000000;
     location / {{ proxy_pass http://gateways; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
 }}
