@@ -10,6 +10,7 @@ struct FoldHistory {
     private struct Record {
         let position: ChangePosition
         let change: OrderChange
+        var isRemoval: Bool { if case .removed = self.change.kind { true } else { false } }
     }
 
     /// The faults found; empty if the history is correct.
@@ -30,7 +31,9 @@ struct FoldHistory {
     private var committed: [Int] = []
     /// The number of records that took effect in the stored state, by partition.
     private var taken: [Int] = []
-    /// The number of records committed before an order existed that could remember them, by partition.
+    /// The records that wait until the removed order exists again, in the order of their arrival.
+    private var waiting: [Record] = []
+    /// The number of records committed while no order existed that could remember them, by partition.
     private var unremembered: [Int] = []
     private var now = Examples.now
     private var made = 0
@@ -70,7 +73,8 @@ struct FoldHistory {
     /// Lets a worker process a batch and possibly crash.
     mutating func step() throws {
         self.steps += 1
-        let (ends, batch) = self.batch()
+        let (ends, new) = self.batch()
+        let batch = self.waiting + new
         let result = self.fold.fold(
             self.stored, changes: batch.map { ($0.position, $0.change) }, nowEpochSeconds: self.now)
         self.check(result, of: batch)
@@ -86,23 +90,24 @@ struct FoldHistory {
         // After 200 steps no worker crashes, so that the history ends.
         switch Int.random(in: self.steps > 200 ? 3...9 : 0...9, using: &self.random) {
         case 0: self.note("crash before the write")
-        case 1:
+        // A removal that is delivered again, to an order that does not exist, ends other waiting than before.
+        case 1 where result.exists || !new.contains(where: \.isRemoval):
             self.note("crash before the commit")
-            try self.write(result, batch)
+            try self.write(result, batch, new)
         case 2 where self.generation < 2 && self.steps > 5:
             // Unread records are gone, offsets count from 0, and the consumer group starts at the beginning.
             self.note("topic made anew")
             self.generation += 1
             self.fill()
         case let chance:
-            try self.write(result, batch)
+            try self.write(result, batch, new)
             self.committed = ends
-            if self.stored == nil { self.unremembered = ends }
+            if self.stored?.isRemoved ?? true { self.unremembered = ends }
             if chance == 3 { self.takeBack() }
         }
     }
 
-    /// Returns the next records of some partitions, interleaved.
+    /// Returns the next records of some partitions, interleaved, without those that wait.
     private mutating func batch() -> (ends: [Int], records: [Record]) {
         var ends = self.committed
         var records: [Record] = []
@@ -111,7 +116,8 @@ struct FoldHistory {
                 let partition = self.partitions.indices.filter({ ends[$0] < self.partitions[$0].count })
                     .randomElement(using: &self.random)
             else { break }
-            records.append(self.partitions[partition][ends[partition]])
+            let record = self.partitions[partition][ends[partition]]
+            if !self.waiting.contains(where: { $0.position == record.position }) { records.append(record) }
             ends[partition] += 1
         }
         return (ends, records)
@@ -127,10 +133,16 @@ struct FoldHistory {
         self.committed[partition] = Int.random(in: range, using: &self.random)
     }
 
-    private mutating func write(_ result: FoldResult, _ batch: [Record]) throws {
-        // As long as there is no order, nothing is remembered and nothing has an effect.
+    /// - Parameter new: those of the batch that did not wait.
+    private mutating func write(_ result: FoldResult, _ batch: [Record], _ new: [Record]) throws {
+        // As long as there never was an order, nothing is remembered and nothing has an effect.
         guard let state = result.state else { return }
-        for record in batch where record.position.offset >= self.taken[Int(record.position.partition)] {
+        self.waiting = []
+        for (record, outcome) in zip(batch, result.outcomes) where !result.exists {
+            if record.isRemoval, outcome.isTaken { self.waiting = [] }
+            if case .refused(let fault) = outcome, fault.code == .unknownOrder { self.waiting.append(record) }
+        }
+        for record in new where record.position.offset >= self.taken[Int(record.position.partition)] {
             self.taken[Int(record.position.partition)] = Int(record.position.offset) + 1
             self.reference.take(record.change)
         }
@@ -225,4 +237,8 @@ struct FoldHistory {
                 identifier: name, ["returnIdentifier": .string(name), "status": "open", "returnNumber": text])
         }
     }
+}
+
+extension FoldResult {
+    fileprivate var exists: Bool { self.state.map { !$0.isRemoved } ?? false }
 }

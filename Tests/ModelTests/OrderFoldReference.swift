@@ -9,7 +9,7 @@ struct OrderFoldReference {
     private var wasSeen = false
     private var applied: [String] = []
     private var last: [String: Int] = [:]
-    /// The updates that arrived before the order existed. Of one source those with higher numbers are last.
+    /// The updates that arrived while there was no order.
     private var early: [OrderChange] = []
 
     /// - Parameter change: each record once, in order of arrival.
@@ -17,16 +17,13 @@ struct OrderFoldReference {
         let identity = "\(change.source) \(change.id)"
         if self.applied.suffix(32).contains(identity) { return }
         if let number = change.number, number < self.last[change.source] ?? 0 { return }
-        if !self.wasSeen {
+        if self.order == nil {
             switch change.kind {
             case .replaced: break
             case .removed: self.early = []
             default:
                 if self.early.contains(where: { "\($0.source) \($0.id)" == identity }) { return }
-                let higher = self.early.firstIndex {
-                    $0.source == change.source && $0.number ?? 0 > change.number ?? .max
-                }
-                self.early.insert(change, at: higher ?? self.early.endIndex)
+                self.early.append(change)
                 return
             }
         }

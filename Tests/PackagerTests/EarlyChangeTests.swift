@@ -117,6 +117,51 @@ import Testing
         }
     }
 
+    @Test func changesOfARemovedOrderAreAppliedWhenItIsCreatedAgain() async throws {
+        try await PackagerFixture.run { fixture in
+            var log = ChangeLog()
+            let processor = try fixture.processor()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let removal = log.change("order.removed", "o", nil)
+            try await processor.process([removal])
+            let early = log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms")
+            try await processor.process([early])
+            #expect(try await fixture.state("o")?.isRemoved == true)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 1)
+            // A removal that is delivered again is the one before the change.
+            try await processor.process([removal])
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(Self.status(try await fixture.state("o")) == "shipped")
+            #expect(fixture.counter("waybill_early_changes_applied_total") == 1)
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 2, "the marker of the replayed one")
+        }
+    }
+
+    @Test func changesBehindARemovalWaitForTheNextOrder() async throws {
+        try await PackagerFixture.run { fixture in
+            var log = ChangeLog()
+            var processor = try fixture.processor()
+            processor.unknown = Self.unknown(fixture, .seconds(60))
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let work = [
+                log.change("order.removed", "o", nil),
+                log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms"),
+            ]
+            #expect(await processor.process([KeyedWork(key: work[0].key, records: work)]) == [.awaits(.zero)])
+            #expect(try await fixture.state("o")?.isRemoved == true)
+            let outcomes = await processor.process([KeyedWork(key: work[0].key, records: work)])
+            guard case .awaits(let time)? = outcomes.first else {
+                Issue.record("\(outcomes)")
+                return
+            }
+            #expect(time > .seconds(50))
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
+            try await processor.process(work + [log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(Self.status(try await fixture.state("o")) == "shipped")
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
+        }
+    }
+
     @Test func partsThatBecameDeadLettersCompleteAMergedOrder() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()

@@ -5,8 +5,9 @@ import Model
 import Operations
 import Store
 
-/// Changes that arrive before their order exists: they wait for it, and become dead letters if it is not created in
-/// time. If it is created later, they are applied together with the changes that create it.
+/// Changes that arrive while their order does not exist, because it was not created yet or was removed: they wait for
+/// it, and become dead letters if it is not created in time. If it is created later, they are applied together with the
+/// changes that create it.
 ///
 /// A change is kept in Redis before its dead letter is sent, and both precede the commit of its offset. When its order
 /// is created, a marker for the dead letter is published before the order is written; after that the change is
@@ -15,7 +16,7 @@ import Store
 extension ChangeProcessor {
     /// Puts the kept changes of orders that do not exist in front of their new changes.
     ///
-    /// - Returns: the orders whose kept changes could be read.
+    /// - Returns: the orders in the same sequence; none if the kept changes could not be read.
     func withLetters(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
         let all: [[EarlyChanges.Kept]]
         do {
@@ -55,7 +56,8 @@ extension ChangeProcessor {
         let now = ContinuousClock.now
         for draft in open {
             let records = draft.early
-            guard let key = records.first?.key else { continue }
+            // Those behind a removal wait once Redis has that.
+            guard draft.result.effect != .removed, let key = records.first?.key else { continue }
             let bytes = draft.order.changes.dropFirst(draft.order.letters).reduce(0) { $0 + $1.record.size }
             if let time = self.unknown.wait(key, bytes: bytes, now: now) {
                 batchOutcomes.wait(draft.place, time)
@@ -88,7 +90,7 @@ extension ChangeProcessor {
 
     /// Publishes markers for dead letters whose changes are applied with the order that is about to be written.
     func note(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
-        let applied = open.filter { !$0.order.kept.isEmpty && $0.state != nil }
+        let applied = open.filter { !$0.order.kept.isEmpty && $0.exists }
         guard !applied.isEmpty else { return }
         var notes: [(place: Int, message: KafkaMessage)] = []
         for draft in applied {
@@ -116,11 +118,11 @@ extension ChangeProcessor {
         }
     }
 
-    /// Forgets the kept changes of orders that exist now, or that were removed before they existed.
+    /// Forgets the kept changes of orders that exist now, or that a removal followed.
     func forgetLetters(of open: [OrderDraft]) async {
-        let over = open.filter { !$0.order.kept.isEmpty && ($0.state != nil || $0.lastRemoval != nil) }
+        let over = open.filter { !$0.order.kept.isEmpty && ($0.exists || $0.lastRemoval != nil) }
         guard !over.isEmpty else { return }
-        for draft in over where draft.state != nil {
+        for draft in over where draft.exists {
             self.metrics.earlyApplied.increment(
                 by: draft.result.outcomes.prefix(draft.order.letters).count { $0 == .applied || $0 == .unchanged })
         }
@@ -148,22 +150,31 @@ extension KeyedWork.Outcome {
 }
 
 extension OrderDraft {
-    /// The changes that cannot be applied and have no dead letter yet.
+    /// True if there is an order after the changes.
+    var exists: Bool { self.state.map { !$0.isRemoved } ?? false }
+
+    /// The changes that cannot be applied and have no dead letter yet, except those that wait behind a removal.
     var refused: [RefusedRecord] {
-        zip(self.order.changes, self.result.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
-            guard case .refused(let fault) = outcome else { return nil }
+        let waiting = self.result.effect == .removed ? Set(self.early.map(DeadLetter.origin(of:))) : []
+        return zip(self.order.changes, self.result.outcomes).dropFirst(self.order.letters).compactMap {
+            change, outcome in
+            guard case .refused(let fault) = outcome, !waiting.contains(DeadLetter.origin(of: change.record)) else {
+                return nil
+            }
             return RefusedRecord(place: self.place, record: change.record, fault: fault)
         }
     }
 
-    /// The index of the last removal among the changes.
+    /// The index of the last removal that took effect.
     var lastRemoval: Int? {
-        self.order.changes.lastIndex { if case .removed = $0.change.kind { true } else { false } }
+        self.order.changes.indices.last {
+            if case .removed = self.order.changes[$0].change.kind { self.result.outcomes[$0].isTaken } else { false }
+        }
     }
 
-    /// Updates of an order that never existed, except those that a removal followed.
+    /// Updates of an order that does not exist, except those that a removal followed.
     var early: [KafkaRecord] {
-        guard self.stored == nil, self.state == nil else { return [] }
+        if self.exists { return [] }
         let first = max(self.order.letters, self.lastRemoval ?? 0)
         return zip(self.order.changes, self.result.outcomes).dropFirst(first).compactMap { item, outcome in
             guard case .refused(let fault) = outcome, fault.code == .unknownOrder else { return nil }

@@ -93,15 +93,16 @@ struct ChangeProcessor: Sendable {
         do {
             let begun = try await self.begin()
             var small: [Seen] = []
-            var early: [BatchOrder] = []
+            var early: [(order: BatchOrder, removed: OrderStore.StoredOrder?)] = []
             for (order, sight) in zip(orders, try await self.store.look(at: orders.map(\.key))) {
                 switch sight {
                 case .read(let result): small.append((order.withoutLetters, result))
-                case .early: early.append(order.withoutLetters)
+                case .early(let removed): early.append((order.withoutLetters, removed))
                 case .large(let bytes): large.append((order.withoutLetters, bytes))
                 }
             }
-            small += await self.withLetters(early, &batchOutcomes).map { ($0, .success(nil)) }
+            small += zip(await self.withLetters(early.map(\.order), &batchOutcomes), early)
+                .map { ($0, .success($1.removed)) }
             if !small.isEmpty { conflicts += await self.advance(small, begun, &batchOutcomes) }
             for page in OrderStore.pages(large) {
                 let begun = try await self.begin()
@@ -157,6 +158,9 @@ struct ChangeProcessor: Sendable {
         }
         open.removeAll { batchOutcomes.isPostponed($0.place) }
         await self.forgetLetters(of: open)
+        for draft in open where draft.result.effect == .removed && !draft.early.isEmpty {
+            batchOutcomes.wait(draft.place, .zero)
+        }
         self.account(for: open)
         self.metrics.conflicts.increment(by: conflicts.count)
         return sights.map(\.order).filter { conflicts.contains($0.place) }

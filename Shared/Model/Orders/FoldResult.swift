@@ -49,4 +49,7 @@ public enum ChangeOutcome: Hashable, Sendable {
     case skipped(Skip)
     /// The change cannot be applied and becomes a dead letter.
     case refused(ChangeFault)
+
+    /// True if the change took effect, even if that left the order as it was.
+    public var isTaken: Bool { self == .applied || self == .unchanged }
 }

@@ -3,6 +3,7 @@ struct FoldWork {
     /// A change and the index of its outcome.
     struct Item {
         let index: Int
+        let position: ChangePosition
         let change: OrderChange
         /// The moment when the change was written.
         let epochMilliseconds: Int64
@@ -10,7 +11,7 @@ struct FoldWork {
 
     /// The document; nil for an order that was never seen or was removed.
     var document: OrderDocument?
-    /// The token; it survives a removal, so that devices that hold it can fetch the order if it is created again.
+    /// The token; it survives a removal, so that devices that hold it can fetch the order if it is replaced.
     var token: AuthenticationToken?
     var positions: AppliedPositions
     var recent: RecentChanges
@@ -19,7 +20,8 @@ struct FoldWork {
     let modified: Int64?
     /// One outcome for each change.
     var outcomes: [ChangeOutcome] = []
-    /// Changes of an order that never existed, in the order of their arrival, but those of a source in its sequence.
+    /// Changes of an order that does not exist, in the order of their arrival. They are not remembered
+    /// as seen as long as they wait: they are delivered again.
     var early: [Item] = []
     /// True if a change wrote or removed the document.
     var isTouched = false
@@ -48,6 +50,13 @@ struct FoldWork {
         if self.recent.contains(source: change.source, id: change.id) { return .duplicate }
         guard let sequence = change.sequence else { return nil }
         return self.positions.isOutOfSequence(source: change.source, sequence: sequence) ? .outOfSequence : nil
+    }
+
+    /// Ends the waiting of changes, which are remembered as seen from now on.
+    mutating func takeEarly() -> [Item] {
+        for item in self.early { self.positions.advance(to: item.position) }
+        defer { self.early = [] }
+        return self.early
     }
 
     /// Records that a change was applied.

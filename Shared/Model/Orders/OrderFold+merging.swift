@@ -13,9 +13,6 @@ extension OrderFold {
         let token = (parts.token == before ? work.token : parts.token) ?? self.deriveToken(key)
         let order = self.order(of: parts, key, token, work.modified, now)
         guard order.violations.isEmpty else {
-            if work.document == nil, order.violations.allSatisfy(\.isMissing) {
-                throw Self.unknownOrder(key, lacks: order.violations)
-            }
             throw Self.fault(order.violations)
         }
         let isChanged = work.document != order.document || work.token != token
@@ -23,9 +20,10 @@ extension OrderFold {
         return isChanged
     }
 
-    /// Keeps a change of an order that never existed, and creates the order if the changes so far make a valid one.
+    /// Keeps a change of an order that does not exist, and creates the order if the changes so far make a valid one.
     ///
-    /// Regardless of which arrives first, the order exists as soon as all merged changes together make a valid one.
+    /// Regardless of which arrives first, the order exists as soon as all changes together make a valid one. One of them
+    /// must be merged: updates alone make no order.
     func await(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
         let change = item.change
         if work.early.contains(where: { $0.change.source == change.source && $0.change.id == change.id }) {
@@ -33,47 +31,33 @@ extension OrderFold {
             return
         }
         work.outcomes[item.index] = .refused(Self.unknownOrder(change.key))
-        // In the sequence of its source: the result is that of changes which arrive in it.
-        let place = work.early.firstIndex { change.precedes($0.change) } ?? work.early.endIndex
-        work.early.insert(item, at: place)
-        guard case .merged = change.kind else { return }
-        let parts = self.parts(of: work.early.filter(\.isMerged), &work, now)
-        let order = self.order(of: parts, change.key, parts.token ?? self.deriveToken(change.key), nil, now)
-        if order.violations.isEmpty {
-            self.create(&work, parts, order, now)
+        work.early.append(item)
+        guard work.early.contains(where: \.isMerged) else { return }
+        let parts = self.parts(&work, now)
+        // Of an order that comes back too: what its sources said before the removal does not count.
+        let token = parts.token ?? self.deriveToken(change.key)
+        let order = self.order(of: parts, change.key, token, work.modified, now)
+        guard order.violations.isEmpty else {
+            let fault = Self.unknownOrder(change.key, lacks: order.violations)
+            for item in work.early { work.outcomes[item.index] = .refused(fault) }
             return
         }
-        let fault = Self.unknownOrder(change.key, lacks: order.violations)
-        for item in work.early { work.outcomes[item.index] = .refused(fault) }
-    }
-
-    /// Creates the order from the merged changes, and applies all changes that arrived early.
-    private func create(
-        _ work: inout FoldWork, _ parts: Contributions, _ order: Contributions.Composition, _ now: Int64
-    ) {
-        let key = work.early[0].change.key
-        // The changes of each source are in the order in which it sent them.
-        let all = self.parts(of: work.early.filter(\.contributes), &work, now)
-        let token = all.token ?? self.deriveToken(key)
-        let whole = self.order(of: all, key, token, nil, now)
-        let early = work.early
-        work.early = []
-        let isWhole = whole.violations.isEmpty
-        if isWhole {
-            work.adopt(all, whole, token)
-        } else {
-            work.adopt(parts, order, parts.token ?? self.deriveToken(key))
+        work.adopt(parts, order, token)
+        for item in work.takeEarly() {
+            if !item.contributes {
+                self.fold(item, &work, now)
+            } else if let skip = work.skip(item.change) {
+                work.outcomes[item.index] = .skipped(skip)
+            } else {
+                work.recordApplied(item, isChanged: true)
+            }
         }
-        for item in early where isWhole ? item.contributes : item.isMerged { work.recordApplied(item, isChanged: true) }
-        for item in early where !(isWhole ? item.contributes : item.isMerged) { self.fold(item, &work, now) }
     }
 
     /// Applies the changes that arrived before the order existed, except those that their own source superseded by the
     /// change that created it.
     func takeEarly(_ work: inout FoldWork, after creation: OrderChange, _ now: Int64) {
-        let early = work.early
-        work.early = []
-        for item in early {
+        for item in work.takeEarly() {
             if item.change.source == creation.source, !creation.precedes(item.change) {
                 work.outcomes[item.index] = .skipped(.outOfSequence)
             } else {
@@ -82,12 +66,17 @@ extension OrderFold {
         }
     }
 
-    /// Returns the parts that waiting changes make. Those that their source's part cannot have no longer wait.
-    private func parts(of items: [FoldWork.Item], _ work: inout FoldWork, _ now: Int64) -> Contributions {
+    /// Returns the parts that the waiting changes make, as if they arrived now. Those that their source's part cannot
+    /// have no longer wait.
+    private func parts(_ work: inout FoldWork, _ now: Int64) -> Contributions {
         var parts = Contributions()
-        for item in items {
+        var positions = work.positions
+        for item in work.early where item.contributes {
+            let (source, sequence) = (item.change.source, item.change.sequence)
+            if let sequence, positions.isOutOfSequence(source: source, sequence: sequence) { continue }
             do throws(ChangeFault) {
                 try self.merge(item, into: &parts, now)
+                if let sequence { positions.apply(source: source, sequence: sequence) }
             } catch {
                 work.early.removeAll { $0.index == item.index }
                 work.outcomes[item.index] = .refused(error)

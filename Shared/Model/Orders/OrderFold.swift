@@ -66,25 +66,31 @@ public struct OrderFold: Sendable {
             work.outcomes[index] = .skipped(.redelivered)
             return
         }
-        work.positions.advance(to: position)
+        let item = FoldWork.Item(
+            index: index, position: position, change: change,
+            epochMilliseconds: change.epochMilliseconds ?? position.timestampMilliseconds)
+        let existed = work.document != nil
         if let skip = work.skip(change) {
             work.outcomes[index] = .skipped(skip)
-            return
+        } else {
+            self.take(item, &work, now)
         }
-        let item = FoldWork.Item(
-            index: index, change: change,
-            epochMilliseconds: change.epochMilliseconds ?? position.timestampMilliseconds)
-        switch change.kind {
+        // An order that does not exist remembers only its removal, so that no change is forgotten that waits for it.
+        if existed || work.document != nil || work.outcomes[index].isTaken { work.positions.advance(to: position) }
+    }
+
+    private func take(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
+        let isMissing = work.document == nil
+        switch item.change.kind {
         case .replaced:
-            let isNew = work.token == nil
             self.fold(item, &work, now)
-            if isNew, work.token != nil { self.takeEarly(&work, after: change, now) }
+            if isMissing, work.document != nil { self.takeEarly(&work, after: item.change, now) }
         case .removed:
             // Changes from before the removal do not apply to an order that is created later.
-            work.early = []
+            _ = work.takeEarly()
             self.fold(item, &work, now)
         case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
-            if work.token == nil { self.await(item, &work, now) } else { self.fold(item, &work, now) }
+            if isMissing { self.await(item, &work, now) } else { self.fold(item, &work, now) }
         }
     }
 

@@ -1,7 +1,8 @@
 public import Model
 public import Redis
 
-/// Changes of orders that did not exist in time, kept in addition to their dead letters until the order is created.
+/// Changes of orders that did not exist in time, kept in addition to their dead letters until the order is created. A
+/// removed order does not exist.
 ///
 /// They are part of the view alone: changes that are lost with Redis are still among the dead letters.
 public struct EarlyChanges: Sendable {
@@ -27,7 +28,7 @@ public struct EarlyChanges: Sendable {
     /// The result of keeping an order's changes.
     public enum Keeping: Hashable, Sendable {
         case kept
-        /// The order exists by now, or did exist: nothing was kept.
+        /// The order exists by now: nothing was kept.
         case orderExists
         /// There is no room for all of them, or Redis refused them, with its error text.
         case refused(String)
@@ -106,10 +107,11 @@ extension StoreScripts {
     /// Keeps changes of an order that does not exist.
     ///
     /// KEYS: the order, its early changes. ARGV: most changes, seconds to keep them, then place, record, …
-    /// Returns 1 if they are kept, 0 if the order exists or was removed, -1 if there are too many.
+    /// Returns 1 if they are kept, 0 if the order exists, -1 if there are too many.
     static let keepEarly = RedisScript(
         """
-        if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+        local order = redis.call('HMGET', KEYS[1], 'version', 'removed')
+        if order[1] and not order[2] then return 0 end
         local count, fields = redis.call('HLEN', KEYS[2]), {}
         for index = 3, #ARGV, 2 do
           if redis.call('HEXISTS', KEYS[2], ARGV[index]) == 0 then

@@ -12,8 +12,8 @@ extension OrderStore {
     public enum Sight: Sendable {
         /// It was read; nil for an unknown order.
         case read(Result<StoredOrder?, StoreError>)
-        /// It does not exist, but early changes of it are kept: see `EarlyChanges`.
-        case early
+        /// It does not exist, but early changes of it are kept: see `EarlyChanges`. With the trace of a removed one.
+        case early(StoredOrder?)
         /// Its document has this many bytes and was not read.
         case large(bytes: Int)
     }
@@ -98,8 +98,9 @@ extension OrderStore {
             return .read(.failure(StoreError(.corrupt, "reading order \(key): fourteen fields were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
-        if values.count == 15, values[14].integer == 1 { return .early }
-        return .read(Self.stored(key, values))
+        let stored = Self.stored(key, values)
+        if values.count == 15, values[14].integer == 1, case .success(let removed) = stored { return .early(removed) }
+        return .read(stored)
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {

@@ -66,7 +66,7 @@ public struct OrderStore: Sendable {
         for (index, sight) in try await self.look(at: keys).enumerated() {
             switch sight {
             case .read(let result): orders.append(result)
-            case .early: orders.append(.success(nil))
+            case .early(let removed): orders.append(.success(removed))
             case .large(let bytes):
                 orders.append(.success(nil))
                 large.append((index, bytes))

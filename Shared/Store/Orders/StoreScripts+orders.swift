@@ -89,7 +89,8 @@ extension StoreScripts {
 
     /// Reads fields of an order, with the size of its document in place of a large one.
     ///
-    /// For an order that does not exist the answer has one more value: 1 if early changes of it are kept, else 0.
+    /// For an order that does not exist or was removed the answer has one more value: 1 if early changes of it are kept,
+    /// else 0.
     ///
     /// KEYS: the order, its early changes. ARGV: most bytes of a document, then the fields: the fourth is
     /// the document, the 13th the parts that it is made of, which count with it.
@@ -98,7 +99,7 @@ extension StoreScripts {
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
         local size = values[4] and #values[4] + #(values[13] or '')
         if size and size > tonumber(ARGV[1]) then values[4], values[13] = size, false end
-        if not values[2] then values[15] = redis.call('EXISTS', KEYS[2]) end
+        if not values[2] or values[4] == '' then values[15] = redis.call('EXISTS', KEYS[2]) end
         return values
         """)
 
