@@ -31,10 +31,12 @@ class Connection:
         self.socket.close()
 
     def send(self, path, headers=(), method="GET", body=None):
-        """Sends a request. body: JSON text."""
+        """Sends a request. body: JSON text, unless the headers give its type."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
         if body is not None:
-            lines += f"content-type: application/json\r\ncontent-length: {len(body.encode())}\r\n"
+            if "content-type:" not in lines:
+                lines += "content-type: application/json\r\n"
+            lines += f"content-length: {len(body.encode())}\r\n"
         self.socket.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n{body or ''}".encode())
 
     def receive(self):

@@ -30,10 +30,29 @@ JOURNEYS = {
     "restarts": (
         "restarts:Restarts",
         "two gateways behind a proxy are restarted in turn, and no client notices; the proxies are Debian's packages",
-        {"proxies": word("haproxy,nginx,caddy or some of them", default="haproxy,nginx,caddy"),
+        {"proxies": word("haproxy,haproxy-tcp,nginx,caddy or some of them; haproxy-tcp comes last, since the gateways "
+                         "have TLS from then on", default="haproxy,nginx,caddy,haproxy-tcp"),
          "restarts": number(20, "restarts behind each proxy (20)"),
          "drain": number(10, "WAYBILL_DRAIN_SECONDS; 0 shows what it prevents (10)", 0, 300),
-         "rate": number(400, "requests a second (400)")}),
+         "rate": number(400, "requests a second that are looked at one by one, half of them POST (400)"),
+         "crowd": number(2000, "requests a second of h2load beside them; 0 for none (2000)", 0)}),
+    "probes": (
+        "probes:Probes",
+        "Redis, Kafka and APNs are away, Redis is emptied, and threads stand still (as root): what /livez says",
+        {"seconds": number(300, "seconds that each upstream is away (300)"),
+         "orders": number(100_000, "orders that are restored (100000)"),
+         "rate": number(40, "requests a second of devices (40)")}),
+    "confirmations": (
+        "confirmations:Confirmations",
+        "checkouts are killed while they confirm payments at a provider that fails in every way; each request is repeated",
+        {"payments": number(10_000, "payments (10000)"), "pause": number(8, "seconds between two kills (8)")}),
+    "foreign": (
+        "foreign:Foreign",
+        "nginx, h2o and Caddy take APNs' place for a while, and no notification is lost; they are Debian's packages",
+        {"servers": word("some of 'nginx 404,nginx 301,nginx 400,h2o 405,caddy 421,caddy 200 KB', which are all",
+                         default="nginx 404,nginx 301,nginx 400,h2o 405,caddy 421,caddy 200 KB"),
+         "seconds": number(30, "seconds of each (30)"),
+         "rate": number(20, "changes of orders a second (20)")}),
     "partitions": (
         "partitions:Partitions",
         "the compacted topics get more partitions, and Redis is lost after `rekey`",

@@ -2,15 +2,20 @@
 Two gateways behind a proxy are restarted in turn, while clients fetch an order and send messages of devices.
 
 A gateway that is told to stop says so to the proxy's health checks and still takes connections, so no client notices.
+Half of the clients speak HTTP/1.1, half HTTP/2 with many requests at a time on a connection.
 """
 
 import os
+import re
+import ssl
 import subprocess
+import threading
 import time
 import urllib.request
 from pathlib import Path
 
-from client import showing
+from client import Connection, showing
+from multiplexed import MultiplexedClient
 from pace import Repeater
 from processes import free_ports
 from stack import derived_token, eventually
@@ -26,6 +31,23 @@ CONFIGURATIONS = {
     "haproxy": """
 defaults
   mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend wallet
+  bind 127.0.0.1:{port}
+  bind 127.0.0.1:{port_2} proto h2
+  default_backend gateways
+backend gateways
+  option httpchk GET /readyz
+  default-server check inter 2s
+  server one 127.0.0.1:{one} port {check_one}
+  server two 127.0.0.1:{two} port {check_two}
+""",
+    # TLS and HTTP/2 are the gateways'.
+    "haproxy-tcp": """
+defaults
+  mode tcp
   timeout connect 5s
   timeout client 60s
   timeout server 60s
@@ -53,6 +75,7 @@ http {{
   upstream gateways {{ server 127.0.0.1:{one}; server 127.0.0.1:{two}; keepalive 16; }}
   server {{
     listen 127.0.0.1:{port};
+    listen 127.0.0.1:{port_2} http2;
     keepalive_requests 100000000;
     location / {{ proxy_pass http://gateways; proxy_http_version 1.1; proxy_set_header Connection ""; }}
   }}
@@ -62,8 +85,9 @@ http {{
 {{
   admin off
   auto_https off
+  servers {{ protocols h1 h2 h2c }}
 }}
-http://127.0.0.1:{port} {{
+http://127.0.0.1:{port}, http://127.0.0.1:{port_2} {{
   reverse_proxy 127.0.0.1:{one} 127.0.0.1:{two} {{
     lb_try_duration 2s
     fail_duration 10s
@@ -72,7 +96,7 @@ http://127.0.0.1:{port} {{
 """,
 }
 COMMANDS = {
-    "haproxy": ["haproxy", "-db", "-f"], "nginx": ["nginx", "-c"],
+    "haproxy": ["haproxy", "-db", "-f"], "haproxy-tcp": ["haproxy", "-db", "-f"], "nginx": ["nginx", "-c"],
     "caddy": ["caddy", "run", "--adapter", "caddyfile", "--config"],
 }
 
@@ -100,19 +124,28 @@ class Restarts(World):
         self.add_service(SERVICES[1], command)
 
     def behind(self, proxy):
-        port = free_ports(1)[0]
+        self.is_secure = proxy == "haproxy-tcp"
+        if self.is_secure:
+            self.secure()
+        port, port_2 = free_ports(2)
+        if self.is_secure:
+            port_2 = port
         folder = f"{self.stack.folder}/{proxy}"
         os.makedirs(folder, exist_ok=True)
         checks = [self.operations_port(service) for service in SERVICES]
         Path(f"{folder}/configuration").write_text(CONFIGURATIONS[proxy].format(
-            port=port, folder=folder, one=self.ports[0], two=self.ports[1], check_one=checks[0], check_two=checks[1]))
+            port=port, port_2=port_2, folder=folder, one=self.ports[0], two=self.ports[1], check_one=checks[0],
+            check_two=checks[1]))
         with open(f"{folder}/log", "w") as log:
             process = subprocess.Popen([*COMMANDS[proxy], f"{folder}/configuration"], stdout=log, stderr=log)
         try:
-            clients = [Client(port) for _ in range(16)]
-            eventually(f"{proxy} serving", lambda: self.ask(clients[0], "GET") == 200, refusals=(Unanswered,))
+            multiplexed = [MultiplexedClient(port_2, self.is_secure) for _ in range(2)]
+            clients = [multiplexed[number // 8 % 2] for number in range(16)]
+            clients += [SecureClient(port) if self.is_secure else Client(port) for _ in range(16)]
+            for client in (clients[0], clients[-1]):
+                eventually(f"{proxy} serving", lambda: self.ask(client, "GET") == 200, refusals=(Unanswered,))
             step = lambda number: self.step(clients[number], "POST" if number % 2 else "GET")
-            with Repeater(step, self.arguments.rate, len(clients)) as load:
+            with Crowd(self, port, port_2, folder), Repeater(step, self.arguments.rate, len(clients)) as load:
                 load.wait(3)
                 for number in range(self.arguments.restarts):
                     service = SERVICES[number % 2]
@@ -123,6 +156,19 @@ class Restarts(World):
         finally:
             process.terminate()
             process.wait()
+
+    def secure(self):
+        """Gives the gateways a certificate."""
+        certificate, key = f"{self.stack.folder}/tls.pem", f"{self.stack.folder}/tls-key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", certificate, "-keyout", key],
+            check=True, stderr=subprocess.DEVNULL)
+        for service in SERVICES:
+            self.stack.edit_command(
+                service, "WAYBILL_LISTEN=", f"WAYBILL_TLS_CERTIFICATE={certificate} WAYBILL_TLS_KEY={key} WAYBILL_LISTEN=")
+            self.stack.restart(service)
+            eventually(f"{service} ready", lambda: self.is_ready(service))
 
     def operations_port(self, service):
         lines = Path(f"{self.stack.folder}/run/ports").read_text().split()
@@ -152,3 +198,62 @@ class Restarts(World):
             self.findings.add(f"{method}: {status}")
         elif seconds > SLOW:
             self.findings.add(f"{method} took {seconds:.2f} s")
+
+
+class SecureClient(Client):
+    """A client of HTTP/1.1 over TLS."""
+
+    def connect(self):
+        connection = Connection(self.port)
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection.socket = context.wrap_socket(connection.socket, server_hostname="localhost")
+        return connection
+
+
+class Crowd:
+    """
+    Many further requests through a proxy, by h2load, over HTTP/1.1 and HTTP/2 in turn: `--crowd` a second.
+
+    h2load does not go on after GOAWAY, so there is none where connections reach the gateways themselves.
+    """
+
+    def __init__(self, restarts, port, port_2, folder):
+        self.restarts, self.folder, self.is_over = restarts, folder, threading.Event()
+        clients = 8
+        common = ["h2load", "-c", str(clients), "-D", "10", f"--rps={max(1, restarts.arguments.crowd // clients)}"]
+        common += [f"--header={name}: {value}" for name, value in restarts.headers]
+        self.commands = [
+            [*common, "--h1", f"http://127.0.0.1:{port}{restarts.path}"],
+            [*common, "-m", "16", f"http://127.0.0.1:{port_2}{restarts.path}"],
+        ]
+        self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def __enter__(self):
+        if self.restarts.arguments.crowd and not self.restarts.is_secure:
+            self.thread.start()
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        if self.thread.is_alive():
+            self.thread.join(60)
+
+    def run(self):
+        while not self.is_over.is_set():
+            for command in self.commands:
+                self.judge(subprocess.run(command, capture_output=True, text=True).stdout)
+
+    def judge(self, text):
+        findings = self.restarts.findings
+        found = re.search(
+            r"requests: .* (\d+) done, (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout", text)
+        slowest = re.search(r"time for request: +\S+ +([0-9.]+)(us|ms|s) ", text)
+        if not found or not slowest:
+            return findings.add(f"h2load says nothing of its requests: {text[-300:]}")
+        done, succeeded, *bad = map(int, found.groups())
+        findings.saw(f"{findings.phase}: answers to h2load", done)
+        if done != succeeded or any(bad):
+            findings.add(f"h2load: {found[0]}")
+        seconds = float(slowest[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1}[slowest[2]]
+        if seconds > SLOW:
+            findings.add(f"h2load: an answer took {seconds:.2f} s")

@@ -58,12 +58,15 @@ class Client:
     def ask(self, method, path, headers=(), body=None):
         try:
             if self.connection is None:
-                self.connection = Connection(self.port)
+                self.connection = self.connect()
             self.connection.send(path, headers, method, body)
             return self.connection.receive()
         except (OSError, ValueError) as error:
             self.close()
             raise Unanswered(str(error)) from error
+
+    def connect(self):
+        return Connection(self.port)
 
     def close(self):
         if self.connection:
