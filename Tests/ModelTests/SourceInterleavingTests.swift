@@ -145,7 +145,8 @@ import Testing
             case 1: data["statusDescription"] = any(["a", "b", .null])
             case 2: data["customer"] = ["givenName": any(["a", "b", .null])]
             case 3: data["customer"] = ["familyName": any(["a", "b"]), "givenName": any(["c", "d"])]
-            case 4 where tokens: data["authenticationToken"] = any(["token-number-1-of-an-order", "token-number-2-of-an-order"])
+            case 4 where tokens:
+                data["authenticationToken"] = any(["token-number-1-of-an-order", "token-number-2-of-an-order"])
             case 5:
                 func amount() -> JSON { ["amount": any(["1.00", "2.00"]), "currency": any(["EUR", "USD"])] }
                 data["payment"] = ["total": amount(), "status": any(["paid", "nonsense"])]
@@ -248,7 +249,9 @@ private struct SourceLife {
             }
             try self.write(result)
             let exists = self.stored.map { !$0.isRemoved } ?? false
-            waiting = exists ? [] : zip(batch, result.outcomes).filter { if case .refused = $0.1 { true } else { false } }.map(\.0)
+            waiting =
+                exists
+                ? [] : zip(batch, result.outcomes).filter { if case .refused = $0.1 { true } else { false } }.map(\.0)
             index = end
         }
         return End(document: self.stored?.document, token: self.stored?.token.rawValue, refused: self.refused)

@@ -43,9 +43,11 @@ struct CrashChange: Sendable {
     static func fold(_ changes: [CrashChange]) -> (order: JSON, refused: [CrashChange], early: [CrashChange]) {
         var (order, refused, applied, last) = (JSON.null, [CrashChange](), Set<String>(), [String: Int]())
         var (seen, waiting, early) = (false, [CrashChange](), [CrashChange]())
+        func isSkipped(_ change: CrashChange) -> Bool {
+            applied.contains(change.identity) || change.sequence ?? .max < last[change.source] ?? 0
+        }
         func apply(_ change: CrashChange) -> Bool {
-            if applied.contains(change.identity) { return true }
-            if let number = change.sequence, number < last[change.source] ?? 0 { return true }
+            if isSkipped(change) { return true }
             guard let next = change.apply(to: order) else { return false }
             (order, seen) = (next, seen || next != .null)
             // Removing an order that never existed leaves no trace.
@@ -55,20 +57,22 @@ struct CrashChange: Sendable {
             return true
         }
         for change in changes {
-            if !seen, change.isUpdate {
+            if order == .null, change.isUpdate {
+                if isSkipped(change) { continue }
                 let isCopy = waiting.contains { $0.identity == change.identity }
                 if isCopy { early.append(change) } else { waiting.append(change) }
                 continue
             }
-            if case .removed = change.kind, !seen {
+            if case .removed = change.kind, order == .null, !isSkipped(change) {
                 refused += waiting
                 waiting = []
             }
             if !apply(change) { refused.append(change) }
-            guard seen, !waiting.isEmpty else { continue }
+            guard order != .null, !waiting.isEmpty else { continue }
             for other in waiting {
                 // The new order supersedes the changes that its source sent before it.
-                if other.source == change.source || apply(other) { early.append(other) } else { refused.append(other) }
+                let isSuperseded = other.source == change.source && other.sequence ?? 0 <= change.sequence ?? .max
+                if isSuperseded || apply(other) { early.append(other) } else { refused.append(other) }
             }
             waiting = []
         }
