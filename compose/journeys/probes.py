@@ -4,7 +4,6 @@
 
 import ctypes
 import os
-import threading
 import time
 import urllib.error
 import urllib.request
