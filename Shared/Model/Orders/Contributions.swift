@@ -28,7 +28,8 @@
 ///    `waybill.order.replaced` makes an order a plain document again.
 ///
 /// Bounded: `limit` sources, and all parts together are no larger than a document may be. Beyond that the change that
-/// arrives last is refused. A removal ends all parts; what arrives after it makes the next order, whenever it was written.
+/// arrives last is refused. A removal ends all parts; what arrives after it makes the next order, whenever it was
+/// written.
 public struct Contributions: Hashable, Sendable {
     /// The part that one source wrote.
     struct Part: Hashable, Sendable {

@@ -22,8 +22,8 @@ extension OrderFold {
 
     /// Keeps a change of an order that does not exist, and creates the order if the changes so far make a valid one.
     ///
-    /// Regardless of which arrives first, the order exists as soon as all changes together make a valid one. One of them
-    /// must be merged: updates alone make no order.
+    /// Regardless of which arrives first, the order exists as soon as all changes together make a valid one. One of
+    /// them must be merged: updates alone make no order.
     func await(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
         let change = item.change
         if work.early.contains(where: { $0.change.source == change.source && $0.change.id == change.id }) {

@@ -89,8 +89,8 @@ extension StoreScripts {
 
     /// Reads fields of an order, with the size of its document in place of a large one.
     ///
-    /// For an order that does not exist or was removed the answer has one more value: 1 if early changes of it are kept,
-    /// else 0.
+    /// For an order that does not exist or was removed the answer has one more value: 1 if early changes of it are
+    /// kept, else 0.
     ///
     /// KEYS: the order, its early changes. ARGV: most bytes of a document, then the fields: the fourth is
     /// the document, the 13th the parts that it is made of, which count with it.
