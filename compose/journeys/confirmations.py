@@ -21,7 +21,7 @@ from stack import eventually
 from world import Client, Unanswered, World
 
 KEY = "sk_test_confirmations"
-CHECKOUTS = ("checkout-1", "checkout-2")
+CHECKOUTS = ("checkout-first", "checkout-second")
 # The most times that a caller sends its request, and callers at a time.
 ATTEMPTS, CALLERS = 5, 48
 # Seconds after which a request whose process died counts as unknown.
@@ -187,7 +187,8 @@ class Confirmations(World):
         # Nothing was done, or the first request is still in progress.
         if code in ("upstream_unavailable", "unavailable", "in_progress", "busy"):
             return None
-        return f"{answer.status} {code or answer.body.decode()}"
+        # A provider's failure is passed on once; nobody knows what it did.
+        return "unknown" if answer.status // 100 == 5 else f"{answer.status} {code or answer.body.decode()}"
 
     def take(self, payment, outcome):
         if outcome is None:

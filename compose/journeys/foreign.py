@@ -11,7 +11,7 @@ from pace import Repeater
 from processes import free_ports
 from stack import derived_token, eventually, say
 from topics import Offsets
-from world import Device, World
+from world import NGINX_FOLDERS, Device, World
 
 DEVICES = 300
 # The most seconds until each device is told, once APNs is back.
@@ -23,12 +23,7 @@ pid {folder}/nginx.pid;
 error_log {folder}/nginx.log;
 events {{}}
 http {{
-  access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
+  access_log off;""" + NGINX_FOLDERS + """
   server {{
     listen 127.0.0.1:{port} ssl http2;
     ssl_certificate {certificate};

@@ -8,7 +8,7 @@ import threading
 from client import Response
 from world import Unanswered
 
-# Debian's python3-h2, which compose/journey installs.
+# Debian's python3-h2.
 from h2.config import H2Configuration
 from h2.connection import ConnectionInputs, ConnectionState, H2Connection, H2ConnectionStateMachine
 from h2.exceptions import ProtocolError
@@ -20,6 +20,15 @@ PATIENCE = 15
 # After GOAWAY the streams up to the last one go on (RFC 9113 §6.8). The package would refuse their frames.
 H2ConnectionStateMachine._transitions[ConnectionState.CLIENT_OPEN, ConnectionInputs.RECV_GOAWAY] = (
     None, ConnectionState.CLIENT_OPEN)
+
+
+def secured(opened, protocol):
+    """Returns the TLS session of a connection to this machine, whose certificate is not looked at."""
+    # Not the default context, which reads the system's roots each time.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols([protocol])
+    return context.wrap_socket(opened, server_hostname="localhost")
 
 
 class Refused(Exception):
@@ -42,10 +51,7 @@ class Multiplex:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_secure:
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            context.set_alpn_protocols(["h2"])
-            self.socket = context.wrap_socket(self.socket, server_hostname="localhost")
+            self.socket = secured(self.socket, "h2")
         # Guards all below, the socket too: a TLS session is not for two threads at a time. A thread that sends holds it, so it must never wait for an answer with it.
         self.lock, self.streams, self.is_ending = threading.Lock(), {}, False
         self.http = H2Connection(H2Configuration(header_encoding="utf-8"))

@@ -5,8 +5,6 @@
 import ctypes
 import os
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from metrics import Metrics
@@ -17,10 +15,10 @@ from world import Client, Device, Unanswered, World
 SERVICES = ("packager", "gateway", "pusher")
 # The upstream as the stack names it, as `waybill_upstream_up` names it, and a service that has it.
 UPSTREAMS = (("redis", "redis", "gateway"), ("kafka", "kafka", "packager"), ("apns", "apns", "pusher"))
-# Threads by the beginning of their names, and what `/livez` calls them.
+# Threads by the beginning of their names, and what `/livez` calls them. The operations endpoint has a loop of its own.
 THREADS = (
-    ("gateway", "NIO-ELT-0", "event-loop-"), ("packager", "NIO-ELT-0", "event-loop-"),
-    ("packager", "kafka-consume", "kafka-consumer"), ("pusher", "kafka-consume", "kafka-consumer"),
+    ("gateway", "NIO-SGLTN-", "event-loop-"), ("packager", "NIO-SGLTN-", "event-loop-"),
+    ("packager", "kafka-consumer", "kafka-consumer"), ("pusher", "kafka-consumer", "kafka-consumer"),
 )
 # The most seconds until a thread that stands still is reported: 60 s without movement, and the probe's interval.
 NOTICE = 75
@@ -81,17 +79,8 @@ class Probes(World):
         if number == 0:
             self.publisher.send(f"probes-{number}", "patched", {"statusDescription": f"{time.time():.0f}"})
 
-    def probe(self, service, path="livez"):
-        """Returns the status and the text of a probe."""
-        address = self.stack.env[f"OPERATIONS_{service.upper()}"]
-        try:
-            with urllib.request.urlopen(f"{address}/{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
     def watch(self, number):
-        status, text = self.probe(SERVICES[number])
+        status, text = self.probe(SERVICES[number], "livez")
         self.findings.saw(f"{self.findings.phase}: /livez of {SERVICES[number]} {status}")
         if status != 200:
             self.findings.add(f"/livez of {SERVICES[number]}: {status} {text.strip()}")
@@ -111,6 +100,9 @@ class Probes(World):
         self.load.wait(self.arguments.seconds)
         self.stack.start(name)
         eventually(f"{service} having {name} again", lambda: up() == 1, 60)
+        # A Redis that was away may have to be restored, which is a reason of its own.
+        for each in SERVICES:
+            eventually(f"{each} ready", lambda: self.probe(each, "readyz")[0] == 200, 300)
 
     def restore(self, count):
         self.findings.phase = "restore"
@@ -131,10 +123,10 @@ class Probes(World):
             if (task / "comm").read_text().startswith(name))
         with Stopped(thread):
             began = time.monotonic()
-            eventually(f"503 of {service}", lambda: self.probe(service)[0] == 503, NOTICE)
-            text = self.probe(service)[1].strip()
+            eventually(f"503 of {service}", lambda: self.probe(service, "livez")[0] == 503, NOTICE)
+            text = self.probe(service, "livez")[1].strip()
             say(f"{service}: after {time.monotonic() - began:.0f} s: {text}")
             if part not in text:
                 self.findings.add(f"/livez of {service} does not name {part}: {text}")
-        eventually(f"200 of {service}", lambda: self.probe(service)[0] == 200, 30)
+        eventually(f"200 of {service}", lambda: self.probe(service, "livez")[0] == 200, 30)
         self.findings.saw("threads that stood still and were named")

@@ -7,71 +7,52 @@ Half of the clients speak HTTP/1.1, half HTTP/2 with many requests at a time on 
 
 import os
 import re
-import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 from client import Connection, showing
-from multiplexed import MultiplexedClient
+from multiplexed import MultiplexedClient, secured
 from pace import Repeater
 from processes import free_ports
 from stack import derived_token, eventually
-from world import Client, Unanswered, World
+from world import NGINX_FOLDERS, Client, Unanswered, World
 
 SERVICES = ("gateway", "gateway-2")
 
 # The most seconds of an answer.
 SLOW = 0.5
 
+HAPROXY = """
+defaults
+  mode MODE
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+frontend wallet
+  bind 127.0.0.1:{port}
+  SECOND
+  default_backend gateways
+backend gateways
+  option httpchk GET /readyz
+  default-server check inter 2s
+  server one 127.0.0.1:{one} port {check_one}
+  server two 127.0.0.1:{two} port {check_two}
+"""
+
 # The configuration of each proxy: its own defaults, and the health checks that Shared/Operations/README.md names.
 CONFIGURATIONS = {
-    "haproxy": """
-defaults
-  mode http
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-frontend wallet
-  bind 127.0.0.1:{port}
-  bind 127.0.0.1:{port_2} proto h2
-  default_backend gateways
-backend gateways
-  option httpchk GET /readyz
-  default-server check inter 2s
-  server one 127.0.0.1:{one} port {check_one}
-  server two 127.0.0.1:{two} port {check_two}
-""",
+    "haproxy": HAPROXY.replace("MODE", "http").replace("SECOND", "bind 127.0.0.1:{port_2} proto h2"),
     # TLS and HTTP/2 are the gateways'.
-    "haproxy-tcp": """
-defaults
-  mode tcp
-  timeout connect 5s
-  timeout client 60s
-  timeout server 60s
-frontend wallet
-  bind 127.0.0.1:{port}
-  default_backend gateways
-backend gateways
-  option httpchk GET /readyz
-  default-server check inter 2s
-  server one 127.0.0.1:{one} port {check_one}
-  server two 127.0.0.1:{two} port {check_two}
-""",
+    "haproxy-tcp": HAPROXY.replace("MODE", "tcp").replace("  SECOND\n", ""),
     "nginx": """
 daemon off;
 pid {folder}/nginx.pid;
 error_log {folder}/nginx.log;
 events {{}}
 http {{
-  access_log off;
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
+  access_log off;""" + NGINX_FOLDERS + """
   upstream gateways {{ server 127.0.0.1:{one}; server 127.0.0.1:{two}; keepalive 16; }}
   server {{
     listen 127.0.0.1:{port};
@@ -85,7 +66,9 @@ http {{
 {{
   admin off
   auto_https off
-  servers {{ protocols h1 h2 h2c }}
+  servers {{
+    protocols h1 h2 h2c
+  }}
 }}
 http://127.0.0.1:{port}, http://127.0.0.1:{port_2} {{
   reverse_proxy 127.0.0.1:{one} 127.0.0.1:{two} {{
@@ -159,25 +142,17 @@ class Restarts(World):
 
     def secure(self):
         """Gives the gateways a certificate."""
-        certificate, key = f"{self.stack.folder}/tls.pem", f"{self.stack.folder}/tls-key.pem"
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-             "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-out", certificate, "-keyout", key],
-            check=True, stderr=subprocess.DEVNULL)
+        folder = os.path.dirname(self.stack.env["ROOT_CA"])
+        pair = f"WAYBILL_TLS_CERTIFICATE={folder}/server-certificate.pem WAYBILL_TLS_KEY={folder}/server-key.pem"
         for service in SERVICES:
             self.stack.edit_command(
-                service, "WAYBILL_LISTEN=", f"WAYBILL_TLS_CERTIFICATE={certificate} WAYBILL_TLS_KEY={key} WAYBILL_LISTEN=")
+                service, "WAYBILL_LISTEN=", f"{pair} WAYBILL_LISTEN=")
             self.stack.restart(service)
             eventually(f"{service} ready", lambda: self.is_ready(service))
 
-    def operations_port(self, service):
-        lines = Path(f"{self.stack.folder}/run/ports").read_text().split()
-        return int(dict(line.split("=") for line in lines)[service])
-
     def is_ready(self, service):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.operations_port(service)}/readyz") as answer:
-                return answer.status == 200
+            return self.probe(service, "readyz")[0] == 200
         except OSError:
             return False
 
@@ -205,9 +180,7 @@ class SecureClient(Client):
 
     def connect(self):
         connection = Connection(self.port)
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection.socket = context.wrap_socket(connection.socket, server_hostname="localhost")
+        connection.socket = secured(connection.socket, "http/1.1")
         return connection
 
 

@@ -6,6 +6,8 @@ import json
 import re
 import threading
 import time
+import urllib.error
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,14 @@ from processes import free_ports
 from simulator import Simulator
 from stack import Failure, eventually, say
 from topics import Publisher
+
+# What nginx needs to run beside others, without root.
+NGINX_FOLDERS = """
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;"""
 
 # The most differences that are printed; others are only counted.
 SHOWN = 20
@@ -60,7 +70,10 @@ class Client:
             if self.connection is None:
                 self.connection = self.connect()
             self.connection.send(path, headers, method, body)
-            return self.connection.receive()
+            answer = self.connection.receive()
+            if answer.headers.get("connection", "").lower() == "close":
+                self.close()
+            return answer
         except (OSError, ValueError) as error:
             self.close()
             raise Unanswered(str(error)) from error
@@ -155,6 +168,19 @@ class World:
             with open(f"{self.stack.folder}/run/{file}", "a") as opened:
                 opened.write(f"{text}\n")
         self.stack.start(name)
+
+    def operations_port(self, service):
+        lines = Path(f"{self.stack.folder}/run/ports").read_text().split()
+        return int(dict(line.split("=") for line in lines)[service])
+
+    def probe(self, service, path):
+        """Returns the status and the text of a probe: `livez` or `readyz`."""
+        try:
+            with urllib.request.urlopen(
+                    f"http://127.0.0.1:{self.operations_port(service)}/{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def log(self, service):
         return Path(f"{self.stack.folder}/log/{service}.log").read_text()

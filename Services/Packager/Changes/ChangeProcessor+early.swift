@@ -124,7 +124,7 @@ extension ChangeProcessor {
         guard !over.isEmpty else { return }
         for draft in over where draft.exists {
             self.metrics.earlyApplied.increment(
-                by: draft.result.outcomes.prefix(draft.order.letters).count { $0 == .applied || $0 == .unchanged })
+                by: draft.result.outcomes.prefix(draft.order.letters).count(where: \.isTaken))
         }
         do {
             try await self.store.earlyChanges.forget(over.map { ($0.key, Array($0.order.kept)) })
