@@ -57,11 +57,11 @@ extension ValidationWalk {
 
     private mutating func checkUnique(_ member: String, in elements: [JSON], _ path: String) {
         guard elements.count > 1 else { return }
-        var seen: Set<String> = []
+        var seen: Set<ByteText> = []
         seen.reserveCapacity(elements.count)
         for (index, element) in elements.enumerated() {
             guard case .string(let identifier)? = element.object?[member] else { continue }
-            if !seen.insert(identifier).inserted {
+            if !seen.insert(ByteText(identifier)).inserted {
                 self.report(
                     "is \"\(clipped(identifier))\", which another one has already", path: "\(path)[\(index)].\(member)")
             }

@@ -66,8 +66,9 @@ struct ValidationWalk {
         for index in members.indices {
             var isKnown = false
             while next < known.count {
-                isKnown = known[next].name == members[index].name
-                if isKnown || members[index].name < known[next].name { break }
+                let order = members[index].name.byteOrder(to: known[next].name)
+                isKnown = order == 0
+                if order <= 0 { break }
                 if known[next].isRequired { self.report("is missing", at: known[next].name) }
                 next += 1
             }

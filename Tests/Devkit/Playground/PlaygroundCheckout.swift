@@ -102,7 +102,7 @@ struct PlaygroundCheckout: Sendable {
         return [
             "merchantIdentifier": .string(PlaygroundMerchant.identifier),
             "displayName": .string(PlaygroundMerchant.displayName),
-            "certificate": "identity.pem", "key": "identity-key.pem", "environments": ["sandbox"], "playground": true,
+            "certificate": "identity.pem", "key": "identity-key.pem", "environments": ["sandbox"],
             "orderTypeIdentifiers": [type], "capabilities": ["order_tracking"],
             "origins": .object(JSONObject(origins.map { ($0, empty) })),
             "payment": [

@@ -1,26 +1,37 @@
 import NIOCore
 import Synchronization
 
-/// Limits the merchant sessions that pages request, by client, by network, and by page.
+/// Limits the requests of pages of one kind, such as merchant sessions, by client, by network, and by page.
 ///
 /// A network has ten times the share of a client, for each page: one customer of a hoster has many addresses. While a
-/// page has used more than half of its rate, only clients are admitted that had no session lately.
+/// page has used more than half of its rate, only clients are admitted that had none lately.
 ///
 /// Bounded: a fixed number of clients are remembered, and only configured pages.
 final class SessionRates: Sendable {
     struct Limits: Sendable {
-        /// Sessions that one client may request in a burst.
+        /// Requests that one client may send in a burst.
         var perClient = 10
-        /// The time after which a client may request one more.
+        /// The time after which a client may send one more.
         var clientInterval = TimeAmount.seconds(6)
-        /// Sessions per second for one page's origin.
+        /// Requests per second for one page's origin.
         var perOrigin = 50
 
-        /// - Parameter perMinute: sessions a minute for one client, all of them in a burst if it likes.
+        /// - Parameter perMinute: requests a minute for one client, all of them in a burst if it likes.
         static func of(client perMinute: Int) -> Limits {
             Limits(perClient: perMinute, clientInterval: .nanoseconds(60_000_000_000 / Int64(perMinute)))
         }
+
+        func times(_ factor: Int) -> Limits {
+            Limits(
+                perClient: self.perClient * factor,
+                clientInterval: .nanoseconds(self.clientInterval.nanoseconds / Int64(factor)),
+                perOrigin: self.perOrigin * factor)
+        }
     }
+
+    /// Payments for each merchant session, and requests for baskets and prices: a sheet may be confirmed again after a
+    /// failure, and a page reads its basket whenever that changes.
+    static let (paymentFactor, lookupFactor) = (3, 30)
 
     /// The share of a network in clients.
     static let networkFactor = 10
@@ -40,6 +51,17 @@ final class SessionRates: Sendable {
     private let state = Mutex(State())
 
     init(_ limits: Limits = Limits()) { self.limits = limits }
+
+    /// Admits and counts a request of a configured page.
+    ///
+    /// - Parameter kind: names the requests, for a person.
+    /// - Throws: `rate_limited`.
+    func require(_ client: ClientAddress, _ origin: PageOrigin, _ kind: String) throws(CheckoutFailure) {
+        guard let seconds = self.admit(client, origin) else { return }
+        var failure = CheckoutFailure(.rateLimited, "too many \(kind) are requested")
+        failure.headers = ["retry-after": String(seconds)]
+        throw failure
+    }
 
     /// Admits and counts a request of a configured page.
     ///
