@@ -16,11 +16,6 @@ struct MerchantSessionEndpoint: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
-        if let seconds = self.rates.admit(request.client, page.origin) {
-            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are requested")
-            failure.headers = ["retry-after": String(seconds)]
-            throw failure
-        }
         var body = try RequestBody(request)
         // The second spelling is that of clients of another service.
         var text = try body.text("validationURL")
@@ -29,6 +24,12 @@ struct MerchantSessionEndpoint: Sendable {
         try body.refuseRest()
         let context = try Self.context(domain, page)
         let host = try self.host(text, merchant, identifier)
+        // Counted here, so that requests that are refused take no session from the page's customers.
+        if let seconds = self.rates.admit(request.client, page.origin) {
+            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are requested")
+            failure.headers = ["retry-after": String(seconds)]
+            throw failure
+        }
         let session = try await self.client.session(
             merchant, identity, at: host, domain: context, request: identifier)
         return .json(.ok, session)
