@@ -4,6 +4,9 @@ extension ValidationWalk {
     /// Each rule looks only at values of the right kind; the others were reported before.
     /// Source: Wallet Orders §3.1, §3.20
     mutating func checkRules(of order: JSONObject, nowEpochSeconds: Int64?) {
+        self.isBeyondSchema = true
+        defer { self.isBeyondSchema = false }
+
         let created = order["createdAt"]?.string.flatMap { RFC3339.instant($0) }
         let updated = order["updatedAt"]?.string.flatMap { RFC3339.instant($0) }
         if let created, let updated, updated < created {

@@ -16,7 +16,6 @@ struct MerchantSessionEndpoint: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
-        try self.rates.require(request.client, page.origin, "merchant sessions")
         var body = try RequestBody(request)
         // The second spelling is that of clients of another service.
         var text = try body.text("validationURL")
@@ -25,6 +24,8 @@ struct MerchantSessionEndpoint: Sendable {
         try body.refuseRest()
         let context = try Self.context(domain, page)
         let host = try self.host(text, merchant, identifier)
+        // Counted here, so that requests that are refused take no session from the page's customers.
+        try self.rates.require(request.client, page.origin, "merchant sessions")
         let session = try await self.client.session(
             merchant, identity, at: host, domain: context, request: identifier)
         return .json(.ok, session)

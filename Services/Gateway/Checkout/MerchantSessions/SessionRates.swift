@@ -3,8 +3,10 @@ import Synchronization
 
 /// Limits the requests of pages of one kind, such as merchant sessions, by client, by network, and by page.
 ///
-/// A network has ten times the share of a client, for each page: one customer of a hoster has many addresses. While a
-/// page has used more than half of its rate, only clients are admitted that had none lately.
+/// A network has ten times the share of a client, for each page: one customer of a hoster has many addresses. Many
+/// customers may share one address, so each page has spare ones, a tenth of its rate, for clients and networks that
+/// used up their share; one address that takes all of them leaves the rest of the rate to the others. While a page has
+/// used more than half of its rate, only clients are admitted that had none lately.
 ///
 /// Bounded: a fixed number of clients are remembered, and only configured pages.
 final class SessionRates: Sendable {
@@ -35,16 +37,23 @@ final class SessionRates: Sendable {
 
     /// The share of a network in clients.
     static let networkFactor = 10
+    /// The part of a page's rate that is spare.
+    static let spareDivisor = 10
 
     private struct NetworkPage: Hashable, Sendable {
         let network: ClientNetwork
         let origin: PageOrigin
     }
 
+    private struct Page {
+        var used = RateLimit()
+        var spare = RateLimit()
+    }
+
     private struct State {
         var networks = RateLimitTable<NetworkPage>(capacity: 8192)
         var clients = RateLimitTable<ClientAddress>(capacity: 8192)
-        var origins: [PageOrigin: RateLimit] = [:]
+        var pages: [PageOrigin: Page] = [:]
     }
 
     private let limits: Limits
@@ -73,20 +82,29 @@ final class SessionRates: Sendable {
         let place = NetworkPage(network: client.network, origin: origin)
         return self.state.withLock { state in
             var (ofClient, ofNetwork) = (state.clients[client], state.networks[place])
-            var ofOrigin = state.origins[origin, default: RateLimit()]
-            let isScarce = ofOrigin.amount(at: now) > originInterval * (limits.perOrigin / 2)
-            let waits = [
-                Self.wait(ofClient, limits.perClient, limits.clientInterval, now),
-                Self.wait(ofNetwork, limits.perClient * Self.networkFactor, networkInterval, now),
-                Self.wait(ofOrigin, limits.perOrigin, originInterval, now),
+            var page = state.pages[origin, default: Page()]
+            let isScarce = page.used.amount(at: now) > originInterval * (limits.perOrigin / 2)
+            let ofPage = [
+                Self.wait(page.used, limits.perOrigin, originInterval, now),
                 isScarce && ofClient.amount(at: now) > .zero ? 1 : nil,
             ]
-            if let wait = waits.compactMap(\.self).max() { return wait }
-            ofClient.grow(by: limits.clientInterval, atMost: .hours(1), at: now)
-            ofNetwork.grow(by: networkInterval, atMost: .hours(1), at: now)
-            ofOrigin.grow(by: originInterval, atMost: .hours(1), at: now)
+            if let wait = ofPage.compactMap(\.self).max() { return wait }
+            let ofOwn = [
+                Self.wait(ofClient, limits.perClient, limits.clientInterval, now),
+                Self.wait(ofNetwork, limits.perClient * Self.networkFactor, networkInterval, now),
+            ]
+            if let wait = ofOwn.compactMap(\.self).max() {
+                let spareInterval = originInterval * Self.spareDivisor
+                let isSpent = Self.wait(page.spare, limits.perOrigin / Self.spareDivisor, spareInterval, now) != nil
+                guard !isSpent else { return wait }
+                page.spare.grow(by: spareInterval, atMost: .hours(1), at: now)
+            } else {
+                ofClient.grow(by: limits.clientInterval, atMost: .hours(1), at: now)
+                ofNetwork.grow(by: networkInterval, atMost: .hours(1), at: now)
+            }
+            page.used.grow(by: originInterval, atMost: .hours(1), at: now)
             (state.clients[client], state.networks[place]) = (ofClient, ofNetwork)
-            state.origins[origin] = ofOrigin
+            state.pages[origin] = page
             return nil
         }
     }
