@@ -52,16 +52,6 @@ static inline CURLcode ccurl_set_https_only(CURL *easy) {
 #endif
 }
 
-/* Since 7.87.0: a transfer that ends while its name is being looked up does not wait for the resolver. */
-static inline CURLcode ccurl_set_quick_exit(CURL *easy) {
-#if LIBCURL_VERSION_NUM >= 0x075700
-    return curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
-#else
-    (void)easy;
-    return CURLE_OK;
-#endif
-}
-
 /* Since 7.70.0: libcurl knows the file of the system's roots with which it was built. */
 static inline int ccurl_has_roots_file(void) {
 #if LIBCURL_VERSION_NUM >= 0x074600

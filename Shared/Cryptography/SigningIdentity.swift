@@ -74,18 +74,20 @@ public final class SigningIdentity: Sendable {
             signingEpochSeconds: signingEpochSeconds)
     }
 
-    /// Reassembles a signature that this identity made before: no key is needed, and the bytes are the same.
+    /// Reassembles a signature that this identity made before: nothing is signed, and the bytes are the same.
     ///
     /// - Parameters:
     ///   - digest: SHA-256 of the content, the same as when it was signed.
-    ///   - value: `DetachedSignature.value`. Not verified.
-    /// - Returns: nil if the value does not have the length of this identity's values.
+    ///   - value: `DetachedSignature.value`. Verifying it takes a tenth of the time of signing.
+    /// - Returns: nil if the value is not this identity's for that content and time.
     public func signature(
         digest: [UInt8], signingEpochSeconds: Int64, value: [UInt8]
     ) -> DetachedSignature? {
         guard value.count == self.valueSize else { return nil }
         let attributes = self.template.signedAttributes(
             messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
+        let signed = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
+        guard self.withSlot({ $0.verifies(value, digest: signed) }) else { return nil }
         return DetachedSignature(
             der: self.template.assemble(attributes: attributes, signature: value), value: value,
             signingEpochSeconds: signingEpochSeconds)
@@ -97,22 +99,22 @@ public final class SigningIdentity: Sendable {
         try self.intermediate.checkValidity(atEpochSeconds: now)
     }
 
-    /// Signs in the first free slot; if all are in use, waits for the first one.
+    private func rawSignature(_ digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
+        try self.withSlot { signer in
+            Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
+        }.get()
+    }
+
+    /// Works in the first free slot; if all are in use, waits for the first one.
     ///
     /// libcrypto allows one key for several threads, but then they contend for the lock of its blinding values. With
     /// one key and one lock per slot, no two threads ever touch the same libcrypto object at the same time.
-    private func rawSignature(_ digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
+    private func withSlot<Value: Sendable>(_ body: (borrowing RSASigner) -> Value) -> Value {
         for slot in self.slots {
-            let result = slot.signer.withLockIfAvailable { signer in
-                Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
-            }
-            if let result { return try result.get() }
+            if let value = slot.signer.withLockIfAvailable({ body($0) }) { return value }
         }
         // There is at least one slot: the initializer makes one for each core, and at least one.
-        let result = self.slots[0].signer.withLock { signer in
-            Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
-        }
-        return try result.get()
+        return self.slots[0].signer.withLock { body($0) }
     }
 
     private static var cores: Int { Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))) }

@@ -71,7 +71,6 @@ struct EasyHandle: ~Copyable {
     /// Allows https only, whatever the URL says.
     func setHTTPSOnly() throws(FetchError) {
         try Self.check(unsafe ccurl_set_https_only(self.raw), CURLOPT_PROTOCOLS)
-        try Self.check(unsafe ccurl_set_quick_exit(self.raw), CURLOPT_PROTOCOLS)
     }
 
     /// Sets the header lines of the request besides libcurl's own.

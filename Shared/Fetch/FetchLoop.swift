@@ -6,6 +6,18 @@ final class FetchLoop {
     private let configuration: FetcherConfiguration
     /// The transfers in progress.
     private var running: [EasyHandle.Identity: Transfer] = [:]
+    private var lookups = NameLookups()
+    /// The jobs whose hosts are being looked up.
+    private var resolving: [Hop] = []
+    /// The time of the next search for those that have waited too long.
+    private var nextSweep = ContinuousClock.now
+
+    /// A job that is to make a connection, and the time by which it must be made.
+    private struct Hop {
+        let job: FetchJob
+        let connected: ContinuousClock.Instant
+        var host: String { self.job.url.origin.host }
+    }
 
     /// The longest wait, so that jobs in the queue time out promptly.
     private static let tickMilliseconds: Int32 = 250
@@ -44,7 +56,7 @@ final class FetchLoop {
     /// Does one round; returns false if it was the last.
     private func turn(_ multi: borrowing MultiHandle) throws(FetchError) -> Bool {
         let now = ContinuousClock.now
-        let work = self.queue.take(room: self.configuration.concurrency - self.running.count, now: now)
+        let work = self.queue.take(room: self.configuration.concurrency - self.running.count - self.resolving.count, now: now)
         guard !work.isClosed else {
             let error = FetchError(.closed, "fetching: the fetcher was closed")
             for job in work.jobs { self.queue.finish(job, .failure(error)) }
@@ -58,9 +70,11 @@ final class FetchLoop {
                 let error = FetchError(.timeout, "fetching from \(job.url.origin.host): waited too long for a place")
                 self.queue.finish(job, .failure(error))
             } else {
-                self.begin(job, multi, now)
+                self.start(job, multi, now)
             }
         }
+        for (host, result) in work.lookups { self.lookupEnded(host, result, multi, now) }
+        self.sweep(now)
         if !work.cancelled.isEmpty {
             self.drop(multi, Self.cancelled) { work.cancelled.contains($0.ticket) }
         }
@@ -76,13 +90,64 @@ final class FetchLoop {
 
     private static let cancelled = FetchError(.cancelled, "fetching: cancelled")
 
-    private func begin(_ job: FetchJob, _ multi: borrowing MultiHandle, _ now: ContinuousClock.Instant) {
+    /// Begins a hop of a job with the look-up of its host, if it needs one.
+    private func start(_ job: FetchJob, _ multi: borrowing MultiHandle, _ now: ContinuousClock.Instant) {
+        let hop = Hop(job: job, connected: min(job.deadline, now + job.request.connectTimeout))
+        guard self.configuration.isLookedUp(job.url.origin) else { return self.begin(hop, [], multi, now) }
+        switch self.lookups.ask(hop.host, now: now) {
+        case .known(let result): self.proceed(hop, result, multi, now)
+        case .wait: self.resolving.append(hop)
+        case .begin:
+            self.resolving.append(hop)
+            do throws(FetchError) {
+                try FetchThread.start { [queue, lookUp = self.configuration.lookUp, host = hop.host] in
+                    queue.lookedUp(host, lookUp(host))
+                }
+            } catch {
+                self.lookupEnded(hop.host, .failure(error), multi, now)
+            }
+        }
+    }
+
+    private func lookupEnded(
+        _ host: String, _ result: NameLookups.Result, _ multi: borrowing MultiHandle, _ now: ContinuousClock.Instant
+    ) {
+        self.lookups.ended(host, result, now: now)
+        let hops = self.resolving.filter { $0.host == host }
+        self.resolving.removeAll { $0.host == host }
+        for hop in hops { self.proceed(hop, result, multi, now) }
+    }
+
+    private func proceed(
+        _ hop: Hop, _ result: NameLookups.Result, _ multi: borrowing MultiHandle, _ now: ContinuousClock.Instant
+    ) {
+        switch result {
+        case .success(let addresses): self.begin(hop, addresses, multi, now)
+        case .failure(let error): self.queue.finish(hop.job, .failure(error))
+        }
+    }
+
+    /// Ends the jobs whose look-up takes too long.
+    private func sweep(_ now: ContinuousClock.Instant) {
+        guard !self.resolving.isEmpty, now >= self.nextSweep else { return }
+        self.nextSweep = now + .milliseconds(50)
+        let late = self.resolving.filter { $0.connected <= now }
+        self.resolving.removeAll { $0.connected <= now }
+        for hop in late {
+            self.queue.finish(hop.job, .failure(FetchError(.timeout, "looking up \(hop.host): no answer in time")))
+        }
+    }
+
+    private func begin(
+        _ hop: Hop, _ addresses: [IPAddress], _ multi: borrowing MultiHandle, _ now: ContinuousClock.Instant
+    ) {
         do throws(FetchError) {
-            let transfer = try Transfer(job, self.configuration, now: now)
+            let transfer = try Transfer(
+                hop.job, self.configuration, addresses: addresses, connected: hop.connected, now: now)
             try multi.add(transfer.easy)
             self.running[transfer.easy.identity] = transfer
         } catch {
-            self.queue.finish(job, .failure(error))
+            self.queue.finish(hop.job, .failure(error))
         }
     }
 
@@ -95,7 +160,7 @@ final class FetchLoop {
             var job = transfer.job
             job.url = url
             job.redirects += 1
-            self.begin(job, multi, .now)
+            self.start(job, multi, .now)
         }
     }
 
@@ -108,6 +173,8 @@ final class FetchLoop {
 
     /// Ends the transfers of some jobs. Each caller learns if its request may have been sent.
     private func drop(_ multi: borrowing MultiHandle, _ error: FetchError, where matches: (FetchJob) -> Bool) {
+        for hop in self.resolving where matches(hop.job) { self.queue.finish(hop.job, .failure(error)) }
+        self.resolving.removeAll { matches($0.job) }
         for (easy, transfer) in self.running where matches(transfer.job) {
             var error = error
             error.mayHaveBeenSent = transfer.easy.mayHaveSent

@@ -11,6 +11,8 @@ final class FetchQueue: Sendable {
         var live: Set<UInt64> = []
         /// The live tickets whose job was cancelled before, while or after it was queued.
         var cancelled: Set<UInt64> = []
+        /// The results of look-ups that have ended.
+        var lookups: [(host: String, result: NameLookups.Result)] = []
         var isClosed = false
         var hasEnded = false
         /// Called once the thread has ended.
@@ -21,6 +23,7 @@ final class FetchQueue: Sendable {
     struct Work {
         var jobs: [FetchJob] = []
         var cancelled: Set<UInt64> = []
+        var lookups: [(host: String, result: NameLookups.Result)] = []
         var isClosed = false
     }
 
@@ -75,6 +78,12 @@ final class FetchQueue: Sendable {
         job.continuation.resume(returning: result)
     }
 
+    /// Passes the result of a look-up to the thread.
+    func lookedUp(_ host: String, _ result: NameLookups.Result) {
+        self.state.withLock { $0.lookups.append((host, result)) }
+        self.wake()
+    }
+
     func close() {
         self.state.withLock { $0.isClosed = true }
         self.wake()
@@ -107,7 +116,9 @@ final class FetchQueue: Sendable {
             let isOver = { (job: FetchJob) in state.cancelled.contains(job.ticket) || job.deadline <= now }
             jobs += state.waiting.filter(isOver)
             state.waiting.removeAll(where: isOver)
-            return Work(jobs: jobs, cancelled: state.cancelled, isClosed: state.isClosed)
+            defer { state.lookups = [] }
+            return Work(
+                jobs: jobs, cancelled: state.cancelled, lookups: state.lookups, isClosed: state.isClosed)
         }
     }
 

@@ -1,6 +1,6 @@
 // Owner: the fetcher's thread owns the multi handle and each transfer owns its easy handle; a fetcher owns the thread.
-// Threads: any may call; everything that libcurl does runs on the one thread, except its name resolver's threads.
-// Bounds: requests in progress and waiting, bytes of headers and content, redirects, and the time of everything.
+// Threads: any may call; everything that libcurl does runs on the one thread. Each look-up of a name has its own.
+// Bounds: requests in progress and waiting, look-ups (`NameLookups`), bytes of headers and content, redirects, and the time of everything.
 import CCurl
 import Glibc
 

@@ -16,7 +16,17 @@ public struct FetcherConfiguration: Sendable {
     /// For tests and development.
     public var detours: [String] = []
 
+    /// Looks up a host; may block for long.
+    var lookUp: @Sendable (_ host: String) -> NameLookups.Result = systemLookup
+
     public init() {}
+
+    /// False for an address, and for a host that is pinned or has a detour.
+    func isLookedUp(_ origin: FetchOrigin) -> Bool {
+        !(IPAddress(origin.host) != nil || origin.host.hasPrefix("[")
+            || self.pinned.contains { $0.host == origin.host && $0.port == origin.port }
+            || self.detours.contains { $0.hasPrefix("\(origin.host):\(origin.port):") })
+    }
 
     /// One name with its address.
     public struct Pin: Hashable, Sendable {

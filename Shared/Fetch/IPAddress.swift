@@ -22,20 +22,28 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
     init(v4 value: UInt32) { self.bytes = (0..<4).map { UInt8(truncatingIfNeeded: value >> UInt32(24 - 8 * $0)) } }
 
     /// Reads the address that libcurl is about to connect to; nil for one of another family.
-    ///
-    /// Layout: `sockaddr_in` has its address in bytes 4 to 7, `sockaddr_in6` in bytes 8 to 23.
-    /// Source: netinet/in.h
     init?(_ address: UnsafeMutablePointer<curl_sockaddr>) {
         // The member is declared, so it has an offset.
         let offset = MemoryLayout<curl_sockaddr>.offset(of: \.addr)!
         let start = unsafe UnsafeRawPointer(address) + offset
         let raw = unsafe UnsafeRawBufferPointer(start: start, count: Int(address.pointee.addrlen))
-        switch unsafe (address.pointee.family, raw.count) {
+        unsafe self.init(family: address.pointee.family, raw)
+    }
+
+    /// Reads a socket address; nil for one of another family.
+    ///
+    /// Layout: `sockaddr_in` has its address in bytes 4 to 7, `sockaddr_in6` in bytes 8 to 23.
+    /// Source: netinet/in.h
+    init?(family: Int32, _ raw: UnsafeRawBufferPointer) {
+        switch (family, raw.count) {
         case (AF_INET, MemoryLayout<sockaddr_in>.size...): self.bytes = unsafe Array(raw[4..<8])
         case (AF_INET6, MemoryLayout<sockaddr_in6>.size...): self.bytes = unsafe Array(raw[8..<24])
         default: return nil
         }
     }
+
+    /// As libcurl takes it after a host and port: IPv6 in brackets.
+    var pinned: String { self.bytes.count == 16 ? "[\(self)]" : "\(self)" }
 
     public var description: String {
         guard self.bytes.count == 16 else { return self.bytes.map(String.init).joined(separator: ".") }

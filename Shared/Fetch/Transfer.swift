@@ -6,14 +6,29 @@ final class Transfer {
     private(set) var easy: EasyHandle
     private let sink: TransferSink
 
+    /// - Parameters:
+    ///   - addresses: those of the host that were looked up; empty if it needs no look-up.
+    ///   - connected: the time by which the connection must be made.
     /// - Throws: `FetchError` with code `.library`.
-    init(_ job: FetchJob, _ configuration: FetcherConfiguration, now: ContinuousClock.Instant) throws(FetchError) {
+    init(
+        _ job: FetchJob, _ configuration: FetcherConfiguration, addresses: [IPAddress],
+        connected: ContinuousClock.Instant, now: ContinuousClock.Instant
+    ) throws(FetchError) {
         self.job = job
         self.sink = TransferSink(
             addresses: job.request.addresses ?? configuration.addresses, sizeLimit: job.request.sizeLimit)
         self.easy = try EasyHandle(self.sink)
         try self.easy.setCallbacks()
         try self.setRequest(configuration, remaining: now.duration(to: job.deadline))
+        // At least a millisecond: 0 would mean no limit.
+        let patience = Self.milliseconds(now.duration(to: connected))
+        try self.easy.set(CURLOPT_CONNECTTIMEOUT_MS, max(1, patience))
+        var pins = configuration.pinned.map { "\($0.host):\($0.port):\($0.address.pinned)" }
+        if !addresses.isEmpty {
+            let list = addresses.map(\.pinned).joined(separator: ",")
+            pins.append("\(job.url.origin.host):\(job.url.origin.port):\(list)")
+        }
+        try self.easy.setPins(pins)
     }
 
     private func setRequest(_ configuration: FetcherConfiguration, remaining: Duration) throws(FetchError) {
@@ -41,7 +56,6 @@ final class Transfer {
         try self.easy.set(CURLOPT_USERAGENT, "Waybill")
         // At least a millisecond: 0 would mean no limit.
         try self.easy.set(CURLOPT_TIMEOUT_MS, max(1, Self.milliseconds(remaining)))
-        try self.easy.set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Self.milliseconds(request.connectTimeout)))
         try self.easy.set(CURLOPT_MAXFILESIZE_LARGE, offset: Int64(request.sizeLimit))
         var lines = ["Accept: \(request.accept)"]
         try self.setCall(request, &lines)
@@ -52,11 +66,6 @@ final class Transfer {
         }
         try self.easy.setHeaders(lines)
         if !configuration.detours.isEmpty { try self.easy.setDetours(configuration.detours) }
-        try self.easy.setPins(
-            configuration.pinned.map { pin in
-                let address = pin.address.bytes.count == 16 ? "[\(pin.address)]" : "\(pin.address)"
-                return "\(pin.host):\(pin.port):\(address)"
-            })
     }
 
     /// Sets the parts of a request beyond a plain GET.

@@ -42,6 +42,9 @@ public enum ServiceMain {
             LineLogHandler(label: name, format: common.logFormat, level: common.logLevel)
         }
         logger.info("starting", metadata: ["version": "\(version)"])
+        if !CoreFiles.forbid() {
+            logger.warning("a core file of this process may have its keys in it: the system does not allow to prevent it")
+        }
         for (key, value) in settings.effective {
             logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])
         }

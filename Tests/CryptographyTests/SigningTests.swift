@@ -88,6 +88,14 @@ import Testing
                     identity.signature(digest: digest, signingEpochSeconds: moment, value: signature.value)
                         == signature)
                 #expect(identity.signature(digest: digest, signingEpochSeconds: moment, value: []) == nil)
+                for index in [0, 100, signature.value.count - 1] {
+                    var damaged = signature.value
+                    damaged[index] ^= 1
+                    #expect(identity.signature(digest: digest, signingEpochSeconds: moment, value: damaged) == nil)
+                }
+                let other = SHA256.digest([1])
+                #expect(
+                    identity.signature(digest: other, signingEpochSeconds: moment, value: signature.value) == nil)
                 for length in stride(from: 0, to: signature.der.count, by: 31) {
                     #expect(DetachedSignature(der: Array(signature.der[..<length])) == nil)
                 }

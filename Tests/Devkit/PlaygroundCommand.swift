@@ -14,6 +14,9 @@ struct PlaygroundCommand: AsyncParsableCommand {
         discussion: """
             Starts a stack with compose/stack, the fakes of Apple's gateway and a simulated device for each visitor, \
             and prints one URL. Ends with SIGINT or SIGTERM and leaves nothing running.
+
+            With --merchant and --public-url a real device pays on the page: Apple's sandbox makes the merchant \
+            sessions. Nothing is charged, and a merchant of production is refused.
             """)
 
     @Option(help: "The stack.env of a running stack; without it one is started.") var stack: String?
@@ -27,11 +30,28 @@ struct PlaygroundCommand: AsyncParsableCommand {
         help: "The origin of another page that may call the checkout role; may be repeated.")
     var origins: [String] = []
     @Option(help: "Write what a shop needs to this file: CHECKOUT_URL, CHECKOUT_KEY and the like.") var env: String?
+    @Option(help: "The directory of a merchant of Apple's sandbox, for real devices; needs --public-url.")
+    var merchant: String?
+    @Option(
+        name: .customLong("public-url"),
+        help: "The https address at which a proxy or tunnel offers the page; needs --merchant.")
+    var publicURL: String?
     @Option(help: "Serve the page's own files from this folder, to work on them.") var page: String?
 
+    func validate() throws {
+        guard (self.merchant == nil) == (self.publicURL == nil) else {
+            throw ValidationError("--merchant and --public-url go together: a real device needs both")
+        }
+    }
+
     func run() async throws {
+        let sandbox = try self.merchant.map {
+            try SandboxMerchant(directory: $0, publicURL: self.publicURL ?? "")
+        }
+        try Self.requireFree(self.port, "--port")
+        try Self.requireFree(self.checkoutPort, "--checkout-port")
         if let stack {
-            try await self.serve(stack)
+            try await self.serve(stack, sandbox)
             return
         }
         let script = self.root + "/compose/stack"
@@ -48,7 +68,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
         do {
             let up = try await RunProgram.run([script, "up", "--dir", folder], within: .seconds(3600))
             guard up.status == 0 else { throw ToolError(.program, "starting the stack: \(up.output)") }
-            try await self.serve(folder + "/stack.env")
+            try await self.serve(folder + "/stack.env", sandbox)
         } catch {
             _ = try? await down()
             throw error
@@ -56,7 +76,21 @@ struct PlaygroundCommand: AsyncParsableCommand {
         _ = try await down()
     }
 
-    private func serve(_ file: String) async throws {
+    /// - Throws: `ToolError` naming a port on which a program listens.
+    private static func requireFree(_ port: Int, _ option: String) throws {
+        guard port != 0 else { return }
+        do {
+            guard let number = UInt16(exactly: port) else { throw ToolError(.input, "it is none from 1 to 65535") }
+            try ReservedPort(number).release()
+        } catch let error as ToolError {
+            throw ToolError(.input, "\(option) \(port): \(error)")
+        } catch {
+            throw ToolError(
+                .input, "\(option) \(port): a program listens on this port: end it, or give another \(option)")
+        }
+    }
+
+    private func serve(_ file: String, _ sandbox: SandboxMerchant?) async throws {
         let stack = try StackEnvironment(file: file)
         guard let webServiceURL = stack.webServiceURL else {
             throw ToolError(.input, "reading \(file): WEB_SERVICE_URL is missing")
@@ -67,15 +101,16 @@ struct PlaygroundCommand: AsyncParsableCommand {
             directory: URL(fileURLWithPath: stack.roots).deletingLastPathComponent().path)
         let certificates = try DevelopmentMerchant.make(
             in: scratch.path, merchantIdentifier: PlaygroundMerchant.identifier, authority: authority)
-        let gateway = try await ApplePayGatewayFake.start(
+        let apple = try await ApplePayGatewayFake.start(
             ApplePayGatewayRules(domains: [PlaygroundMerchant.identifier: ["127.0.0.1", "localhost"]]),
             certificates: certificates)
         // Chosen before the page is served, since the merchant lists the page's origin.
         let port = try self.port == 0 ? Self.freePort() : self.port
         let own = ["http://127.0.0.1:\(port)", "http://localhost:\(port)"]
         let checkout = try await PlaygroundCheckout.start(
-            stack, host: self.host, port: self.checkoutPort, origins: own + self.origins, gateway: gateway,
-            certificates: certificates, in: scratch)
+            stack, host: self.host, port: self.checkoutPort,
+            origins: own + self.origins + (sandbox.map { [$0.publicURL] } ?? []),
+            merchant: sandbox.map { .sandbox($0) } ?? .simulated(apple, certificates), in: scratch)
         if let env { try self.write(stack, checkout, to: env) }
         let http = try HTTPClient()
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
@@ -83,13 +118,16 @@ struct PlaygroundCommand: AsyncParsableCommand {
         let environment = try PlaygroundEnvironment(
             stack: stack, webServiceURL: webServiceURL, checkout: checkout, journal: journal, http: http,
             page: PlaygroundPage(
-                folder: self.page, checkout: checkout.url, schemas: self.root + "/Shared/Model/Schemas"))
+                folder: self.page, checkout: sandbox?.publicURL ?? checkout.url,
+                schemas: self.root + "/Shared/Model/Schemas"),
+            sandbox: sandbox)
         try await environment.run(host: self.host, port: port) { _ in
-            Console.line("playground: \(own[0])/playground")
+            Console.line("playground: \(sandbox?.publicURL ?? own[0])/playground")
+            if sandbox != nil { Console.line("behind it: \(own[0])") }
             Console.line("checkout: \(checkout.url)")
         }
         await checkout.stop()
-        await gateway.stop()
+        await apple.stop()
         await http.close()
     }
 
@@ -124,14 +162,16 @@ struct PlaygroundEnvironment: Sendable {
 
     init(
         stack: StackEnvironment, webServiceURL: String, checkout: PlaygroundCheckout, journal: APNSJournal,
-        http: HTTPClient, page: PlaygroundPage
+        http: HTTPClient, page: PlaygroundPage, sandbox: SandboxMerchant? = nil
     ) throws {
         let roots = try readFile(stack.roots)
         let sessions = PlaygroundSessions()
         let makeDevice: @Sendable (String) throws -> PlaygroundDevice = { session in
             let note: @Sendable (PlaygroundEntry) -> Void = { sessions.note($0, in: session) }
             let http = try HTTPClient { request, response, duration in
-                var entry = PlaygroundEntry(from: "device", to: "gateway", title: Self.title(of: request, response))
+                var entry = PlaygroundEntry(
+                    from: "device", to: "gateway", title: Self.title(of: request, response),
+                    order: Self.order(in: request.url))
                 entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: duration)
                 note(entry)
             }
@@ -151,9 +191,20 @@ struct PlaygroundEnvironment: Sendable {
             configuration, group: "playground-\(randomHex(bytes: 8))", topics: [topics.orders, topics.deadLetters])
         (self.devices, self.addDevice) = AsyncStream.makeStream(of: PlaygroundDevice.self)
         self.server = PlaygroundServer(
-            sessions: sessions, shop: self.shop, page: page, makeDevice: makeDevice,
+            sessions: sessions, shop: self.shop, page: page,
+            merchant: (sandbox?.identifier ?? PlaygroundMerchant.identifier, sandbox?.publicURL),
+            forwarding: sandbox.map { _ in
+                PlaygroundForwarding(checkout: checkout.url, gateway: stack.gateway, http: http)
+            }, makeDevice: makeDevice,
             run: { [addDevice] in addDevice.yield($0) })
         self.journal = journal
+    }
+
+    /// Returns the order that a request to the gateway is about; nil for a list of changed orders.
+    static func order(in url: String) -> String? {
+        let path = url.prefix { $0 != "?" }.split(separator: "/").map(String.init)
+        guard path.count >= 3, ["orders", "registrations"].contains(path[path.count - 3]) else { return nil }
+        return path[path.count - 1].removingPercentEncoding
     }
 
     /// Returns the title of a request in the transcript.

@@ -43,7 +43,9 @@ struct WalletCommand: AsyncParsableCommand {
             group.addTask { try await self.follow(key.order.rawValue, token, device, journal) }
             group.addTask {
                 try await Task.sleep(for: .seconds(self.seconds))
-                return self.untilStatus == nil && self.versions == nil
+                guard self.untilStatus == nil, self.versions == nil else { return false }
+                Console.line("the device is off: it follows its order for \(self.seconds) s")
+                return true
             }
             defer { group.cancelAll() }
 
@@ -66,7 +68,7 @@ struct WalletCommand: AsyncParsableCommand {
         await device.add(order: order, token: token)
         let pushes = journal.subscribe(device.pushToken)
         var report = try await device.firstFetch(order, within: .seconds(self.seconds))
-        say("fetched and verified: \(report.summary), status \(Self.status(report))")
+        say("fetched and verified: \(report.summary), \(Self.state(report))")
         say("registered (\(try await device.register(order) ? 201 : 200))")
         // A change between the fetch and the registration may come without a push.
         if case .version(let newer) = try await device.fetch(order) { report = newer }
@@ -74,9 +76,9 @@ struct WalletCommand: AsyncParsableCommand {
         for await push in pushes {
             say("pushed (delivery \(push.sequence), topic \(push.topic))")
             let versions = try await device.react()
-            if versions.isEmpty { say("listed: nothing new") }
+            if versions.isEmpty { say("listed: nothing new, the device has the latest version") }
             for version in versions {
-                say("listed, fetched and verified: \(version.report.summary), status \(Self.status(version.report))")
+                say("listed, fetched and verified: \(version.report.summary), \(Self.state(version.report))")
                 if await self.isEnough(device, order, version.report) { return true }
             }
         }
@@ -87,6 +89,15 @@ struct WalletCommand: AsyncParsableCommand {
         if let wanted = self.untilStatus, Self.status(report) == wanted { return true }
         if let wanted = self.versions, await device.versions(order) >= wanted { return true }
         return false
+    }
+
+    /// Returns the status of the order and of each of its fulfillments, for people.
+    private static func state(_ report: PackageReport) -> String {
+        let fulfillments = (report.order?.object?["fulfillments"]?.array ?? []).compactMap(\.object)
+        return fulfillments.reduce("status \(Self.status(report))") { text, fulfillment in
+            let name = fulfillment["fulfillmentIdentifier"]?.string ?? "fulfillment"
+            return text + ", \(name) \(fulfillment["status"]?.string ?? "?")"
+        }
     }
 
     private static func status(_ report: PackageReport) -> String {

@@ -1,5 +1,6 @@
 import Foundation
 import Model
+import Redis
 import Store
 import TestKit
 import TestTraits
@@ -55,6 +56,25 @@ import Testing
             #expect(unknown.status == 401)
             #expect(wrong.body == unknown.body)
             #expect(try await fixture.once("POST", Self.path, token: Fixture.ownToken).status == 405)
+        }
+    }
+
+    /// What was read before a check of the view, and what after it, must not be mixed.
+    @Test(.server) func theViewOfAnOrderIsReadOnce() async throws {
+        try await Fixture.with(Self.options) { fixture in
+            try await fixture.put("1")
+            func reads() async throws -> Int {
+                let text = try await fixture.redis.send(RedisCommand("INFO", "commandstats")).text ?? ""
+                return text.split(separator: "\n").reduce(0) { sum, line in
+                    let names = ["hmget"]
+                    guard names.contains(where: { line.hasPrefix("cmdstat_\($0):calls=") }) else { return sum }
+                    return sum + (Int(line.drop { $0 != "=" }.dropFirst().prefix { $0.isNumber }) ?? 0)
+                }
+            }
+            #expect(try await fixture.once("GET", Self.path, token: Fixture.ownToken).status == 200)
+            let before = try await reads()
+            for _ in 0..<5 { #expect(try await fixture.once("GET", Self.path, token: Fixture.ownToken).status == 200) }
+            #expect(try await reads() - before == 5)
         }
     }
 

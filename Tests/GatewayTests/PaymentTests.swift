@@ -23,12 +23,14 @@ import Tokens
     ]
 
     static func with(
-        takesPayments: Bool = true, _ body: @escaping @Sendable (Fixture, ShopServer) async throws -> Void
+        takesPayments: Bool = true, environment: [String: String] = [:],
+        _ body: @escaping @Sendable (Fixture, ShopServer) async throws -> Void
     ) async throws {
         let shop = try await ShopServer.start()
         let identity = try AppleSessions.identity("merchant.com.example.shop", named: "payments")
         var options = Fixture.Options()
         options.hasRedis = true
+        options.environment = environment
         options.files = [
             ("merchants/shop/shop.pem", shop.rootPEM), ("merchants/shop/secret", Array("\(Self.secret)\n".utf8)),
             ("merchants/shop/identity.pem", identity.certificate), ("merchants/shop/key.pem", identity.key),
@@ -52,6 +54,37 @@ import Tokens
             throw error
         }
         await shop.stop()
+    }
+
+    /// A client's requests beyond its share never reach the shop; those of another client do.
+    @Test func requestsOfOneClientAreLimited() async throws {
+        try await Self.with(environment: [
+            "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT": "1", "WAYBILL_TRUSTED_PROXIES": "127.0.0.1",
+        ]) { fixture, shop in
+            func statuses(_ method: String, _ path: String, _ count: Int, _ client: String) async throws -> [Int] {
+                var statuses: [Int] = []
+                for _ in 0..<count {
+                    let answer = try await Self.page(
+                        fixture, method, path, ["X-Forwarded-For: \(client)"], body: method == "GET" ? nil : "{}")
+                    if answer.status == 429 {
+                        #expect(answer.code == "rate_limited")
+                        #expect(answer["retry-after"].flatMap { Int($0) } != nil)
+                        #expect(answer["access-control-allow-origin"] == Fixture.origin)
+                    }
+                    statuses.append(answer.status)
+                }
+                return statuses
+            }
+            let before = shop.seen.count
+            let baskets = try await statuses("GET", "/applepay/basket/b", 40, "198.51.100.1")
+            #expect((30...32).contains(baskets.filter { $0 != 429 }.count), "the allowance grows meanwhile")
+            #expect(shop.seen.count - before == baskets.filter { $0 != 429 }.count)
+            let price = try await statuses("POST", "/applepay/basket/b/validatepostalcode", 1, "198.51.100.1")
+            #expect(price == [429], "baskets and prices share their limit")
+            let payments = try await statuses("POST", "/applepay/payment", 5, "198.51.100.1")
+            #expect(payments == [400, 400, 400, 429, 429], "even those with an invalid body")
+            #expect(try await statuses("GET", "/applepay/basket/b", 1, "198.51.100.2") != [429], "another client")
+        }
     }
 
     static func page(

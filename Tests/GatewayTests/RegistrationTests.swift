@@ -37,7 +37,7 @@ import Testing
                 try await fixture.once("POST", path, token: Fixture.ownToken, body: #"{"pushToken":"bb22"}"#).status
                     == 200)
             #expect(try await self.registered(fixture, "1") == ["device/1=bb22"])
-            #expect(try await written() == 3)
+            #expect(try await written() == 2, "what repeats the first leaves no record")
             for _ in 0..<2 {
                 #expect(try await fixture.once("DELETE", path, token: Fixture.ownToken).status == 200)
                 #expect(try await self.registered(fixture, "1").isEmpty)
@@ -49,16 +49,16 @@ import Testing
                 topics: ["waybill.registrations"])
             var records: [KafkaRecord] = []
             let deadline = ContinuousClock.now + .seconds(30)
-            while records.count < 5 {
+            while records.count < 4 {
                 try #require(ContinuousClock.now < deadline)
                 records += try await consumer.nextBatch(records: 10, bytes: 1 << 20, wait: .milliseconds(300))
             }
             await consumer.close()
             #expect(
                 records.map { String(decoding: $0.key ?? [], as: UTF8.self) }
-                    == Array(repeating: "device/1/\(Fixture.orderType)/1", count: 5))
+                    == Array(repeating: "device/1/\(Fixture.orderType)/1", count: 4))
             let tokens = try records.map { try $0.value.map { try RegistrationRecord.decode($0).pushToken.rawValue } }
-            #expect(tokens == ["aa11", "aa11", "bb22", nil, nil])
+            #expect(tokens == ["aa11", "bb22", nil, nil])
         }
     }
 

@@ -49,6 +49,9 @@ import Testing
         row("supportedNetworks", ["Visa"], false), row("supportedNetworks", ["visa", "visa"], false, reference: true),
         row("supportedNetworks", ["maestro", "elo", "mir", "dankort", "vPay"], true, reference: false),
         row("supportedNetworks", ["iD", "quicPay", "girocard", "mada"], true),
+        row("supportedNetworks", ["visa", "bankAxept", "networkOf2031"], true, reference: false),
+        row("supportedNetworks", ["master card"], false), row("supportedNetworks", ["v"], false),
+        row("supportedNetworks", ["2visa"], false), row("supportedNetworks", [1], false),
         row("merchantCapabilities", [], false), row("merchantCapabilities", ["supports4DS"], false),
         row("merchantCapabilities", ["supportsCredit"], false, reference: true),
         row("merchantCapabilities", ["supportsEMV", "supports3DS"], true),
@@ -180,6 +183,22 @@ import Testing
         for (row, verdict) in zip(Self.rows, verdicts) {
             #expect(verdict == row.reference ?? row.isValid, "\(row.path) = \(row.value?.text ?? "none")")
         }
+    }
+
+    @Test func anUnknownNetworkIsAMatterOfAdvice() throws {
+        let request = Self.minimal.setting(["visa", "mastercard", "bankAxept", "networkOf2031", "Visa"], "supportedNetworks")
+        let advice = PaymentRequestValidator.unknownNetworks(in: try #require(request.object))
+        #expect(advice.map(\.path) == ["$.supportedNetworks[1]", "$.supportedNetworks[3]"])
+        #expect(advice[0].message.contains("\"masterCard\""))
+        #expect(PaymentRequestValidator.violations(in: request).map(\.path) == ["$.supportedNetworks[4]"])
+    }
+
+    @Test func aViolationTellsWhetherTheSchemaHasItsRule() {
+        func beyond(_ json: JSON) -> [Bool] { PaymentRequestValidator.violations(in: json).map(\.isBeyondSchema) }
+        #expect(beyond(Self.minimal.setting("free", "total.amount")) == [false])
+        #expect(beyond(Self.minimal.setting([], "merchantCapabilities")) == [false])
+        let method: JSON = ["label": "Post", "detail": "", "amount": "1.00", "identifier": "p"]
+        #expect(beyond(Self.minimal.setting([method, method], "shippingMethods")) == [true])
     }
 
     @Test func violationsNameTheirPath() {

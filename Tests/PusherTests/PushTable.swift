@@ -106,7 +106,7 @@ final class PushTable: Sendable {
         let batch = PushBatch(records, topics: self.topics)
         let looked = try await self.lookup.look(batch)
         if let failure = looked.failure { throw failure }
-        self.dispatcher.add(looked.found, self.scheduler.receive(batch.records))
+        self.dispatcher.add(looked.found + looked.registered, self.scheduler.receive(batch.records))
     }
 
     /// Adds records to the scheduler and waits until all are done.

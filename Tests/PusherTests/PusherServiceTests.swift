@@ -69,6 +69,37 @@ import Testing
         }
     }
 
+    /// Made-up devices register soon after a change; the device of another order does so too.
+    @Test(.timeLimit(.minutes(2)))
+    func registrationsHaveAShareOfAnOrdersNotifications() async throws {
+        try await PusherFixture.run { fixture in
+            let directory = try TemporaryDirectory("pusher-service")
+            for order in ["o", "other"] {
+                _ = try await fixture.redis.send(
+                    RedisCommand(
+                        "HSET", .string("waybill:order:{\(try PusherFixture.order(order))}"), "version", "1",
+                        "modified", .integer(PusherFixture.noon - 60)))
+            }
+            for number in 0..<30 {
+                let (key, record) = try await fixture.register(
+                    "d\(number)", for: number < 29 ? "o" : "other", token: number, at: PusherFixture.noon * 1000)
+                _ = try await fixture.producer.produce(
+                    KafkaMessage(topic: fixture.topics.registrations, key: Array(key.text.utf8), value: record.encoded))
+            }
+            try await fixture.serve(directory, limits: { $0.registrationLimit = 20 }) {
+                try await eventually("committed") {
+                    let lag = try await fixture.admin.lag(group: Pusher.group, topic: fixture.topics.registrations)
+                    return lag.values.reduce(0, +) == 0
+                }
+                try await eventually("the other order's device is told") {
+                    try await fixture.told().contains(PusherFixture.token(29))
+                }
+            }
+            #expect(try await fixture.told().count == 11, "half of twenty at once, and the other order's")
+            #expect(fixture.metrics.counter("waybill_push_registrations_limited_total") >= 19)
+        }
+    }
+
     @Test(.timeLimit(.minutes(2)))
     func orderTypesWithoutABrandAndKeylessRecordsDoNotBlockOthers() async throws {
         try await PusherFixture.run { fixture in

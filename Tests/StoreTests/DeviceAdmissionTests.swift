@@ -16,20 +16,22 @@ import Testing
         try await StoreFixture.with { fixture in
             for number in 0..<3 {
                 let key = try registration("d\(number)", "1")
-                #expect(try await fixture.registrations.admit(key, limit: 3) == .admitted)
+                #expect(try await fixture.registrations.admit(key, record("aa"), limit: 3) == .admitted)
                 _ = try await fixture.registrations.register(key, record("aa"))
             }
-            #expect(try await fixture.registrations.admit(registration("d3", "1"), limit: 3) == .full)
-            #expect(
-                try await fixture.registrations.admit(registration("d3", "2"), limit: 3) == .admitted, "another order")
+            #expect(try await fixture.registrations.admit(registration("d3", "1"), record("aa"), limit: 3) == .full)
+            let other = try await fixture.registrations.admit(registration("d3", "2"), record("aa"), limit: 3)
+            #expect(other == .admitted, "another order")
             for number in 0..<3 {
+                let key = try registration("d\(number)", "1")
                 for _ in 0..<5 {
-                    #expect(
-                        try await fixture.registrations.admit(registration("d\(number)", "1"), limit: 3) == .admitted)
+                    #expect(try await fixture.registrations.admit(key, record("aa"), limit: 3) == .unchanged)
                 }
             }
             // A smaller bound refuses no device that is already registered.
-            #expect(try await fixture.registrations.admit(registration("d0", "1"), limit: 1) == .admitted)
+            let known = try registration("d0", "1")
+            #expect(try await fixture.registrations.admit(known, record("aa"), limit: 1) == .unchanged)
+            #expect(try await fixture.registrations.admitEnd(of: known, limit: 1) == .admitted)
         }
     }
 
@@ -39,14 +41,14 @@ import Testing
             var wait: Int64 = 0
             for number in 0..<50 {
                 let key = try registration("d\(number)", "1")
-                switch try await fixture.registrations.admit(key, limit: 10) {
+                switch try await fixture.registrations.admit(key, record("aa"), limit: 10) {
                 case .admitted:
                     admitted += 1
                     _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(Int64(number)))
                     #expect(try await fixture.registrations.admitEnd(of: key, limit: 10) == .admitted)
                     try await fixture.registrations.unregister(key, at: self.stamp(Int64(number) + 1))
                 case .tooSoon(let milliseconds): wait = milliseconds
-                case .full: Issue.record("nobody is registered")
+                case .full, .unchanged: Issue.record("nobody is registered")
                 }
             }
             #expect(admitted == 10)
@@ -62,10 +64,80 @@ import Testing
                 var count = 0
                 for number in 0..<20 {
                     let key = try registration("e\(number)", "1")
-                    if try await fixture.registrations.admit(key, limit: 10) == .admitted { count += 1 }
+                    if try await fixture.registrations.admit(key, record("aa"), limit: 10) == .admitted { count += 1 }
                 }
                 #expect((expected - 1...expected).contains(count))
             }
+        }
+    }
+
+    @Test func aRenewalIsFreeOncePerHour() async throws {
+        try await StoreFixture.with { fixture in
+            let (key, noon) = (try registration("d", "1"), Int64(1_767_268_800_000))
+            func admit(_ token: String, after milliseconds: Int64) async throws -> Registrations.Admission {
+                try await fixture.registrations.admit(key, record(token, at: noon + milliseconds), limit: 2)
+            }
+            #expect(try await admit("aa", after: 0) == .admitted)
+            _ = try await fixture.registrations.register(key, record("aa", at: noon), at: self.stamp(1))
+            for milliseconds: Int64 in [-3_599_999, 0, 3_599_999] {
+                #expect(try await admit("aa", after: milliseconds) == .unchanged)
+            }
+            let renewed = try await fixture.registrations.registration(key)
+            #expect(try renewed == record("aa", at: noon + 3_599_999), "the latest moment")
+            #expect(try await admit("aa", after: 3_600_000) == .admitted)
+            #expect(try await admit("aa", after: 3_600_001) == .unchanged, "whether or not Kafka had the record")
+            for _ in 0..<50 { #expect(try await admit("aa", after: 7_199_999) == .unchanged) }
+            #expect(try await admit("bb", after: 7_199_999) == .admitted, "the second of two new ones")
+            guard case .tooSoon = try await admit("cc", after: 7_199_999) else {
+                Issue.record("another push token was free")
+                return
+            }
+            #expect(try await admit("aa", after: 7_200_000) == .admitted, "the hour of its record is over")
+            for value in ["junk", "[]", #"{"pushToken":1,"registered":1}"#, #"{"pushToken":"aa"}"#] {
+                _ = try await fixture.raw("HSET", StoreKeys.devices(key.order), "d", value)
+                guard case .tooSoon = try await admit("aa", after: 0) else {
+                    Issue.record("\(value)")
+                    return
+                }
+            }
+        }
+    }
+
+    /// The pusher read a registration whose token is gone as of a moment before the renewal.
+    @Test func aRenewalWithoutARecordOutlivesTheEndOfItsToken() async throws {
+        try await StoreFixture.with { fixture in
+            let (key, noon) = (try registration("d", "1"), Int64(1_767_268_800_000))
+            _ = try await fixture.registrations.register(key, record("aa", at: noon), at: self.stamp(1))
+            let read = try #require(try await fixture.registrations.registration(key))
+            let renewal = try record("aa", at: noon + 1000)
+            #expect(try await fixture.registrations.admit(key, renewal, limit: 10) == .unchanged)
+            #expect(try await !fixture.registrations.retire(key, read))
+            #expect(try await fixture.registrations.registration(key) == renewal)
+            #expect(try await fixture.registrations.retire(key, renewal))
+            #expect(try await fixture.registrations.admit(key, renewal, limit: 10) == .admitted, "it is a new one")
+        }
+    }
+
+    /// A renewal that overtakes an end on its way to Redis has a record of its own, which comes after that of the end.
+    @Test func aRenewalAfterAnAdmittedEndHasARecord() async throws {
+        try await StoreFixture.with { fixture in
+            let key = try registration("d", "1")
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(1))
+            #expect(try await fixture.registrations.admitEnd(of: key, limit: 2) == .admitted)
+            #expect(try await fixture.registrations.admit(key, record("aa"), limit: 2) == .admitted)
+            #expect(try await fixture.registrations.admitEnd(of: key, limit: 2) == .admitted)
+            for admission in [
+                try await fixture.registrations.admit(key, record("aa"), limit: 2),
+                try await fixture.registrations.admitEnd(of: key, limit: 2),
+            ] {
+                guard case .tooSoon = admission else {
+                    Issue.record("both were charged")
+                    return
+                }
+            }
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(3))
+            try await fixture.registrations.unregister(key, at: self.stamp(2))
+            #expect(try await fixture.registrations.admit(key, record("aa"), limit: 2) == .unchanged)
         }
     }
 
@@ -74,7 +146,8 @@ import Testing
             let admitted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {
                     group.addTask {
-                        try await fixture.registrations.admit(registration("d\(number)", "1"), limit: 20) == .admitted
+                        let key = try registration("d\(number)", "1")
+                        return try await fixture.registrations.admit(key, record("aa"), limit: 20) == .admitted
                     }
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }

@@ -153,6 +153,46 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=box["x"], y=box["y"], button="left", clickCount=1)
 
+    KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+
+    def press(self, key):
+        """Presses a key, as a person would."""
+        code = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": self.KEYS[key]}
+        text = {"Enter": "\r", " ": " "}.get(key)
+        down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+        self.call("Input.dispatchKeyEvent", **down, **code)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    def tab_to(self, condition, limit=80):
+        """Presses Tab until a condition about the focused element holds; leaves editors with Escape."""
+        for _ in range(limit):
+            if self.evaluate("document.activeElement.tagName") == "TEXTAREA":
+                self.press("Escape")
+            self.press("Tab")
+            if self.evaluate(condition):
+                return
+        raise AssertionError(f"not reached with Tab: {condition}")
+
+    def wait_focus(self, element, limit=10):
+        """Presses Tab until an element, in a shadow root too, has the focus."""
+        for _ in range(limit):
+            if self.evaluate(f"(({element}) || {{}}).matches(':focus')"):
+                return
+            self.press("Tab")
+        raise AssertionError(f"not reached with Tab: {element}")
+
+    def accessibility(self):
+        """Returns what a screen reader is told: `[{role, name, isFocusable, level?, invalid?}]`, in the page's order."""
+        told = []
+        for node in self.call("Accessibility.getFullAXTree")["nodes"]:
+            if node.get("ignored"):
+                continue
+            own = {one["name"]: one["value"].get("value") for one in node.get("properties", [])}
+            entry = {"role": node["role"]["value"], "name": node.get("name", {}).get("value", ""),
+                     "isFocusable": bool(own.get("focusable"))}
+            told.append(entry | {name: own[name] for name in ("level", "invalid") if name in own})
+        return told
+
     def type(self, element, text):
         """Replaces the content of a text field, as a person would."""
         self.evaluate(f"(() => {{ const e = {element}; e.focus(); e.select(); }})()")

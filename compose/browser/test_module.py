@@ -264,6 +264,87 @@ class ModuleTests(unittest.TestCase):
             request = json.dumps(dict(shops.REQUEST, **change))
             self.assertEqual(page.evaluate(f"waybillModule.requiredVersion({request})"), version, change)
 
+    def test_networks_that_apple_adds_need_no_release(self):
+        # A browser that knows networks up to its version only, and refuses others with a TypeError, as WebKit does.
+        browser = """
+            window.made = [];
+            window.ApplePaySession = class {
+              static canMakePayments() { return true; }
+              static supportsVersion(version) { return version <= window.highest; }
+              constructor(version, request) {
+                made.push([version, request.supportedNetworks]);
+                for (const name of request.supportedNetworks) {
+                  if (!window.known.includes(name)) throw new TypeError(`"${name}" is not a valid payment network.`);
+                }
+              }
+              begin() { window.begun = true; }
+            };"""
+        cases = [
+            # highest version, known networks, request, expected attempts
+            (16, ["visa", "cometPay"], ["visa", "cometPay"], [[16, ["visa", "cometPay"]]]),
+            (14, ["visa"], ["visa", "cometPay"], [[14, ["visa", "cometPay"]], [3, ["visa"]]]),
+            (15, ["visa", "bankAxept"], ["visa", "bankAxept"], [[15, ["visa", "bankAxept"]]]),
+            (14, ["visa"], ["visa", "bankAxept"], [[3, ["visa"]]]),
+        ]
+        for highest, known, networks, attempts in cases:
+            with self.subTest(highest=highest, networks=networks):
+                request = json.dumps(dict(shops.REQUEST, supportedNetworks=networks))
+                page = self.open(
+                    f"request: () => ({request})", polyfill=False,
+                    before=f"window.highest = {highest}; window.known = {json.dumps(known)}; {browser}")
+                page.wait("window.hasButton")
+                page.evaluate("document.querySelector('#pay button').click()")
+                page.wait("window.begun")
+                self.assertEqual(page.evaluate("made"), attempts)
+        nothing = json.dumps(dict(shops.REQUEST, supportedNetworks=["bankAxept"]))
+        page = self.open(f"request: () => ({nothing})", polyfill=False,
+                         before=f"window.highest = 14; window.known = []; {browser}")
+        page.wait("window.hasButton")
+        page.evaluate("document.querySelector('#pay button').click()")
+        self.assertIn("too old", self.told(page, "error")[0]["error"])
+
+    def test_an_update_of_the_shop_arrives_whole(self):
+        item = {"label": "Lamp", "amount": "19.99"}
+        methods = [{"identifier": "post", "label": "Post", "detail": "", "amount": "5.00"},
+                   {"identifier": "bike", "label": "Bike", "detail": "", "amount": "9.00"}]
+        update = {"newTotal": {"label": "Shop", "amount": "24.99"}, "newShippingMethods": methods,
+                  "newLineItems": [item, {"label": "Post", "amount": "5.00"}]}
+        self.shop.answers["POST /applepay/basket/b1/validatepostalcode"] = (200, dict(update, errors=[]))
+        for api in ("applepay", "payment-request"):
+            with self.subTest(api):
+                page = self.open(f"api: '{api}'")
+                page.wait("window.hasButton")
+                page.click(chromium.main_page_button())
+                page.wait("waybill.polyfill.transcript.some(({title}) => title === 'answer to shippingcontactselected')")
+                told = page.evaluate(
+                    "waybill.polyfill.transcript.find(({title}) => title === 'answer to shippingcontactselected').detail")
+                self.assertEqual(told["newTotal"], update["newTotal"])
+                self.assertEqual(told["newLineItems"], update["newLineItems"])
+                self.assertEqual(told["newShippingMethods"], methods)
+
+    def test_an_answer_that_changes_nothing_keeps_the_last_total(self):
+        page = self.open("""onContactSelected: async () => ({
+              newTotal: { label: "Shop", amount: "24.99" }, newLineItems: [{ label: "Lamp", amount: "24.99" }] }),
+            onMethodSelected: async () => undefined""", polyfill=False, before="""
+            window.answers = [];
+            window.ApplePaySession = class {
+              static canMakePayments() { return true; }
+              static supportsVersion(version) { return version <= 14; }
+              constructor() { window.session = this; }
+              begin() { window.begun = true; }
+              completeShippingContactSelection(update) { answers.push(update); }
+              completePaymentMethodSelection(update) { answers.push(update); }
+            };""")
+        page.wait("window.hasButton")
+        page.evaluate("document.querySelector('#pay button').click()")
+        page.wait("window.begun")
+        page.evaluate("session.onshippingcontactselected({ shippingContact: {} })")
+        page.wait("answers.length === 1")
+        page.evaluate("session.onpaymentmethodselected({ paymentMethod: {} })")
+        page.wait("answers.length === 2")
+        self.assertEqual(page.evaluate("answers[1]"), {
+            "newTotal": {"label": "Shop", "amount": "24.99"}, "newLineItems": [{"label": "Lamp", "amount": "24.99"}]})
+
     def test_a_payment_provider_s_confirmation(self):
         page = self.open()
         page.wait("window.hasButton")
@@ -283,6 +364,60 @@ class ModuleTests(unittest.TestCase):
             f"waybillModule.confirmPayment({{ confirmURL: '/confirm', elements: {{ session: {session} }} }})")
         self.assertEqual(result["error"]["code"], "declined")
         self.assertEqual(page.evaluate("completed.pop().status"), 1)
+
+    def test_a_confirmation_tells_what_is_known(self):
+        session = """{ completePayment(value) { window.completed = value; } }"""
+        response = """{ methodName: "https://apple.com/apple-pay", async complete(value) { window.completed = value; } }"""
+        cases = [
+            # what the shop's endpoint answers, the code, the outcome
+            ((402, {"error": {"code": "declined", "message": "no"}}), "declined", "none"),
+            ((502, {"error": {"code": "upstream_unavailable", "message": "no"}}), "upstream_unavailable", "none"),
+            ((504, {"error": {"code": "outcome_unknown", "message": "?"}}), "outcome_unknown", "unknown"),
+            ((500, "a page"), "outcome_unknown", "unknown"),
+        ]
+        for answer, code, outcome in cases:
+            for kind, elements in (("session", session), ("response", response)):
+                with self.subTest(code=code, kind=kind):
+                    self.shop.answers["POST /confirm"] = answer
+                    page = self.open()
+                    page.wait("window.hasButton")
+                    result = page.evaluate(
+                        f"waybillModule.confirmPayment({{ confirmURL: '/confirm', elements: {{ session: {elements} }} }})")
+                    self.assertEqual((result["error"]["code"], result["error"]["outcome"]), (code, outcome))
+                    self.assert_told_to_the_sheet(page, kind, outcome)
+
+    def assert_told_to_the_sheet(self, page, kind, outcome):
+        completed = page.evaluate("window.completed")
+        if kind == "response":
+            self.assertEqual(completed, "fail" if outcome == "none" else "unknown")
+            return
+        self.assertEqual(completed["status"], 1)
+        if outcome == "unknown":
+            self.assertEqual([error["code"] for error in completed["errors"]], ["unknown"])
+            self.assertIn("not certain", completed["errors"][0]["message"])
+
+    def test_a_confirmation_that_never_comes_ends_as_unknown(self):
+        session = "{ completePayment(value) { window.completed = value; } }"
+        cases = {
+            "never": "window.fetch = (url, { signal }) => new Promise(() => { signal.onabort = () => { window.aborted = true; }; });"
+                     "const slow = window.setTimeout; window.setTimeout = (work, time) => slow(work, (time || 0) / 200);",
+            "network": "window.fetch = () => Promise.reject(new TypeError('Failed to fetch'));",
+        }
+        for name, before in cases.items():
+            with self.subTest(name):
+                page = self.open()
+                page.wait("window.hasButton")
+                page.evaluate(f"(() => {{ {before} }})()")
+                result = page.evaluate(
+                    f"waybillModule.confirmPayment({{ confirmURL: '/confirm', elements: {{ session: {session} }} }})")
+                self.assertEqual((result["error"]["code"], result["error"]["outcome"]), ("outcome_unknown", "unknown"))
+                self.assert_told_to_the_sheet(page, "session", "unknown")
+                self.assertEqual(page.evaluate("Boolean(window.aborted)"), name == "never")
+        page = self.open()
+        page.wait("window.hasButton")
+        result = page.evaluate("waybillModule.confirmPayment({})")
+        self.assertEqual((result["error"]["code"], result["error"]["outcome"]), ("confirm_url_missing", "none"))
+        self.assertEqual(self.shop.asked("/confirm"), [])
 
     def test_the_track_button_needs_the_shop_s_link(self):
         page = self.open()
@@ -305,7 +440,7 @@ class ModuleTests(unittest.TestCase):
         self.assertEqual(page.complaints, [])
 
     def test_the_polyfill_refuses_other_hosts_and_real_apple_pay(self):
-        page = self.open(before="window.ApplePaySession = function () {}", script="window.done = true")
+        page = self.open(before="window.ApplePaySession = { canMakePayments: () => false }", script="window.done = true")
         page.wait("window.done")
         self.assertFalse(page.evaluate("Boolean(window.waybill)"))
         other = self.browser.page()
@@ -315,12 +450,20 @@ class ModuleTests(unittest.TestCase):
         other.evaluate(f"new Function({source})()")
         self.assertFalse(other.evaluate("Boolean(window.ApplePaySession)"))
 
+    def test_the_polyfill_stands_in_where_apple_pay_is_out_of_reach(self):
+        # Safari has the class on http://127.0.0.1 as well, where each static call throws.
+        page = self.open(before="""window.ApplePaySession = { canMakePayments() {
+            throw new DOMException("Trying to call an ApplePaySession API from an insecure context.", "InvalidAccessError");
+        } }""")
+        self.pay(page)
+        self.assertTrue(self.told(page, "authorised")[0]["hasTracking"])
+
     def test_the_polyfill_checks_requests_and_sessions(self):
         page = self.open()
         page.wait("window.hasButton")
         table = [
             ({"countryCode": "gb"}, "$.countryCode"), ({"currencyCode": "POUND"}, "$.currencyCode"),
-            ({"supportedNetworks": []}, "$.supportedNetworks"), ({"supportedNetworks": ["x"]}, "$.supportedNetworks[0]"),
+            ({"supportedNetworks": []}, "$.supportedNetworks"), ({"supportedNetworks": ["Visa"]}, "$.supportedNetworks[0]"),
             ({"merchantCapabilities": ["supportsEMV"]}, "$.merchantCapabilities"),
             ({"total": {"label": "", "amount": "1"}}, "$.total.label"),
             ({"total": {"label": "x", "amount": "-1"}}, "$.total.amount"),
@@ -328,7 +471,9 @@ class ModuleTests(unittest.TestCase):
             ({"shippingMethods": [{"label": "a", "identifier": "1", "amount": "1"}] * 2}, "$.shippingMethods[1].identifier"),
             ({"recurringPaymentRequest": {}, "deferredPaymentRequest": {}}, "$.deferredPaymentRequest"),
         ]
-        self.assertEqual(page.evaluate(f"waybill.polyfill.problems({json.dumps(shops.REQUEST)}, 14)"), [])
+        for networks in (["visa"], ["visa", "networkOf2031"]):
+            request = json.dumps(dict(shops.REQUEST, supportedNetworks=networks))
+            self.assertEqual(page.evaluate(f"waybill.polyfill.problems({request}, 14)"), [])
         for change, path in table:
             request = json.dumps(dict(shops.REQUEST, **change))
             found = page.evaluate(f"waybill.polyfill.problems({request}, 14)")

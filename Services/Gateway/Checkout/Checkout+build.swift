@@ -58,6 +58,7 @@ enum Checkout {
         }
         let capacity = CallCapacity(fetcher: fetcher, logger: environment.logger)
         let upstream = UpstreamClient(calls: capacity)
+        let rates = SessionRates.Limits.of(client: settings.sessionsPerClient)
         let responder = CheckoutResponder(
             merchants: merchants,
             details: OrderDetailsEndpoints(
@@ -67,13 +68,16 @@ enum Checkout {
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,
                 calls: capacity, logger: environment.logger),
             notify: NotifyEndpoint(publisher: publisher, orders: orders, changes: changes, requests: requests),
-            baskets: BasketEndpoints(upstream: upstream, logger: environment.logger),
+            baskets: BasketEndpoints(
+                upstream: upstream, rates: SessionRates(rates.times(SessionRates.lookupFactor)),
+                logger: environment.logger),
             payments: PaymentEndpoint(
-                upstream: upstream, publisher: publisher, mint: mint, logger: environment.logger),
+                upstream: upstream, rates: SessionRates(rates.times(SessionRates.paymentFactor)),
+                publisher: publisher, mint: mint, logger: environment.logger),
             sessions: MerchantSessionEndpoint(
                 client: MerchantSessionClient(
                     fetcher: appleFetcher, logger: environment.logger),
-                rates: SessionRates(.of(client: settings.sessionsPerClient)), logger: environment.logger),
+                rates: SessionRates(rates), logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)
         let edge = GatewayServer.edge(settings.edge, environment)

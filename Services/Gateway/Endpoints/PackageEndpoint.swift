@@ -54,7 +54,12 @@ final class PackageEndpoint: Sendable {
         let presence: Presence?
         /// True if no package may be read before the token has been compared.
         var isSuspect = false
+        /// Reads another representation; nil for the package.
+        var other: Representation?
     }
+
+    /// Reads an order, for another answer than its package; nil if the order does not exist.
+    typealias Representation = @Sendable (any EventLoop) -> EventLoopFuture<(token: AuthenticationToken, Answer)?>
 
     private func opens(_ fetch: Fetch, _ stored: AuthenticationToken) -> Bool {
         fetch.token.map { self.tokens.opens($0, fetch.key, stored: stored) } ?? true
@@ -73,17 +78,19 @@ final class PackageEndpoint: Sendable {
     }
     private typealias Look = @Sendable (Result<Seen, any Error>) -> Void
 
-    /// - Parameter isSuspect: true if wrong tokens came from the client's address recently.
+    /// - Parameters:
+    ///   - isSuspect: true if wrong tokens came from the client's address recently.
+    ///   - other: answers in place of the package, to whom the package would be given.
     func answer(
-        _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
-        _ completion: @escaping Completion
+        _ key: OrderKey, _ request: Request, isSuspect: Bool, as other: Representation? = nil,
+        on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
         guard let token = Authorization.token(request.fields.authorization) else {
             return completion(.success(.unauthorized))
         }
         let fetch = Fetch(
             key: key, token: token, condition: ConditionalFetch(request.fields), client: request.client,
-            presence: request.presence, isSuspect: isSuspect)
+            presence: request.presence, isSuspect: isSuspect, other: other)
         self.answer(fetch, on: eventLoop, completion)
     }
 
@@ -156,6 +163,15 @@ final class PackageEndpoint: Sendable {
     }
 
     private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
+        if let other = fetch.other {
+            return other(eventLoop).whenComplete { result in
+                completion(
+                    result.map { found in
+                        guard let (token, answer) = found else { return .unknown }
+                        return self.opens(fetch, token) ? .answer(answer) : .refused
+                    })
+            }
+        }
         self.reader.spans(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))

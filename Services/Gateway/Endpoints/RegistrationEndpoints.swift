@@ -29,8 +29,9 @@ struct RegistrationEndpoints: Sendable {
     /// `POST …/registrations/{type}/{id}`: 201 for a new registration, 200 for an existing one.
     ///
     /// The registration is acknowledged by Kafka before it is in Redis and before Wallet gets the answer: registrations
-    /// that Wallet knows of survive the loss of Redis. A repeated POST replaces the push token. 429 for a new device of
-    /// an order that has as many as it may have, or had too many new ones recently.
+    /// that Wallet knows of survive the loss of Redis. A repeated POST replaces the push token; within an hour of the
+    /// record it repeats, it publishes none. 429 for a new device of an order that has as many as it may have, and for
+    /// a new device or push token of an order that had too many new ones recently.
     func register(
         _ key: RegistrationKey, _ fields: Request.Fields, body: ByteBuffer, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -43,10 +44,10 @@ struct RegistrationEndpoints: Sendable {
         return self.authorized(key.order, fields, on: eventLoop) {
             // Attempts that Kafka's absence would refuse do not count among the new devices of the hour.
             try self.gate.check(self.topics.registrations)
-            if let refusal = self.refusal(try await self.registrations.admit(key, limit: self.deviceLimit)) {
-                return refusal
-            }
             let record = RegistrationRecord(pushToken: token, registeredEpochMilliseconds: self.now())
+            let admission = try await self.registrations.admit(key, record, limit: self.deviceLimit)
+            if admission == .unchanged { return Answer(.ok) }
+            if let refusal = self.refusal(admission) { return refusal }
             let stamp = try await self.publish(key, record.encoded, at: record.registeredEpochMilliseconds)
             try await self.earlierGateways.register(key, at: stamp)
             let existed = try await self.registrations.register(key, record, at: stamp)
@@ -79,11 +80,11 @@ struct RegistrationEndpoints: Sendable {
     private func refusal(_ admission: Registrations.Admission) -> Answer? {
         let (reason, message, seconds): (GatewayMetrics.Refusal, String, Int64)
         switch admission {
-        case .admitted: return nil
+        case .admitted, .unchanged: return nil
         case .full:
             (reason, message, seconds) = (.devices, "the maximum number of devices is registered for this order", 3600)
         case .tooSoon(let milliseconds):
-            (reason, message) = (.rate, "too many devices registered or unregistered within an hour")
+            (reason, message) = (.rate, "too many devices or push tokens registered or unregistered within an hour")
             seconds = max(1, (milliseconds + 999) / 1000)
         }
         self.metrics.refused(reason)

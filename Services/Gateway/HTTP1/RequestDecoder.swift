@@ -15,7 +15,7 @@ struct RequestDecoder {
     private enum State {
         /// With the number of bytes that are known not to contain the end of the head.
         case head(scanned: Int)
-        case body(RequestHead, Request, ChunkedDecoder)
+        case body(RequestHead, Request, ChunkedDecoder, limit: Int)
     }
 
     private let limits: HeadLimits
@@ -60,10 +60,10 @@ struct RequestDecoder {
         let event: Event?
         switch self.state {
         case .head(let scanned): event = try self.head(scanned: scanned)
-        case .body(let head, let request, let chunks):
+        case .body(let head, let request, let chunks, let limit):
             // The state releases its copy: two owners of a body would copy it with each part.
             self.state = .head(scanned: 0)
-            event = try self.body(head, request, chunks)
+            event = try self.body(head, request, chunks, limit)
         }
         self.trim()
         return event
@@ -91,40 +91,39 @@ struct RequestDecoder {
             self.state = .head(scanned: scanned)
             return nil
         }
-        let head = try RequestHead(
+        var head = try RequestHead(
             parsing: self.buffer.readableBytesUInt8Span.extracting(0..<length), limits: self.limits,
             isExtended: self.reading != nil)
         let request = Request(
             method: head.method, target: self.text(head.target) ?? "", fields: self.fields(head), body: ByteBuffer(),
             client: self.client(head))
         self.buffer.moveReaderIndex(forwardBy: length)
-        switch head.framing {
-        case .length(0):
+        if head.framing == .length(0) { return self.finished(request, head) }
+        let limit = self.reading.map { $0.bodyLimit(request) } ?? self.bodyLimit
+        guard let limit else {
+            head.keepsAlive = false
             return self.finished(request, head)
-        case .length(let length):
-            let limit = self.limit(of: request)
-            guard length <= limit else { throw .tooLarge(limit) }
-        case .chunked: break
         }
-        self.state = .body(head, request, ChunkedDecoder())
+        if case .length(let length) = head.framing, length > limit { throw .tooLarge(limit) }
+        self.state = .body(head, request, ChunkedDecoder(), limit: limit)
         return head.expectsContinue && self.buffer.readableBytes == 0 ? .expectsContinue : try self.next()
     }
 
     private mutating func body(
-        _ head: RequestHead, _ request: Request, _ chunks: ChunkedDecoder
+        _ head: RequestHead, _ request: Request, _ chunks: ChunkedDecoder, _ limit: Int
     ) throws(RequestFault) -> Event? {
         var (request, chunks) = (request, chunks)
         switch head.framing {
         case .length(let length):
             guard let body = self.buffer.readSlice(length: length) else {
-                self.state = .body(head, request, chunks)
+                self.state = .body(head, request, chunks, limit: limit)
                 return nil
             }
             request.body = body
         case .chunked:
-            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: self.limit(of: request))
+            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: limit)
             guard isComplete else {
-                self.state = .body(head, request, chunks)
+                self.state = .body(head, request, chunks, limit: limit)
                 return nil
             }
         }
@@ -174,10 +173,6 @@ struct RequestDecoder {
             throw RequestHead.lineTooLong(limits)
         }
         return nil
-    }
-
-    private func limit(of request: Request) -> Int {
-        self.reading?.bodyLimit(request.method, request.target) ?? self.bodyLimit
     }
 
     private func text(_ range: Range<Int>?) -> String? {

@@ -141,7 +141,10 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         answer.assumeIsolated().whenSuccess { answer in
             // If the client reset the stream meanwhile it gets nothing.
             guard case .answering(let method) = self.state, let context = self.context else { return }
-            self.write(answer, withBody: method != .head, context)
+            self.write(answer, withBody: method != .head, context) {
+                // Source: RFC 9113 §8.1
+                if self.decoder.isBodyIgnored { self.reset(.noError, context) }
+            }
         }
     }
 

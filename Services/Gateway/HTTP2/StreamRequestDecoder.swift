@@ -15,11 +15,14 @@ struct StreamRequestDecoder {
     }
 
     private let peer: Peer
-    private let bodyLimit: Int
+    /// Most bytes of the body; with `reading`, once the fields have arrived.
+    private var bodyLimit: Int
     private let limits: HeadLimits
     private let reading: ExtendedReading?
     /// Nil until the fields have arrived.
     private var request: Request?
+    /// True if the request was returned before its body.
+    private(set) var isBodyIgnored = false
 
     init(
         peer: Peer, bodyLimit: Int = RequestLimits.body, limits: HeadLimits = HeadLimits(),
@@ -55,13 +58,19 @@ struct StreamRequestDecoder {
             throw .malformed("the request target is missing or has characters that must be percent-encoded")
         }
         guard target.utf8.count <= self.limits.line else { throw RequestHead.lineTooLong(self.limits) }
-        let limit = self.limit(head.method, target)
-        guard head.length <= limit else { throw .tooLarge(limit) }
         let request = Request(
             method: head.method, target: target, fields: head.fields, body: ByteBuffer(),
             client: self.peer.client(forwardedFor: head.forwardedFor))
-        self.request = request
         if isLast { return .request(request) }
+        if let reading = self.reading {
+            guard let limit = reading.bodyLimit(request) else {
+                self.isBodyIgnored = true
+                return .request(request)
+            }
+            self.bodyLimit = limit
+        }
+        guard head.length <= self.bodyLimit else { throw .tooLarge(self.bodyLimit) }
+        self.request = request
         return head.expectsContinue ? .expectsContinue : nil
     }
 
@@ -70,17 +79,12 @@ struct StreamRequestDecoder {
         // A stream that begins with data was refused before.
         guard self.request != nil else { throw .malformed("there is a body without a request") }
         let length = self.request?.body.readableBytes ?? 0
-        let limit = self.request.map { self.limit($0.method, $0.target) } ?? self.bodyLimit
-        guard data.readableBytes <= limit - length else { throw .tooLarge(limit) }
+        guard data.readableBytes <= self.bodyLimit - length else { throw .tooLarge(self.bodyLimit) }
         self.request?.body.writeImmutableBuffer(data)
         guard isLast, let request = self.request else { return nil }
         // Nothing follows, so nothing is kept.
         self.request = nil
         return .request(request)
-    }
-
-    private func limit(_ method: Request.Method, _ target: String) -> Int {
-        self.reading?.bodyLimit(method, target) ?? self.bodyLimit
     }
 
     /// The fields that matter for the answer.

@@ -17,8 +17,9 @@ protocol Responder: AnyObject, Sendable {
 
 /// The parts of requests that a role reads beyond those of Wallet, whose requests are small and have few fields.
 struct ExtendedReading: Sendable {
-    /// Most bytes of a body, by method and target.
-    let bodyLimit: @Sendable (Request.Method, String) -> Int
+    /// Returns the most bytes of a request's body, from all that precedes it; nil to have the request answered at
+    /// once, as one without a body and as the last of its connection, because the answer is a refusal whatever follows.
+    let bodyLimit: @Sendable (Request) -> Int?
     /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
     let bodies: Int
     /// The time from a request's first byte to its last.

@@ -186,6 +186,12 @@ struct OrderRestorer: Sendable {
         }
         self.metrics.signatures.increment(
             by: drafts.count { draft in draft.package.map { $0.seal != draft.seal } ?? false })
+        for case let (seal?, draft) in drafts.map({ ($0.seal, $0) }) {
+            guard let package = draft.package, seal.isDamaged(replacedBy: package.seal) else { continue }
+            self.metrics.damagedSignatures.increment()
+            self.logger.error(
+                "a published signature is not valid; the package is signed again", metadata: ["order": "\(draft.key)"])
+        }
         try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
         try await self.store.putAssets(packagers.assets(of: drafts))
         return drafts.compactMap { draft in

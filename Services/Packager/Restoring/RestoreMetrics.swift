@@ -12,6 +12,8 @@ struct RestoreMetrics: Sendable {
     let orders: Counter
     /// Restored orders that had to be signed again.
     let signatures: Counter
+    /// Those among them whose published signature was not valid.
+    let damagedSignatures: Counter
     /// Registrations, and ends of them, that were written.
     let registrations: Counter
     /// Orders whose type has no brand.
@@ -29,6 +31,7 @@ struct RestoreMetrics: Sendable {
         self.records = Counter(label: "waybill_restore_records_total", factory: factory)
         self.orders = Counter(label: "waybill_restore_orders_total", factory: factory)
         self.signatures = Counter(label: "waybill_restore_signatures_total", factory: factory)
+        self.damagedSignatures = Counter(label: "waybill_restore_damaged_signatures_total", factory: factory)
         self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
         self.unknownTypes = Counter(label: "waybill_restore_strangers_total", factory: factory)
         self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)

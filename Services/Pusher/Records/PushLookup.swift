@@ -26,6 +26,8 @@ struct PushLookup: Sendable {
     /// The result of a lookup.
     struct Looked: Sendable {
         var found: [Found] = []
+        /// Devices to notify only because they registered soon after a change.
+        var registered: [Found] = []
         /// The number of devices that are not notified, since their orders have more devices than are notified of one
         /// change.
         var untold = 0
@@ -68,7 +70,7 @@ struct PushLookup: Sendable {
                 }
                 continue
             }
-            looked.found.append(
+            looked.registered.append(
                 Found(
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
@@ -81,10 +83,14 @@ struct PushLookup: Sendable {
                 let registration = looked.unwrap(registration, of: key) ?? nil,
                 awaited.registeredEpochMilliseconds == nil || PushBatch.isSoon(registration, after: modified)
             else { continue }
-            looked.found.append(
-                Found(
-                    orderType: awaited.key.order.orderType, order: awaited.key.order.order,
-                    device: awaited.key.device, registration: registration, records: awaited.records))
+            let found = Found(
+                orderType: awaited.key.order.orderType, order: awaited.key.order.order, device: awaited.key.device,
+                registration: registration, records: awaited.records)
+            if awaited.registeredEpochMilliseconds == nil {
+                looked.found.append(found)
+            } else {
+                looked.registered.append(found)
+            }
         }
         return looked
     }
@@ -97,7 +103,33 @@ struct PushLookup: Sendable {
     }
 }
 
+extension PushLookup.Found {
+    var key: RegistrationKey {
+        RegistrationKey(device: self.device, order: OrderKey(orderType: self.orderType, order: self.order))
+    }
+}
+
 extension PushLookup.Looked {
+    /// Moves the devices that registered to `found`, as far as their orders' share allows.
+    ///
+    /// - Returns: those that must wait, and how long; nil: none.
+    mutating func admitRegistered(
+        _ share: inout HourlyLimit, now: ContinuousClock.Instant
+    ) -> (keys: Set<PendingPushKey>, wait: Duration)? {
+        var waiting: Set<PendingPushKey> = []
+        var longest = Duration.zero
+        for one in self.registered {
+            if let wait = share.acquire(one.key.order, now: now) {
+                waiting.insert(PendingPushKey(one.key))
+                longest = max(longest, wait)
+            } else {
+                self.found.append(one)
+            }
+        }
+        self.registered = []
+        return waiting.isEmpty ? nil : (waiting, longest)
+    }
+
     fileprivate mutating func unwrap<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
         switch result {
         case .success(let value): return value

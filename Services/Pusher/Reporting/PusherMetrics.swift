@@ -27,6 +27,8 @@ final class PusherMetrics: Sendable {
     let lookupRetries: Counter
     /// Devices that were not notified of a change, since their order has more devices than are notified of one change.
     let devicesUntold: Counter
+    /// Registrations whose notification waits, since their orders have used up the share of registrations.
+    let registrationsLimited: Counter
     private let recordsInHand: Meter
     private let waiting: Meter
     private let ready: Meter
@@ -53,6 +55,7 @@ final class PusherMetrics: Sendable {
         self.pendingTopic = Meter(label: "waybill_push_pending_topic", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
         self.devicesUntold = Counter(label: "waybill_push_devices_untold_total", factory: factory)
+        self.registrationsLimited = Counter(label: "waybill_push_registrations_limited_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
         }

@@ -5,6 +5,8 @@ struct PushLimits: Hashable, Sendable {
     var window = Duration.seconds(1)
     /// Most notifications that a device gets in an hour; 0: no limit.
     var hourlyLimit = 60
+    /// Most notifications of an order in an hour that registrations cause; half of them may come at once.
+    var registrationLimit = 100
     /// The longest time for which a device or a credential without progress may hold changes back.
     var hold = Duration.seconds(300)
     /// Most attempts for one notification that fail because of its device.

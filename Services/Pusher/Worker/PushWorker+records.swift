@@ -5,6 +5,7 @@ import Logging
 import Model
 import Operations
 import Store
+import Synchronization
 
 extension PushWorker {
     /// Most lookups of new records that are in progress, so that a slow one does not delay the next records.
@@ -168,7 +169,12 @@ extension PushWorker {
         self.metrics.devicesUntold.increment(by: looked.untold)
         self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
         for error in looked.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
-        var (batch, numbers) = (batch, numbers)
+        var (batch, numbers, looked) = (batch, numbers, looked)
+        let late = self.registrationShare.withLock { looked.admitRegistered(&$0, now: .now) }
+        if let late {
+            self.metrics.registrationsLimited.increment(by: late.keys.count)
+            self.park(batch.setAside { late.keys.contains($0) }, &numbers, due: .now + late.wait)
+        }
         if let failure = looked.failure {
             self.metrics.lookupRetries.increment()
             self.log.warn("lookup failed; the affected orders are retried separately", failure)

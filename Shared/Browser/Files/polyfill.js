@@ -13,7 +13,16 @@
     console.error(`Waybill's Apple Pay polyfill does not work on ${location.hostname}: it is not in data-hosts.`);
     return;
   }
-  if (window.ApplePaySession) {
+  /** True if this page can use Apple Pay: every static call throws on pages without https, also on loopback. */
+  const hasApplePay = () => {
+    try {
+      window.ApplePaySession.canMakePayments();
+      return true;
+    } catch (error) {
+      return false;
+    }
+  };
+  if (hasApplePay()) {
     console.info("Waybill's Apple Pay polyfill stays away: this browser has Apple Pay.");
     return;
   }
@@ -21,12 +30,12 @@
 
   const APPLE_PAY = "https://apple.com/apple-pay";
   const ANSWER_MILLISECONDS = 30000;
-  const HIGHEST_VERSION = 14;
+  const HIGHEST_VERSION = 15;
   const FIELDS = ["email", "name", "phone", "postalAddress", "phoneticName"];
   const NETWORKS = {
-    amex: 1, discover: 1, interac: 1, masterCard: 1, privateLabel: 1, visa: 1, chinaUnionPay: 1, jcb: 2, electron: 4,
-    maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11, mir: 11, dankort: 13,
-    bancomat: 14, bancontact: 14,
+    amex: 1, chinaUnionPay: 1, discover: 1, iD: 1, interac: 1, masterCard: 1, privateLabel: 1, quicPay: 1, suica: 1,
+    visa: 1, jcb: 2, electron: 4, maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11,
+    mir: 11, dankort: 13, bancomat: 14, bancontact: 14, bankAxept: 15,
   };
   const ERROR_CODES = [
     "shippingContactInvalid", "billingContactInvalid", "addressUnserviceable", "couponCodeInvalid",
@@ -116,8 +125,14 @@
       add("$.currencyCode", "must be three capital letters, such as \"USD\"");
     }
     list(request.supportedNetworks, "$.supportedNetworks", (network, path) => {
-      if (!NETWORKS[network]) add(path, "is no network of Apple Pay on the web");
-      else if (NETWORKS[network] > version) add(path, `needs version ${NETWORKS[network]}`);
+      if (typeof network !== "string" || !/^[a-z][A-Za-z0-9]{1,63}$/.test(network)) {
+        add(path, "must be a network's name, such as \"visa\"");
+      } else if (!NETWORKS[network]) {
+        // Apple adds networks; a real browser refuses those that it does not know.
+        console.info(`Waybill's polyfill does not know the network "${network}".`);
+      } else if (NETWORKS[network] > version) {
+        add(path, `needs version ${NETWORKS[network]}`);
+      }
     }, true);
     list(request.merchantCapabilities, "$.merchantCapabilities", (name, path) =>
       oneOf(name, ["supports3DS", "supportsEMV", "supportsCredit", "supportsDebit", "supportsInstantFundsOut"], path), true);
@@ -467,7 +482,10 @@
       this.sheet.show(changed, contactOf(changed));
       const errors = update.errors || [];
       this.sheet.tellErrors(errors);
-      record("answer to " + name, { newTotal: changed.total, errors: errors.length });
+      const told = { newTotal: changed.total, errors: errors.length };
+      if (update.newLineItems) told.newLineItems = changed.lineItems;
+      if (update.newShippingMethods) told.newShippingMethods = changed.shippingMethods;
+      record("answer to " + name, told);
       if (errors.length > 0) this.sheet.setReady(false);
       else setTimeout(() => this.proceed(name));
     }
@@ -679,11 +697,7 @@
       this.shippingAddress = null;
       this.shippingOption = null;
       for (const name of PaymentRequest.handlers) this["on" + name] = null;
-      const line = (item) => {
-        const made = { label: item.label, amount: item.amount.value };
-        if (item.pending) made.type = "pending";
-        return made;
-      };
+      const { line, method: shipping } = PaymentRequest.converters;
       const fields = [];
       if (options.requestPayerName) fields.push("name");
       if (options.requestPayerEmail) fields.push("email");
@@ -693,6 +707,10 @@
         currencyCode: details.total.amount.currency, total: line(details.total),
         lineItems: (details.displayItems || []).map(line),
       });
+      if (details.shippingOptions) {
+        request.shippingMethods = details.shippingOptions.map(shipping);
+        this.waybillSelect(details.shippingOptions);
+      }
       delete request.version;
       delete request.merchantIdentifier;
       if (fields.length > 0) request.requiredShippingContactFields = fields;
@@ -720,6 +738,12 @@
     async abort() {
       if (!this.waybill.machine) throw new DOMException("The request was not shown.", "InvalidStateError");
       this.waybill.machine.cancel();
+    }
+
+    /** The option that is selected is the last one that says so. */
+    waybillSelect(options) {
+      const selected = options.filter((option) => option.selected).pop();
+      this.shippingOption = selected ? selected.id : null;
     }
 
     waybillTell(name, detail, resolve, reject) {
@@ -751,8 +775,14 @@
         }
         event.updateWith = (update) => {
           Promise.resolve(update).then((told) => {
+            const { line, method } = PaymentRequest.converters;
             const change = { newTotal: machine.request.total };
-            if (told && told.total) change.newTotal = { label: told.total.label, amount: told.total.amount.value };
+            if (told && told.total) change.newTotal = line(told.total);
+            if (told && told.displayItems) change.newLineItems = told.displayItems.map(line);
+            if (told && told.shippingOptions) {
+              change.newShippingMethods = told.shippingOptions.map(method);
+              this.waybillSelect(told.shippingOptions);
+            }
             if (told && told.error) change.errors = [{ message: told.error }];
             machine.update(name, change);
           }).catch(() => machine.cancel());
@@ -764,6 +794,14 @@
       return typeof handler === "function";
     }
   }
+  PaymentRequest.converters = {
+    line: (item) => {
+      const made = { label: item.label, amount: item.amount.value };
+      if (item.pending) made.type = "pending";
+      return made;
+    },
+    method: (option) => ({ label: option.label, detail: "", amount: option.amount.value, identifier: option.id }),
+  };
   PaymentRequest.handlers = [
     "merchantvalidation", "paymentmethodchange", "shippingaddresschange", "shippingoptionchange",
   ];

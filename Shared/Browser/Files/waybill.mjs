@@ -7,14 +7,20 @@ const APPLE_PAY = "https://apple.com/apple-pay";
 const ANSWER_MILLISECONDS = 28000;
 const ADDRESS_MILLISECONDS = 10000;
 const LOWEST_VERSION = 3;
-const HIGHEST_VERSION = 14;
+// The versions from which browsers know a network. Apple adds others, which need no release of this file: see `fit`.
 const NETWORK_VERSIONS = {
-  electron: 4, maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11, mir: 11, dankort: 13,
-  bancomat: 14, bancontact: 14,
+  amex: 1, chinaUnionPay: 1, discover: 1, iD: 1, interac: 1, masterCard: 1, privateLabel: 1, quicPay: 1, suica: 1,
+  visa: 1, jcb: 2, electron: 4, maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11,
+  mir: 11, dankort: 13, bancomat: 14, bancontact: 14, bankAxept: 15,
 };
 const MEMBER_VERSIONS = {
   couponCode: 12, supportsCouponCode: 12, shippingContactEditingMode: 12, applePayLaterAvailability: 14,
   recurringPaymentRequest: 14, automaticReloadPaymentRequest: 14, deferredPaymentRequest: 14, multiTokenContexts: 14,
+};
+const UNKNOWN_OUTCOME = "It is not certain whether you have paid. Look for the order before you pay again.";
+const ADDRESS_MEMBERS = {
+  addressLines: "addressLine", locality: "city", subLocality: "dependentLocality", postalCode: "postalCode",
+  administrativeArea: "region", country: "country", countryCode: "country", name: "recipient", phoneNumber: "phone",
 };
 const CONTACT_ERROR_CODES = [
   "shippingContactInvalid", "billingContactInvalid", "addressUnserviceable", "couponCodeInvalid", "couponCodeExpired",
@@ -158,9 +164,23 @@ function withDates(value) {
   return copy;
 }
 
-/** Returns a request that this browser accepts, with its version, or undefined. Drops cosmetic members if needed. */
+/** Returns the highest version of a session that this browser makes. */
+function highestVersion() {
+  let version = LOWEST_VERSION;
+  while (version < 100 && window.ApplePaySession.supportsVersion(version + 1)) version += 1;
+  return version;
+}
+
+/**
+ * Returns the forms of a request to try, best first, each with its version; none if this browser is too old for it.
+ *
+ * A network that is not in the table is asked for with the highest version. A browser that does not know it either
+ * refuses the request with an error; then the next form is without it. Other forms lack cosmetic members.
+ */
 function fit(request) {
-  const supports = (version) => version <= HIGHEST_VERSION && window.ApplePaySession.supportsVersion(version);
+  const supports = (version) => window.ApplePaySession.supportsVersion(version);
+  const own = request.supportedNetworks || [];
+  const known = own.filter((network) => NETWORK_VERSIONS[network]);
   const candidates = [request];
   if ((request.shippingMethods || []).some((method) => method.dateComponentsRange)) {
     candidates.push(Object.assign({}, request, {
@@ -168,17 +188,34 @@ function fit(request) {
     }));
   }
   const last = candidates[candidates.length - 1];
-  const known = (last.supportedNetworks || []).filter((network) => supports(NETWORK_VERSIONS[network] || 1));
-  candidates.push(Object.assign(without(last, "shippingContactEditingMode", "applePayLaterAvailability"), {
-    supportedNetworks: known,
-  }));
-  for (const candidate of candidates) {
-    const version = requiredVersion(candidate);
-    if (supports(version) && (candidate.supportedNetworks || []).length > 0) {
-      return { version, request: withDates(candidate) };
+  const plain = without(last, "shippingContactEditingMode", "applePayLaterAvailability");
+  candidates.push(plain);
+  candidates.push(Object.assign({}, plain, { supportedNetworks: own.filter(
+    (network) => !NETWORK_VERSIONS[network] || supports(NETWORK_VERSIONS[network])) }));
+  const fitting = candidates.find((candidate) => supports(requiredVersion(candidate)));
+  if (!fitting) return [];
+  const forms = [];
+  const add = (version, networks) => {
+    if (networks.length > 0) {
+      forms.push({ version, request: withDates(Object.assign({}, fitting, { supportedNetworks: networks })) });
+    }
+  };
+  if (known.length < own.length) add(highestVersion(), fitting.supportedNetworks);
+  const rest = fitting.supportedNetworks.filter((network) => known.includes(network));
+  add(requiredVersion(Object.assign({}, fitting, { supportedNetworks: rest })), rest);
+  return forms;
+}
+
+/** Makes what `make(form)` makes of the first form that the browser takes; throws the error of the last one. */
+function firstThatFits(forms, make) {
+  for (let index = 0; ; index += 1) {
+    try {
+      return Object.assign({ made: make(forms[index]) }, forms[index]);
+    } catch (error) {
+      // Only a refused value leads to another form: outside of a gesture, none would do.
+      if (!(error instanceof TypeError) || index + 1 >= forms.length) throw error;
     }
   }
-  return undefined;
 }
 
 /** Converts errors to those of the sheet; an unknown code becomes "unknown". */
@@ -195,7 +232,8 @@ function sheetErrors(errors) {
  * refuses them. The customer was charged before this call.
  *
  * @param session an ApplePaySession that is authorized.
- * @param result `{status: "success" | "failure", errors?, orderDetails?}`.
+ * @param result `{status: "success" | "failure", outcome?, errors?, orderDetails?}`; with the outcome "unknown" and
+ *   without errors, the sheet asks the customer to look for the order before another attempt.
  * @param options `{version?, onError?}`: the session's version (default 3), and a callback for details that were refused.
  * @returns whether the details went to the browser.
  */
@@ -209,7 +247,8 @@ function completeSafely(session, result, options = {}) {
     return false;
   }
   const plain = { status };
-  if (!isSuccess && result.errors) plain.errors = sheetErrors(result.errors);
+  const unknown = result.outcome === "unknown" ? [{ code: "unknown", message: UNKNOWN_OUTCOME }] : undefined;
+  if (!isSuccess && (result.errors || unknown)) plain.errors = sheetErrors(result.errors || unknown);
   if (isSuccess && result.orderDetails) {
     try {
       session.completePayment(Object.assign({ orderDetails: result.orderDetails }, plain));
@@ -226,7 +265,8 @@ function completeSafely(session, result, options = {}) {
 /** `completeSafely` for a response of the Payment Request API. */
 async function completeResponseSafely(response, result, options = {}) {
   const report = options.onError || (() => {});
-  const status = result.status === "success" ? "success" : "fail";
+  // "unknown" is the API's own word for an outcome that nobody knows.
+  const status = result.status === "success" ? "success" : result.outcome === "unknown" ? "unknown" : "fail";
   if (status === "success" && result.orderDetails && response.methodName === APPLE_PAY) {
     try {
       await response.complete(status, { data: { orderDetails: result.orderDetails } });
@@ -239,10 +279,46 @@ async function completeResponseSafely(response, result, options = {}) {
   return false;
 }
 
+/** Returns the functions that convert items and shipping methods to those of the Payment Request API. */
+function converters(currency) {
+  const money = (value) => ({ currency, value });
+  const item = (line) => ({ label: line.label, amount: money(line.amount || "0"), pending: line.type === "pending" });
+  const option = (method, selected) => ({
+    id: method.identifier, label: method.label, amount: money(method.amount), selected,
+  });
+  return { item, option };
+}
+
+/**
+ * Converts an update of Apple Pay JS to one of the Payment Request API.
+ *
+ * @param selected identifier of the shipping method that is selected; the first one is, if it is not among the methods.
+ */
+function paymentRequestUpdate(update, currency, selected) {
+  const { item, option } = converters(currency);
+  const details = {};
+  if (update.newTotal) details.total = item(update.newTotal);
+  if (update.newLineItems) details.displayItems = update.newLineItems.map(item);
+  const methods = update.newShippingMethods;
+  if (methods) {
+    const chosen = (methods.find(({ identifier }) => identifier === selected) || methods[0] || {}).identifier;
+    details.shippingOptions = methods.map((method) => option(method, method.identifier === chosen));
+  }
+  const errors = update.errors || [];
+  if (errors.length > 0) {
+    details.error = errors[0].message || "not possible";
+    for (const { code, contactField, message } of errors) {
+      const name = ADDRESS_MEMBERS[contactField];
+      if (code !== "shippingContactInvalid" || !name) continue;
+      details.shippingAddressErrors = Object.assign({ [name]: message || "not valid" }, details.shippingAddressErrors);
+    }
+  }
+  return details;
+}
+
 /** Converts a request of Apple Pay JS to the arguments of the Payment Request API. */
 function paymentRequestArguments(version, request, merchantIdentifier) {
-  const money = (value) => ({ currency: request.currencyCode, value });
-  const item = (line) => ({ label: line.label, amount: money(line.amount || "0"), pending: line.type === "pending" });
+  const { item, option } = converters(request.currencyCode);
   const own = [
     "total", "lineItems", "shippingMethods", "currencyCode", "shippingType", "recurringPaymentRequest",
     "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
@@ -250,9 +326,7 @@ function paymentRequestArguments(version, request, merchantIdentifier) {
   const data = Object.assign({ version, merchantIdentifier }, without(request, ...own));
   const details = { total: item(request.total), displayItems: (request.lineItems || []).map(item) };
   if (request.shippingMethods) {
-    details.shippingOptions = request.shippingMethods.map((method, index) => ({
-      id: method.identifier, label: method.label, amount: money(method.amount), selected: index === 0,
-    }));
+    details.shippingOptions = request.shippingMethods.map((method, index) => option(method, index === 0));
   }
   const special = {};
   for (const name of own.slice(5)) if (request[name] !== undefined) special[name] = request[name];
@@ -374,11 +448,11 @@ class Controller {
   pay() {
     if (this.isBusy) return;
     try {
-      const fitting = fit(this.request());
-      if (!fitting) throw new WaybillError("this browser's Apple Pay is too old for this payment request");
+      const forms = fit(this.request());
+      if (forms.length === 0) throw new WaybillError("this browser's Apple Pay is too old for this payment request");
       this.isBusy = true;
-      if (this.options.api === "payment-request") this.startPaymentRequest(fitting);
-      else this.startSession(fitting);
+      if (this.options.api === "payment-request") this.startPaymentRequest(forms);
+      else this.startSession(forms);
     } catch (error) {
       this.isBusy = false;
       this.fail({ stage: "begin", error });
@@ -392,18 +466,22 @@ class Controller {
     return within(ANSWER_MILLISECONDS, work, () => { throw new WaybillError("the merchant session is late"); });
   }
 
-  startSession({ version, request }) {
-    const session = new window.ApplePaySession(version, request);
-    const unchanged = { newTotal: request.total };
-    if (request.lineItems) unchanged.newLineItems = request.lineItems;
+  startSession(forms) {
+    const { made: session, version, request } = firstThatFits(
+      forms, (form) => new window.ApplePaySession(form.version, form.request));
+    // What the sheet shows: an answer that changes nothing repeats it.
+    let standing = { newTotal: request.total };
+    if (request.lineItems) standing.newLineItems = request.lineItems;
     const answer = async (complete, work) => {
       let update;
       try {
-        update = Object.assign({}, unchanged, await work());
+        update = Object.assign({}, standing, await work());
       } catch (error) {
         this.fail({ stage: "update", error });
-        update = unchanged;
+        update = Object.assign({}, standing);
       }
+      standing = { newTotal: update.newTotal };
+      if (update.newLineItems) standing.newLineItems = update.newLineItems;
       if (update.errors) update.errors = sheetErrors(update.errors);
       try { session[complete](update); } catch (error) { this.fail({ stage: "update", error }); }
     };
@@ -446,11 +524,15 @@ class Controller {
     session.begin();
   }
 
-  async startPaymentRequest({ version, request }) {
-    const parts = paymentRequestArguments(version, request, this.state.metadata.merchantIdentifier);
+  async startPaymentRequest(forms) {
     let shown;
     try {
-      const sheet = new window.PaymentRequest(parts.methods, parts.details, parts.options);
+      const { made: sheet, request } = firstThatFits(forms, (form) => {
+        const { methods, details, options } = paymentRequestArguments(
+          form.version, form.request, this.state.metadata.merchantIdentifier);
+        return new window.PaymentRequest(methods, details, options);
+      });
+      let shippingMethods = request.shippingMethods || [];
       sheet.onmerchantvalidation = (event) => {
         const session = this.merchantSession(event.validationURL);
         session.catch((error) => this.fail({ stage: "merchant", error }));
@@ -459,14 +541,8 @@ class Controller {
       const update = (event, work) => event.updateWith((async () => {
         try {
           const told = await work() || {};
-          const details = {};
-          if (told.newTotal) {
-            details.total = {
-              label: told.newTotal.label, amount: { currency: request.currencyCode, value: told.newTotal.amount },
-            };
-          }
-          if (told.errors && told.errors.length > 0) details.error = told.errors[0].message || "not possible";
-          return details;
+          if (told.newShippingMethods) shippingMethods = told.newShippingMethods;
+          return paymentRequestUpdate(told, request.currencyCode, sheet.shippingOption);
         } catch (error) {
           this.fail({ stage: "update", error });
           return {};
@@ -475,7 +551,8 @@ class Controller {
       sheet.onpaymentmethodchange = (event) => update(event, () =>
         this.options.onMethodSelected && this.options.onMethodSelected(event.methodDetails, { kind: "payment" }));
       sheet.onshippingoptionchange = (event) => update(event, () =>
-        this.options.onMethodSelected && this.options.onMethodSelected(sheet.shippingOption, { kind: "shipping" }));
+        this.options.onMethodSelected && this.options.onMethodSelected(
+          shippingMethods.find(({ identifier }) => identifier === sheet.shippingOption), { kind: "shipping" }));
       sheet.onshippingaddresschange = (event) => update(event, () => {
         const address = sheet.shippingAddress || {};
         return this.contactUpdate({
@@ -573,40 +650,62 @@ function createController(options = {}) {
   };
 }
 
+/** Sends a confirmation. Resolves to `{answer}` or `{error, errors}`, where `error.outcome` is "none" or "unknown". */
+async function confirmation(address, confirmParams) {
+  if (!address) {
+    const message = "confirmURL is missing: the shop's endpoint that confirms with its secret key";
+    return { error: { code: "confirm_url_missing", message, outcome: "none" } };
+  }
+  const stopping = new AbortController();
+  const send = async () => {
+    const response = await fetch(address, {
+      method: "POST", headers: { "Content-Type": "application/json" }, credentials: "same-origin",
+      body: JSON.stringify(confirmParams), signal: stopping.signal,
+    });
+    let answer;
+    try { answer = await response.json(); } catch (error) { /* Its status says what is known. */ }
+    return { status: response.status, answer };
+  };
+  try {
+    const { status, answer } = await within(ANSWER_MILLISECONDS, send(), () => {
+      stopping.abort();
+      throw new WaybillError("the confirmation's answer is late");
+    });
+    const told = answer && answer.error;
+    if (status < 300 && answer && !told) return { answer };
+    const code = told && told.code;
+    // Either the shop states that nothing was charged, or the outcome is unknown.
+    const isRefused = status < 500 && Boolean(status >= 400 || told) && code !== "outcome_unknown";
+    const outcome = isRefused || code === "upstream_unavailable" ? "none" : "unknown";
+    const plain = { code: outcome === "none" ? "confirm_failed" : "outcome_unknown", message: `status ${status}` };
+    return { error: Object.assign(plain, told, { outcome }), errors: answer && answer.errors };
+  } catch (error) {
+    return { error: { code: "outcome_unknown", message: error.message, outcome: "unknown" } };
+  }
+}
+
 /**
  * Confirms a payment in the form of payment providers: the shop's own endpoint holds the secret key.
  *
+ * Waits 28 seconds at most, since the sheet waits for 30.
+ *
  * @param parameters `{elements?: {session, version?}, confirmURL, confirmParams}`; `elements.session` is an authorized
  *   ApplePaySession or a PaymentResponse.
- * @returns `{error}`; on success the page goes to `return_url` instead, or gets `{paymentIntent}` without one.
+ * @returns `{error}` with an `outcome`: "none" if nothing was charged, "unknown" if nobody knows; on success the page
+ *   goes to `return_url` instead, or gets `{paymentIntent}` without one. Never rejects.
  */
 async function confirmPayment(parameters) {
   const { elements = {}, confirmParams = {} } = parameters;
-  const address = parameters.confirmURL || metaContent("waybill-confirm");
-  const finish = (result) => {
-    const { session, version } = elements;
-    if (!session) return undefined;
-    return session.completePayment
-      ? completeSafely(session, result, { version }) : completeResponseSafely(session, result);
-  };
-  try {
-    if (!address) throw new WaybillError("confirmURL is missing: the shop's endpoint that confirms with its secret key");
-    const response = await fetch(address, {
-      method: "POST", headers: { "Content-Type": "application/json" }, credentials: "same-origin",
-      body: JSON.stringify(confirmParams),
-    });
-    const answer = await response.json();
-    if (!response.ok || answer.error) {
-      await finish({ status: "failure", errors: answer.errors });
-      return { error: answer.error || { code: "confirm_failed", message: `status ${response.status}` } };
-    }
-    await finish({ status: "success", orderDetails: answer.order_details });
-    if (confirmParams.return_url) window.location.assign(confirmParams.return_url);
-    return { paymentIntent: answer };
-  } catch (error) {
-    await finish({ status: "failure" });
-    return { error: { code: error.code || "outcome_unknown", message: error.message } };
-  }
+  const { answer, error, errors } = await confirmation(
+    parameters.confirmURL || metaContent("waybill-confirm"), confirmParams);
+  const result = error ? { status: "failure", outcome: error.outcome, errors }
+    : { status: "success", orderDetails: answer.order_details };
+  const { session, version } = elements;
+  if (session && session.completePayment) completeSafely(session, result, { version });
+  else if (session) await completeResponseSafely(session, result);
+  if (error) return { error };
+  if (confirmParams.return_url) window.location.assign(confirmParams.return_url);
+  return { paymentIntent: answer };
 }
 
 /**

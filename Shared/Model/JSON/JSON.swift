@@ -26,17 +26,6 @@ extension JSON {
     }
 }
 
-extension String {
-    /// Returns true if both are the same UTF-8; `==` also treats canonically equivalent characters as equal.
-    fileprivate func hasSameBytes(as other: String) -> Bool {
-        let left = self.utf8.span
-        let right = other.utf8.span
-        guard left.count == right.count else { return false }
-        for index in left.indices where left[index] != right[index] { return false }
-        return true
-    }
-}
-
 extension JSON {
     /// The string, or nil for a value of another kind.
     public var string: String? { if case .string(let value) = self { value } else { nil } }
@@ -98,7 +87,7 @@ public struct JSONNumber: Hashable, Sendable {
     public var double: Double { self.integer.map(Double.init) ?? Double(self.text) ?? .nan }
 }
 
-/// The members of a JSON object, sorted by name, each name once.
+/// The members of a JSON object, sorted by the bytes of their names, each name once.
 public struct JSONObject: Hashable, Sendable {
     public struct Member: Hashable, Sendable {
         public let name: String
@@ -107,6 +96,10 @@ public struct JSONObject: Hashable, Sendable {
         public init(name: String, value: JSON) {
             self.name = name
             self.value = value
+        }
+
+        public static func == (left: Member, right: Member) -> Bool {
+            left.name.hasSameBytes(as: right.name) && left.value == right.value
         }
     }
 
@@ -124,10 +117,10 @@ public struct JSONObject: Hashable, Sendable {
     init(unsorted members: consuming [Member], duplicate: inout String?) {
         self.members = members
         // Few members are moved to their places one by one; those that we wrote ourselves are already sorted.
-        if self.members.count > 32 { self.members.sort { $0.name < $1.name } }
+        if self.members.count > 32 { self.members.sort { $0.name.precedesInBytes($1.name) } }
         for index in self.members.indices.dropFirst() {
             let place = self.place(of: index)
-            if place > 0, self.members[place - 1].name == self.members[index].name {
+            if place > 0, self.members[place - 1].name.hasSameBytes(as: self.members[index].name) {
                 duplicate = self.members[index].name
             }
             if place < index { self.members.insert(self.members.remove(at: index), at: place) }
@@ -137,12 +130,12 @@ public struct JSONObject: Hashable, Sendable {
     /// Returns the index at which a member belongs among the sorted ones before it: after those with its name.
     private func place(of index: Int) -> Int {
         let members = self.members.span
-        if members[index - 1].name < members[index].name { return index }
+        if members[index - 1].name.precedesInBytes(members[index].name) { return index }
         var low = 0
         var high = index
         while low < high {
             let middle = (low + high) / 2
-            if members[index].name < members[middle].name { high = middle } else { low = middle + 1 }
+            if members[index].name.precedesInBytes(members[middle].name) { high = middle } else { low = middle + 1 }
         }
         return low
     }
@@ -176,8 +169,9 @@ public struct JSONObject: Hashable, Sendable {
         var high = members.count
         while low < high {
             let middle = (low + high) / 2
-            if members[middle].name == name { return (middle, true) }
-            if members[middle].name < name { low = middle + 1 } else { high = middle }
+            let order = members[middle].name.byteOrder(to: name)
+            if order == 0 { return (middle, true) }
+            if order < 0 { low = middle + 1 } else { high = middle }
         }
         return (low, false)
     }

@@ -71,7 +71,7 @@ extension Contributions {
                     incomplete.append("\(name) \(clipped(identifier)) without \(missing.joined(separator: ", "))")
                 }
             }
-            if shown.count < elements.count || omissions.members[name] != nil {
+            if shown.count < elements.count || omissions.members[ByteText(name)] != nil {
                 members[name] = shown.isEmpty ? nil : .array(shown)
             }
         }
@@ -104,8 +104,9 @@ extension Contributions {
     /// - Parameter voices: sorted by source, with objects as values; if one does not count, what it owns inside does.
     private static func object(_ voices: [Voice], _ omissions: Omissions) -> JSONObject {
         var members: [(String, JSON)] = []
-        for name in Set(voices.flatMap { $0.value.object?.members.map(\.name) ?? [] }) {
-            if let value = Self.value(Self.member(name, of: voices, omissions), named: name, omissions.members[name]) {
+        for key in Set(voices.flatMap { $0.value.object?.members.map { ByteText($0.name) } ?? [] }) {
+            let name = key.text
+            if let value = Self.value(Self.member(name, of: voices, omissions), named: name, omissions.members[key]) {
                 members.append((name, value))
             }
         }
@@ -114,12 +115,13 @@ extension Contributions {
 
     /// Returns the values of a member of these objects, without those that are left out.
     fileprivate static func member(_ name: String, of voices: [Voice], _ omissions: Omissions) -> [Voice] {
-        let isOwned = voices.contains { $0.claim.members[name]?.isOwned == true }
+        let key = ByteText(name)
+        let isOwned = voices.contains { $0.claim.members[key]?.isOwned == true }
         return voices.compactMap { voice -> Voice? in
             guard let value = voice.value.object?[name],
-                omissions.members[name]?.leavesOut(voice.source) != true
+                omissions.members[key]?.leavesOut(voice.source) != true
             else { return nil }
-            let claim = voice.claim.members[name] ?? OwnedPaths.Claim()
+            let claim = voice.claim.members[key] ?? OwnedPaths.Claim()
             return Voice(
                 value: value, moments: voice.moments[name], claim: claim, source: voice.source,
                 counts: isOwned ? claim.isOwned : voice.counts)
@@ -135,13 +137,14 @@ extension Contributions {
         if voices.allSatisfy({ $0.value.object != nil }) { return .object(Self.object(voices, omissions)) }
         let arrays = voices.map { IdentifiedElements.of($0.value, named: name) }
         guard !arrays.contains(where: { $0 == nil }) else { return last.value }
-        var order: [String] = []
-        var said: [String: [Voice]] = [:]
+        var order: [ByteText] = []
+        var said: [ByteText: [Voice]] = [:]
         for (voice, elements) in zip(voices, arrays) {
             for (identifier, element) in elements ?? [] {
-                guard omissions.members[identifier]?.leavesOut(voice.source) != true else { continue }
-                if voice.counts, said[identifier]?.contains(where: \.counts) != true { order.append(identifier) }
-                said[identifier, default: []].append(voice.element(element, identifier))
+                let key = ByteText(identifier)
+                guard omissions.members[key]?.leavesOut(voice.source) != true else { continue }
+                if voice.counts, said[key]?.contains(where: \.counts) != true { order.append(key) }
+                said[key, default: []].append(voice.element(element, identifier))
             }
         }
         return .array(
@@ -157,7 +160,7 @@ extension Contributions.Part {
     func owns(_ place: [Violation.Step]) -> Bool {
         var claim = self.owns.claim
         for step in place {
-            guard case .member(let name) = step, let inside = claim.members[name] else { return false }
+            guard case .member(let name) = step, let inside = claim.members[ByteText(name)] else { return false }
             if inside.isOwned { return true }
             claim = inside
         }
@@ -182,7 +185,7 @@ private struct Omissions {
     private var sources: Set<String> = []
     /// True if nothing is shown here.
     private var isHidden = false
-    private(set) var members: [String: Omissions] = [:]
+    private(set) var members: [ByteText: Omissions] = [:]
 
     func leavesOut(_ source: String) -> Bool { self.isHidden || self.sources.contains(source) }
 
@@ -209,7 +212,7 @@ private struct Omissions {
 
     private mutating func add(_ path: ArraySlice<String>, source: String?) {
         if let name = path.first {
-            self.members[name, default: Omissions()].add(path.dropFirst(), source: source)
+            self.members[ByteText(name), default: Omissions()].add(path.dropFirst(), source: source)
         } else if let source {
             self.sources.insert(source)
         } else {
@@ -248,14 +251,14 @@ private struct Omissions {
                 let elements = voices.map { IdentifiedElements.of($0.value, named: array) }
                 guard !elements.contains(where: { $0 == nil }) else { return [] }
                 voices = zip(voices, elements).compactMap { voice, elements in
-                    guard let found = elements?.first(where: { $0.identifier == name }),
-                        omissions.members[name]?.leavesOut(voice.source) != true
+                    guard let found = elements?.first(where: { $0.identifier.hasSameBytes(as: name) }),
+                        omissions.members[ByteText(name)]?.leavesOut(voice.source) != true
                     else { return nil }
                     return voice.element(found.element, name)
                 }
             }
             voices = voices.filter { $0.counts || !$0.claim.members.isEmpty }
-            omissions = omissions.members[name] ?? Omissions()
+            omissions = omissions.members[ByteText(name)] ?? Omissions()
             array = name
         }
         return voices.filter(\.counts)

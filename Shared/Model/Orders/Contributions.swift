@@ -153,10 +153,10 @@ extension JSONObject {
     fileprivate func merging(contribution sent: JSONObject, owned: OwnedPaths.Claim?) -> JSONObject {
         var merged = self
         if let owned {
-            for (name, claim) in owned.members where claim.isOwned && sent[name] == nil { merged[name] = nil }
+            for (name, claim) in owned.members where claim.isOwned && sent[name.text] == nil { merged[name.text] = nil }
         }
         for member in sent.members {
-            let claim = owned?.members[member.name]
+            let claim = owned?.members[ByteText(member.name)]
             merged[member.name] = Self.merged(
                 claim?.isOwned == true ? nil : self[member.name], member.value, claim, named: member.name)
             if member.name == "webServiceURL" { merged[member.name] = member.value }
@@ -175,13 +175,13 @@ extension JSONObject {
             guard let elements = IdentifiedElements.of(sent, named: name) else { return .array(array) }
             var merged = old.flatMap { IdentifiedElements.of($0, named: name) } ?? []
             var places = Dictionary(
-                merged.enumerated().map { ($0.element.identifier, $0.offset) }
+                merged.enumerated().map { (ByteText($0.element.identifier), $0.offset) }
             ) { first, _ in first }
             for (identifier, element) in elements {
-                if let place = places[identifier] {
+                if let place = places[ByteText(identifier)] {
                     merged[place].element = merged[place].element.merging(contribution: element, owned: claim)
                 } else {
-                    places[identifier] = merged.count
+                    places[ByteText(identifier)] = merged.count
                     merged.append((identifier, JSONObject().merging(contribution: element, owned: claim)))
                 }
             }

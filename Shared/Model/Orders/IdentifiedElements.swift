@@ -20,13 +20,13 @@ enum IdentifiedElements {
         guard case .array(let array) = value else { return nil }
         let members = self.identifiers(ofArray: name)
         guard !members.isEmpty else { return nil }
-        var seen: Set<String> = []
+        var seen: Set<ByteText> = []
         var elements: [(identifier: String, element: JSONObject)] = []
         elements.reserveCapacity(array.count)
         for case let element in array {
             guard let object = element.object,
                 let identifier = members.lazy.compactMap({ object[$0]?.string }).first,
-                seen.insert(identifier).inserted
+                seen.insert(ByteText(identifier)).inserted
             else { return nil }
             elements.append((identifier, object))
         }

@@ -8,12 +8,12 @@ extension JSONObject {
         merged.reserveCapacity(self.members.count + patch.members.count)
         var index = 0
         for change in patch.members {
-            while index < self.members.count, self.members[index].name < change.name {
+            while index < self.members.count, self.members[index].name.precedesInBytes(change.name) {
                 merged.append(self.members[index])
                 index += 1
             }
             var old: JSON?
-            if index < self.members.count, self.members[index].name == change.name {
+            if index < self.members.count, self.members[index].name.hasSameBytes(as: change.name) {
                 old = self.members[index].value
                 index += 1
             }

@@ -5,12 +5,12 @@ struct Moments: Hashable, Sendable {
     /// The moment of all values without one in `others`.
     let base: Int64
     /// The moments of members that were written at another time.
-    private(set) var others: [String: Moments] = [:]
+    private(set) var others: [ByteText: Moments] = [:]
 
     init(base: Int64) { self.base = base }
 
     /// The moments of a member.
-    subscript(name: String) -> Moments { self.others[name] ?? Moments(base: self.base) }
+    subscript(name: String) -> Moments { self.others[ByteText(name)] ?? Moments(base: self.base) }
 
     /// The latest moment of all values.
     var latest: Int64 { self.others.values.reduce(self.base) { max($0, $1.latest) } }
@@ -23,13 +23,13 @@ struct Moments: Hashable, Sendable {
         guard let before = Self.children(old, named: name), let after = Self.children(new, named: name),
             (old.object == nil) == (new.object == nil)
         else { return Moments(base: moment) }
-        let known = Dictionary(before) { first, _ in first }
+        let known = Dictionary(before.map { (ByteText($0), $1) }) { first, _ in first }
         var next = Moments(base: self.base)
         for (name, value) in after {
             let moments =
-                known[name].map { self[name].moved(from: $0, to: value, named: name, at: moment) }
+                known[ByteText(name)].map { self[name].moved(from: $0, to: value, named: name, at: moment) }
                 ?? Moments(base: moment)
-            if moments != Moments(base: self.base) { next.others[name] = moments }
+            if moments != Moments(base: self.base) { next.others[ByteText(name)] = moments }
         }
         return next
     }
@@ -42,7 +42,7 @@ struct Moments: Hashable, Sendable {
     /// A number if all values have the same moment; otherwise `[base, {member: moments, …}]`.
     var json: JSON {
         if self.others.isEmpty { return .integer(self.base) }
-        return [.integer(self.base), .object(JSONObject(self.others.map { ($0.key, $0.value.json) }))]
+        return [.integer(self.base), .object(JSONObject(self.others.map { ($0.key.text, $0.value.json) }))]
     }
 
     /// - Throws: `RecordError` when the JSON is not what `json` makes.
@@ -56,7 +56,7 @@ struct Moments: Hashable, Sendable {
         }
         self.base = base
         for member in others.members {
-            self.others[member.name] = try Moments(json: member.value, path: "\(path).\(member.name)")
+            self.others[ByteText(member.name)] = try Moments(json: member.value, path: "\(path).\(member.name)")
         }
     }
 }

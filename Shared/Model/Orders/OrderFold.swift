@@ -211,7 +211,8 @@ public struct OrderFold: Sendable {
         if size > OrderDocument.sizeLimit {
             violations.append(
                 Violation(
-                    path: "$", message: "would have \(size) bytes, an order has at most \(OrderDocument.sizeLimit)"))
+                    path: "$", message: "would have \(size) bytes, an order has at most \(OrderDocument.sizeLimit)",
+                    place: [], isBeyondSchema: true))
         }
         return violations
     }

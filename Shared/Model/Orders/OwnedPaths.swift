@@ -25,7 +25,7 @@ public struct OwnedPaths: Hashable, Sendable {
                 reason: "\(path) has \"\(clipped(text))\", it must name members like \"payment\" or "
                     + "\"fulfillments.status\", of at most \(Self.lengthLimit) bytes")
         }
-        self.paths = Set(texts).sorted()
+        self.paths = Set(texts.map(ByteText.init)).map(\.text).sorted { $0.precedesInBytes($1) }
     }
 
     private static func isPath(_ text: String) -> Bool {
@@ -38,7 +38,7 @@ public struct OwnedPaths: Hashable, Sendable {
     /// The owned paths as a tree, member by member.
     struct Claim {
         var isOwned = false
-        var members: [String: Claim] = [:]
+        var members: [ByteText: Claim] = [:]
     }
 
     var claim: Claim {
@@ -54,6 +54,6 @@ extension OwnedPaths.Claim {
             self.isOwned = true
             return
         }
-        self.members[String(name), default: .init()].add(path.dropFirst())
+        self.members[ByteText(String(name)), default: .init()].add(path.dropFirst())
     }
 }

@@ -25,7 +25,7 @@ enum PaymentRequestSchema {
         .optional("shippingMethods", .array(of: .object(Self.shippingMethod))),
         .optional("shippingType", .choice(["shipping", "delivery", "storePickup", "servicePickup"])),
         .optional("supportedCountries", .array(of: .text(.knownCountry))),
-        .required("supportedNetworks", .array(of: .choice(Self.networks))),
+        .required("supportedNetworks", .array(of: .text(.network))),
         .optional("supportsCouponCode", .boolean),
         .required("total", .object(Self.total)))
 
@@ -40,9 +40,10 @@ enum PaymentRequestSchema {
         .required("identifier", .text(.filled)),
         .required("label", .text(.filled)))
 
-    /// All known networks, including those that only apps have.
-    static let networks = [
-        "amex", "bancomat", "bancontact", "cartesBancaires", "chinaUnionPay", "dankort", "discover", "eftpos",
+    /// The networks that this release knows, including those that only apps have. Apple adds others.
+    /// Source: Apple Pay on the Web, "Supporting payment networks"
+    static let networks: Set = [
+        "amex", "bancomat", "bancontact", "bankAxept", "cartesBancaires", "chinaUnionPay", "dankort", "discover", "eftpos",
         "electron", "elo", "girocard", "iD", "interac", "jcb", "mada", "maestro", "masterCard", "mir", "privateLabel",
         "quicPay", "suica", "vPay", "visa",
     ]

@@ -27,6 +27,20 @@ public enum PaymentRequestValidator {
         return walk.violations
     }
 
+    /// Returns the networks of a request that this release does not know. Apple may have added them, or they are typing
+    /// errors: a browser that does not know them refuses the request.
+    public static func unknownNetworks(in request: JSONObject) -> [Violation] {
+        (request["supportedNetworks"]?.array ?? []).enumerated().compactMap { index, network in
+            guard let name = network.string, TextFormat.network.accepts(name, images: .files),
+                !PaymentRequestSchema.networks.contains(name)
+            else { return nil }
+            let known = PaymentRequestSchema.networks.first { $0.lowercased() == name.lowercased() }
+            let meant = known.map { ": did you mean \"\($0)\"?" } ?? ": check its spelling"
+            return Violation(
+                path: "$.supportedNetworks[\(index)]", message: "is a network that Waybill does not know\(meant)")
+        }
+    }
+
     /// Checks the parts of a request that a page is given while the sheet is open: `newTotal`, and `newLineItems` and
     /// `newShippingMethods` if present.
     public static func violations(inUpdate update: JSONObject) -> [Violation] {
@@ -97,6 +111,9 @@ extension ValidationWalk {
     }
 
     fileprivate mutating func checkMethods(_ methods: JSON?, path: String) {
+        self.isBeyondSchema = true
+        defer { self.isBeyondSchema = false }
+
         var seen: Set<String> = []
         for (index, method) in (methods?.array ?? []).enumerated() {
             guard let identifier = method.object?["identifier"]?.string, !seen.insert(identifier).inserted else {

@@ -19,6 +19,18 @@ func isTotal(_ text: String) -> Bool {
         || (parts[0] == "100000000" && (parts.count == 1 || parts[1].allSatisfy { $0 == "0" }))
 }
 
+/// Returns true for a name in the form of those that Apple gives to networks.
+///
+/// Source: Apple Pay on the Web, "Supporting payment networks"
+func isNetworkName(_ text: Span<UInt8>) -> Bool {
+    guard (2...64).contains(text.count), text[0] &- UInt8(ascii: "a") < 26 else { return false }
+    for index in 1..<text.count {
+        let byte = text[index]
+        guard (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10 else { return false }
+    }
+    return true
+}
+
 /// Returns true for padded base64. Source: RFC 4648 §4
 func isBase64(_ text: Span<UInt8>) -> Bool {
     guard text.count % 4 == 0 else { return false }

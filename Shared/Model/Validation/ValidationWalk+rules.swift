@@ -4,6 +4,9 @@ extension ValidationWalk {
     /// Each rule looks only at values of the right kind; the others were reported before.
     /// Source: Wallet Orders §3.1, §3.20
     mutating func checkRules(of order: JSONObject, nowEpochSeconds: Int64?) {
+        self.isBeyondSchema = true
+        defer { self.isBeyondSchema = false }
+
         let created = order["createdAt"]?.string.flatMap { RFC3339.instant($0) }
         let updated = order["updatedAt"]?.string.flatMap { RFC3339.instant($0) }
         if let created, let updated, updated < created {
@@ -57,11 +60,11 @@ extension ValidationWalk {
 
     private mutating func checkUnique(_ member: String, in elements: [JSON], _ path: String) {
         guard elements.count > 1 else { return }
-        var seen: Set<String> = []
+        var seen: Set<ByteText> = []
         seen.reserveCapacity(elements.count)
         for (index, element) in elements.enumerated() {
             guard case .string(let identifier)? = element.object?[member] else { continue }
-            if !seen.insert(identifier).inserted {
+            if !seen.insert(ByteText(identifier)).inserted {
                 self.report(
                     "is \"\(clipped(identifier))\", which another one has already", path: "\(path)[\(index)].\(member)")
             }

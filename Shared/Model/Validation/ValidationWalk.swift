@@ -10,6 +10,8 @@ struct ValidationWalk {
     private var currency: String?
     /// True if an amount is in another currency.
     private(set) var isMixedInCurrency = false
+    /// True while rules are checked that the JSON Schema does not have.
+    var isBeyondSchema = false
 
     /// The depth to which an order may nest if unknown members are accepted: well below the parser's limit, so that
     /// records that contain an order can be read back.
@@ -47,13 +49,15 @@ struct ValidationWalk {
         }
         if let member { path += Self.pathPart(member) }
         if let name = fault ?? member { place.append(.member(name)) }
-        self.violations.append(Violation(path: path, message: message, place: place))
+        self.violations.append(
+            Violation(path: path, message: message, place: place, isBeyondSchema: self.isBeyondSchema))
     }
 
     /// Adds a violation at a path from the root.
     mutating func report(_ message: String, path: String, place: Violation.Step...) {
         guard self.violations.count < OrderValidator.limit else { return }
-        self.violations.append(Violation(path: path, message: message, place: place))
+        self.violations.append(
+            Violation(path: path, message: message, place: place, isBeyondSchema: self.isBeyondSchema))
     }
 
     /// Checks an object against its schema: both are sorted by name, so one pass over both suffices.
@@ -66,8 +70,9 @@ struct ValidationWalk {
         for index in members.indices {
             var isKnown = false
             while next < known.count {
-                isKnown = known[next].name == members[index].name
-                if isKnown || members[index].name < known[next].name { break }
+                let order = members[index].name.byteOrder(to: known[next].name)
+                isKnown = order == 0
+                if order <= 0 { break }
                 if known[next].isRequired { self.report("is missing", at: known[next].name) }
                 next += 1
             }
@@ -174,8 +179,10 @@ struct ValidationWalk {
         }
         if found != currency {
             self.isMixedInCurrency = true
+            self.isBeyondSchema = true
             self.report(
                 "is \"\(clipped(found))\", the order's other amounts are in \(clipped(currency))", at: "currency")
+            self.isBeyondSchema = false
         }
     }
 

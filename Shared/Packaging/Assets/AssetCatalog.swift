@@ -1,3 +1,4 @@
+import Model
 import Synchronization
 
 /// Finds the files for the names in an order, and remembers each combination that occurred.

@@ -58,7 +58,7 @@ struct PackageFileFinder: Sendable {
         var files = PackageFiles(order: json, assets: .none)
         var missing: [FilePlace] = []
         var renamed: [(place: FilePlace, name: String)] = []
-        OrderFiles.forEach(in: object) { name, place in
+        object.forEachFile { name, place in
             if let file = self.catalog.find(name, for: place) {
                 indices += file.indices
                 if file.name != name { renamed.append((place, file.name)) }
@@ -87,7 +87,7 @@ struct PackageFileFinder: Sendable {
         var shown: [String: PictureFile] = [:]
         let named = Dictionary(found.map { ($0.picture.name, ($0.url, $0.picture)) }) { first, _ in first }
         if let object = files.order.object {
-            OrderFiles.forEach(in: object) { name, _ in
+            object.forEachFile { name, _ in
                 if let (url, picture) = named[name] { shown[url] = picture }
                 indices += self.catalog.family(name) ?? []
             }

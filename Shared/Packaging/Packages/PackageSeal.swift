@@ -21,6 +21,11 @@ public struct PackageSeal: Hashable, Sendable {
         self.value = signature.value
     }
 
+    /// True if a package of the same content and signer has another signature instead: this one was not valid.
+    public func isDamaged(replacedBy other: PackageSeal) -> Bool {
+        self.signer == other.signer && self.content == other.content && self != other
+    }
+
     /// Extracts the seal of a stored package.
     ///
     /// - Parameters:

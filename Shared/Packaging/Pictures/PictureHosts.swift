@@ -81,7 +81,7 @@ public struct PictureHosts: Hashable, Sendable {
     public func urls(in orderJSON: JSON) -> [String] {
         guard !self.isEmpty, let order = orderJSON.object else { return [] }
         var urls: [String] = []
-        OrderFiles.forEach(in: order) { name, place in
+        order.forEachFile { name, place in
             if place.isPicture, self.allows(url: name), !urls.contains(name) { urls.append(name) }
         }
         return urls

@@ -29,13 +29,37 @@ extension StoreScripts {
 
     /// Decides if a device may be registered, or its registration may end.
     ///
-    /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, 1 for an end. Returns
-    /// 0 if so, -1 if there are too many, or the milliseconds until the next is admitted.
+    /// A standing record also has `recorded`, the moment when a record of it was last admitted to Kafka, if that is not
+    /// the moment of registration; 0 once its end was admitted. Whatever writes the record anew removes it.
+    ///
+    /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, push token or empty
+    /// for an end, moment, milliseconds of an hour. Returns 0 if so, -1 if there are too many, -2 if the registration
+    /// stands and needs no record, or the milliseconds until the next is admitted.
     static let admit = RedisScript(
         """
-        if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+        local standing = redis.call('HGET', KEYS[1], ARGV[1])
         local limit, interval = tonumber(ARGV[2]), tonumber(ARGV[3])
-        if ARGV[4] == '0' and redis.call('HLEN', KEYS[1]) >= limit then return -1 end
+        if standing then
+          local isRead, record = pcall(cjson.decode, standing)
+          if not isRead or type(record) ~= 'table' then record = {} end
+          local token, registered = record.pushToken, tonumber(record.registered)
+          local recorded = tonumber(record.recorded) or registered
+          if type(token) == 'string' and registered and recorded ~= 0 and (ARGV[4] == '' or ARGV[4] == token) then
+            local moment, reply = tonumber(ARGV[5]), 0
+            if ARGV[4] == '' then
+              recorded = 0
+            elseif math.abs(moment - recorded) < tonumber(ARGV[6]) then
+              reply, registered = -2, math.max(registered, moment)
+            else
+              recorded = moment
+            end
+            redis.call('HSET', KEYS[1], ARGV[1], string.format('{"pushToken":%s,"recorded":%.0f,"registered":%.0f}',
+              cjson.encode(token), recorded, registered))
+            return reply
+          end
+        elseif ARGV[4] ~= '' and redis.call('HLEN', KEYS[1]) >= limit then
+          return -1
+        end
         local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
         local most = limit * interval

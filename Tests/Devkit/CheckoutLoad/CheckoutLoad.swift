@@ -107,7 +107,8 @@ struct CheckoutLoad: Sendable {
         var request = HTTPRequest(method: .POST, url: self.checkout.url + path)
         request.headers = [
             ("origin", self.origins[number % self.origins.count]), ("content-type", "application/json"),
-            ("x-forwarded-for", "198.18.\(number >> 8 & 0xFF).\(number & 0xFF)"),
+            // Customers that follow each other are in different networks.
+            ("x-forwarded-for", "198.18.\(number & 0xFF).\(number >> 8 & 0xFF)"),
         ]
         request.body = body.serialized
         return try await self.http.send(request, within: .seconds(60))

@@ -54,10 +54,12 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
         let port = try await shop.start(
             tls: FakeServer.TLS(certificate: authority.serverCertificate, key: authority.serverKey))
         let checkout = try await PlaygroundCheckout.start(
-            stack, origins: hosts.map { "https://\($0)" }, gateway: apple, certificates: certificates,
+            stack, origins: hosts.map { "https://\($0)" }, merchant: .simulated(apple, certificates),
             upstream: PlaygroundCheckout.Upstream(
                 url: "https://localhost:\(port)", secret: secret, roots: authority.root),
-            environment: ["WAYBILL_TRUSTED_PROXIES": "127.0.0.1/32"], in: scratch)
+            environment: [
+                "WAYBILL_TRUSTED_PROXIES": "127.0.0.1/32", "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT": "10",
+            ], in: scratch)
         let http = try HTTPClient(connectionsPerHost: 4096)
         let load = CheckoutLoad(
             checkout: checkout, gateway: stack.gateway, origins: hosts.map { "https://\($0)" }, http: http)

@@ -70,8 +70,8 @@ final class HTTPClient: Sendable {
         let deadline = deadline ?? self.deadline
         let (origin, target) = try HTTPOrigin.split(request.url)
         var head = HTTPRequestHead(version: .http1_1, method: request.method, uri: target)
-        head.headers.add(name: "host", value: origin.authority)
         for (name, value) in request.headers { head.headers.add(name: name, value: value) }
+        if !head.headers.contains(name: "host") { head.headers.add(name: "host", value: origin.authority) }
         if !request.body.isEmpty || request.method == .POST {
             head.headers.add(name: "content-length", value: String(request.body.count))
         }

@@ -22,27 +22,30 @@ struct PlaygroundCheckout: Sendable {
         let roots: String
     }
 
+    /// The merchant, and who makes its sessions.
+    enum Merchant: Sendable {
+        /// The playground's own, with a stand-in for Apple's gateway.
+        case simulated(ApplePayGatewayFake, DevelopmentMerchant)
+        case sandbox(SandboxMerchant)
+    }
+
     /// Starts `waybill-gateway checkout`, which is in the same directory as this program.
     /// - Parameters:
     ///   - host: the address that it listens on.
     ///   - port: 0 chooses a free one.
     ///   - origins: the origins of pages that may call the role.
-    ///   - gateway: the stand-in for Apple's gateway.
     ///   - upstream: the service that takes payments; nil for a shop without a service.
     ///   - environment: further settings.
     ///   - directory: receives the merchant's files.
     static func start(
         _ stack: StackEnvironment, host: String = "127.0.0.1", port: Int = 0, origins: [String],
-        gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant, upstream: Upstream? = nil,
-        environment others: [String: String] = [:], in directory: TemporaryDirectory
+        merchant side: Merchant, upstream: Upstream? = nil, environment others: [String: String] = [:],
+        in directory: TemporaryDirectory
     ) async throws -> PlaygroundCheckout {
         let key = "sk_test_" + randomHex(bytes: 16)
         let merchant = directory.path("merchants/playground")
-        try FileManager.default.createDirectory(atPath: merchant, withIntermediateDirectories: true)
-        for (source, name) in [(certificates.certificate, "identity.pem"), (certificates.key, "identity-key.pem")] {
-            try FileManager.default.copyItem(atPath: source, toPath: "\(merchant)/\(name)")
-        }
         var members = Self.merchant(stack.orderType, origins: origins, key: key)
+        try Self.prepare(merchant, of: side, &members)
         if let upstream {
             try Data(upstream.secret.utf8).write(to: URL(filePath: merchant + "/secret"))
             try FileManager.default.copyItem(atPath: upstream.roots, toPath: merchant + "/upstream.pem")
@@ -65,10 +68,14 @@ struct PlaygroundCheckout: Sendable {
             "WAYBILL_TOKEN_SECRETS": stack.tokenSecrets, "WAYBILL_WEB_SERVICE_URL": webServiceURL,
             "WAYBILL_KAFKA_BOOTSTRAP": stack.kafka, "WAYBILL_LOG_FORMAT": "text", "WAYBILL_DRAIN_SECONDS": "0",
             "WAYBILL_DEVELOPMENT_PLAYGROUND": "on", "WAYBILL_DEVELOPMENT_POLYFILL": "on",
-            "WAYBILL_DEVELOPMENT_APPLE_PAY": gateway.ports.map { "\($0.key.host):443:127.0.0.1:\($0.value)" }
-                .joined(separator: ","),
-            "WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS": certificates.root,
+            // All pages come from this machine, or through one tunnel.
+            "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT": "1000",
         ]
+        if case .simulated(let gateway, let certificates) = side {
+            environment["WAYBILL_DEVELOPMENT_APPLE_PAY"] =
+                gateway.ports.map { "\($0.key.host):443:127.0.0.1:\($0.value)" }.joined(separator: ",")
+            environment["WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS"] = certificates.root
+        }
         environment["WAYBILL_KAFKA_PROPERTIES"] = stack.kafkaProperties
         environment["WAYBILL_REDIS_URL"] = stack.redis
         environment.merge(others) { $1 }
@@ -95,6 +102,23 @@ struct PlaygroundCheckout: Sendable {
         await http.close()
     }
 
+    /// Makes the merchant's directory, without `merchant.json`, and completes the members of that.
+    private static func prepare(_ directory: String, of side: Merchant, _ members: inout JSONObject) throws {
+        let files = FileManager.default
+        switch side {
+        case .simulated(_, let certificates):
+            try files.createDirectory(atPath: directory, withIntermediateDirectories: true)
+            for (source, name) in [(certificates.certificate, "identity.pem"), (certificates.key, "identity-key.pem")] {
+                try files.copyItem(atPath: source, toPath: "\(directory)/\(name)")
+            }
+        case .sandbox(let own):
+            let parent = URL(filePath: directory).deletingLastPathComponent().path
+            try files.createDirectory(atPath: parent, withIntermediateDirectories: true)
+            try files.copyItem(atPath: own.directory, toPath: directory)
+            members = own.members(for: members)
+        }
+    }
+
     /// Returns the content of `merchant.json`.
     private static func merchant(_ orderType: OrderTypeIdentifier, origins: [String], key: String) -> JSONObject {
         let type = JSON.string(orderType.rawValue)
@@ -102,7 +126,7 @@ struct PlaygroundCheckout: Sendable {
         return [
             "merchantIdentifier": .string(PlaygroundMerchant.identifier),
             "displayName": .string(PlaygroundMerchant.displayName),
-            "certificate": "identity.pem", "key": "identity-key.pem", "environments": ["sandbox"], "playground": true,
+            "certificate": "identity.pem", "key": "identity-key.pem", "environments": ["sandbox"],
             "orderTypeIdentifiers": [type], "capabilities": ["order_tracking"],
             "origins": .object(JSONObject(origins.map { ($0, empty) })),
             "payment": [

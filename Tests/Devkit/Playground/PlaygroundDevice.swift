@@ -9,6 +9,7 @@ final class PlaygroundDevice: Sendable {
     private enum Work: Sendable {
         case details(order: String, token: String)
         case push(topic: String)
+        case unregistration(order: String)
     }
 
     private let wallet: WalletDevice
@@ -27,6 +28,9 @@ final class PlaygroundDevice: Sendable {
 
     /// Takes the order details that the browser hands over after a payment.
     func take(order: String, token: String) { self.continuation.yield(.details(order: order, token: token)) }
+
+    /// Takes back the registration for an order, as when a customer turns its updates off.
+    func unregister(from order: String) { self.continuation.yield(.unregistration(order: order)) }
 
     /// Ends `run`.
     func end() {
@@ -49,6 +53,11 @@ final class PlaygroundDevice: Sendable {
                     switch work {
                     case .details(let order, let token): try await self.add(order, token)
                     case .push(let topic): try await self.follow(topic)
+                    case .unregistration(let order):
+                        try await self.wallet.unregister(order)
+                        self.registered.withLock { _ = $0.remove(order) }
+                        self.note(
+                            PlaygroundEntry(from: "device", to: "device", title: "Updates are off", order: order))
                     }
                 } catch {
                     self.note(PlaygroundEntry(from: "device", to: "gateway", title: "Failed: \(error)"))
@@ -92,7 +101,7 @@ final class PlaygroundDevice: Sendable {
         entry.detail = [
             "verified": "archive, manifest with SHA-256 digests, certificates and signature",
             "updatedAt": report.order?.object?["updatedAt"] ?? .null,
-            "files": .array(report.files.map { .string("\($0.name), \($0.size) bytes") }),
+            "files": .array(report.files.map(\.json)),
             "signedAt": report.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) } ?? .null,
         ]
         return entry
@@ -110,7 +119,10 @@ final class PlaygroundDevice: Sendable {
             ] { shown[name] = order[name] }
             shown["merchant"] = order["merchant"]?.object?["displayName"]
             shown["total"] = order["payment"]?.object?["total"]
-            shown["versions"] = .integer(Int64(await self.wallet.versions(identifier)))
+            if let report = await self.wallet.report(identifier) {
+                shown["files"] = .array(report.files.map(\.json))
+                shown["signedAt"] = report.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) }
+            }
             shown["isRegistered"] = .bool(self.registrations.contains(identifier))
             orders.append((order["updatedAt"]?.string ?? "", .object(shown)))
         }

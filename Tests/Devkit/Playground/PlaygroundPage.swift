@@ -30,6 +30,7 @@ struct PlaygroundPage: Sendable {
         ),
         "/playground/device.mjs": ("device.mjs", "text/javascript; charset=utf-8", unsafe playground_device().array),
         "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", unsafe playground_source().array),
+        "/playground/steps.mjs": ("steps.mjs", "text/javascript; charset=utf-8", unsafe playground_steps().array),
     ]
 
     /// Allows no inline script or style, and nothing from other origins except the checkout role and apple.com, which

@@ -6,8 +6,22 @@ struct PlaygroundReview: Sendable {
         let path: String
         let place: JSONPlaces.Place
         let message: String
-        /// `syntax`, `schema` or `wallet`.
+        /// `syntax`, `schema`, `wallet` for a rule that the JSON Schema does not have, or `advice`, which leaves the text
+        /// valid.
         let rule: String
+
+        init(path: String, place: JSONPlaces.Place, message: String, rule: String) {
+            self.path = path
+            self.place = place
+            self.message = message
+            self.rule = rule
+        }
+
+        init(_ violation: Violation, in places: JSONPlaces, rule: String? = nil) {
+            self.init(
+                path: violation.path, place: places.place(of: violation.path), message: violation.message,
+                rule: rule ?? (violation.isBeyondSchema ? "wallet" : "schema"))
+        }
 
         var json: JSON {
             [
@@ -20,9 +34,13 @@ struct PlaygroundReview: Sendable {
 
     let value: JSON?
     let problems: [Problem]
+    var advice: [Problem] = []
 
     var json: JSON {
-        ["valid": .bool(self.problems.isEmpty), "problems": .array(self.problems.map(\.json))]
+        [
+            "valid": .bool(self.problems.isEmpty),
+            "problems": .array((self.problems + self.advice).map(\.json)),
+        ]
     }
 
     /// Reviews any JSON object.
@@ -62,6 +80,10 @@ struct PlaygroundReview: Sendable {
     /// Reviews a payment request by the rules of the checkout role.
     init(paymentRequest text: [UInt8]) {
         self.init(text) { PaymentRequestValidator.violations(in: .object($0)) }
+        guard let members = self.value?.object else { return }
+        let places = JSONPlaces(text)
+        self.advice = PaymentRequestValidator.unknownNetworks(in: members).prefix(20)
+            .map { Problem($0, in: places, rule: "advice") }
     }
 
     private init(_ text: [UInt8], violations: (JSONObject) -> [Violation]) {
@@ -72,10 +94,6 @@ struct PlaygroundReview: Sendable {
             return
         }
         let places = JSONPlaces(text)
-        self.problems = violations(members).prefix(100).map { violation in
-            Problem(
-                path: violation.path, place: places.place(of: violation.path), message: violation.message,
-                rule: "wallet")
-        }
+        self.problems = violations(members).prefix(100).map { Problem($0, in: places) }
     }
 }

@@ -7,6 +7,10 @@ struct PlaygroundServer: Sendable {
     let sessions: PlaygroundSessions
     let shop: PlaygroundShop
     let page: PlaygroundPage
+    /// The identifier of the merchant, and the public origin of a page for real devices; nil without one.
+    let merchant: (identifier: String, publicURL: String?)
+    /// The routes of other services at a public origin; nil without one.
+    let forwarding: PlaygroundForwarding?
     let makeDevice: @Sendable (_ session: String) throws -> PlaygroundDevice
     /// Runs a device until it ends.
     let run: @Sendable (PlaygroundDevice) -> Void
@@ -21,7 +25,11 @@ struct PlaygroundServer: Sendable {
             if request.path == "/" { return FakeServer.Response(302, headers: [("location", "/playground")]) }
             if request.path == "/favicon.ico" { return FakeServer.Response(204) }
             if let file = self.page.response(to: request.path) { return file }
-        } else if !Self.isOwnOrigin(request) {
+        }
+        if let forwarding, let service = forwarding.service(of: request.path) {
+            return await forwarding.answer(request, from: service)
+        }
+        if request.method != "GET", request.method != "HEAD", !self.isOwnOrigin(request) {
             return PlaygroundMerchant.failure(403, "origin_refused", "the request must come from this page")
         }
         guard request.path.hasPrefix("/playground/") else {
@@ -38,6 +46,7 @@ struct PlaygroundServer: Sendable {
         case ("GET", 3, "orders"): return self.show(parts[2], session)
         case ("PUT", 3, "orders"): return await self.update(parts[2], request, session)
         case ("POST", 4, "orders") where parts[3] == "notify": return await self.announce(parts[2], session)
+        case ("POST", 4, "orders") where parts[3] == "unregister": return self.unregister(parts[2], session)
         case ("DELETE", 3, "orders"): return await self.remove(parts[2], session)
         case ("POST", 2, "wallet"): return self.handOver(request, session)
         case ("GET", 2, "transcript"): return await self.transcript(request, session)
@@ -47,9 +56,9 @@ struct PlaygroundServer: Sendable {
 
     // MARK: Checks of the request
 
-    static func isOwnOrigin(_ request: FakeServer.Request) -> Bool {
+    private func isOwnOrigin(_ request: FakeServer.Request) -> Bool {
         guard let origin = request.header("origin"), let host = request.header("host") else { return false }
-        return origin == "http://\(host)" || origin == "https://\(host)"
+        return origin == self.merchant.publicURL || origin == "http://\(host)" || origin == "https://\(host)"
     }
 
     static func session(of request: FakeServer.Request) -> String? {
@@ -69,7 +78,10 @@ struct PlaygroundServer: Sendable {
             let ended = self.sessions.open(name, device: device)
             self.run(device)
             for identifier in ended { try? await self.shop.remove(self.shop.key(identifier), in: name) }
-            headers.append(("set-cookie", "\(Self.cookie)=\(name); HttpOnly; SameSite=Strict; Path=/playground"))
+            let isPublic = request.header("host").map { self.merchant.publicURL == "https://\($0)" } ?? false
+            let secure = isPublic ? "; Secure" : ""
+            headers.append(
+                ("set-cookie", "\(Self.cookie)=\(name); HttpOnly; SameSite=Strict; Path=/playground\(secure)"))
         }
         // One prepared order for each of the two blocks.
         let next: [JSON] = (0..<2).compactMap { index in
@@ -78,8 +90,8 @@ struct PlaygroundServer: Sendable {
         }
         let answer: JSON = [
             "service": .string(self.page.checkout),
-            "merchantIdentifier": .string(PlaygroundMerchant.identifier), "next": .array(next),
-            "fakes": ["Apple Pay gateway", "APNs", "device"], "wallet": "/playground/wallet",
+            "merchantIdentifier": .string(self.merchant.identifier), "next": .array(next),
+            "isReal": .bool(self.merchant.publicURL != nil), "wallet": "/playground/wallet",
         ]
         return FakeServer.Response(200, headers: headers, body: answer.serialized)
     }
@@ -121,7 +133,7 @@ struct PlaygroundServer: Sendable {
             self.sessions.mayUpdate(session)
         else { return PlaygroundMerchant.failure(429, "rate_limited", "two orders a second are the limit") }
         let order = PlaygroundSessions.Order(
-            identifier: identifier, isReceipt: object?["isReceipt"]?.bool == true, document: document)
+            identifier: identifier, isReceipt: document.object?["webServiceURL"] == .null, document: document)
         guard self.sessions.add(order, to: session) else {
             let limit = PlaygroundSessions.orderLimit
             return PlaygroundMerchant.failure(
@@ -194,6 +206,14 @@ struct PlaygroundServer: Sendable {
         } catch {
             return PlaygroundMerchant.failure(503, "unavailable", "\(error)")
         }
+        return .json(202, "{}")
+    }
+
+    private func unregister(_ identifier: String, _ session: String) -> FakeServer.Response {
+        guard let device = self.sessions.device(of: session), device.registrations.contains(identifier) else {
+            return PlaygroundMerchant.failure(409, "not_registered", "the device is not registered for this order")
+        }
+        device.unregister(from: identifier)
         return .json(202, "{}")
     }
 

@@ -30,15 +30,13 @@ struct PlaygroundShop: Sendable {
 
     /// Publishes a new order and gets its details, in one call of the checkout role.
     ///
-    /// A receipt is a static order: its order.json names no web service. Source: Checkout §3.6
+    /// The document of a receipt has `"webServiceURL": null`. Source: Checkout §3.6
     func create(_ order: PlaygroundSessions.Order, of key: OrderKey, in session: String) async throws -> JSON {
-        var document = OrderFile.document(order.document)
-        if order.isReceipt { document["webServiceURL"] = .null }
         let answer = try await self.ask(
             "/v1/checkout/order-details", "Publishes the order and gets its details",
             [
                 "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
-                "order": .object(document),
+                "order": .object(OrderFile.document(order.document)),
             ], of: key, in: session)
         guard let details = answer["orderDetails"] else {
             throw ToolError(.check, "placing the order: the answer has no order details")

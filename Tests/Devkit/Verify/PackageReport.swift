@@ -4,8 +4,15 @@ import Model
 struct PackageReport: Sendable {
     /// Violations for which Wallet would refuse the package; empty if it is valid.
     var violations: [PackageViolation] = []
-    /// Names and sizes of the files in the order of the archive.
-    var files: [(name: String, size: Int)] = []
+    /// A file of the package, with the digest of its content in hexadecimal digits.
+    struct File: Hashable, Sendable {
+        let name: String
+        let size: Int
+        let sha256: String
+    }
+
+    /// The files in the order of the archive.
+    var files: [File] = []
     /// The order document, as far as it could be read.
     var order: JSON?
     var signingEpochSeconds: Int64?
@@ -36,11 +43,17 @@ struct PackageReport: Sendable {
                         "message": .string(violation.message),
                     ]
                 }),
-            "files": .array(self.files.map { ["name": .string($0.name), "size": .integer(Int64($0.size))] }),
+            "files": .array(self.files.map(\.json)),
         ]
         let members = self.order?.object
         for name in ["orderTypeIdentifier", "orderIdentifier", "updatedAt"] { object[name] = members?[name] }
         object["signedAt"] = self.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) }
         return .object(object)
+    }
+}
+
+extension PackageReport.File {
+    var json: JSON {
+        ["name": .string(self.name), "size": .integer(Int64(self.size)), "sha256": .string(self.sha256)]
     }
 }

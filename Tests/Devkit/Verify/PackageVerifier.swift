@@ -36,7 +36,10 @@ struct PackageVerifier: Sendable {
         }
         let archive = ZipReader(package)
         report.violations += archive.violations
-        report.files = archive.entries.map { ($0.name, $0.content.count) }
+        report.files = archive.entries.map { entry in
+            PackageReport.File(
+                name: entry.name, size: entry.content.count, sha256: SHA256.hex(Array(entry.content)))
+        }
         guard archive.isReadable else { return report }
         let files = PackageFiles(archive)
         report.violations += files.violations

@@ -60,6 +60,8 @@ actor WalletDevice {
 
     /// The orders on the device, sorted.
     var orderIdentifiers: [String] { self.orders.keys.sorted() }
+    /// Returns what was found in the newest package of an order; nil before the first.
+    func report(_ identifier: String) -> PackageReport? { self.orders[identifier]?.report }
     /// Returns the newest version of an order's order.json; nil before the first.
     func order(_ identifier: String) -> JSON? { self.orders[identifier]?.report?.order }
     /// Returns the newest package of an order as received; empty before the first.

@@ -6,6 +6,7 @@ import NIOHTTP1
 /// The endpoints that a page calls before a payment: the merchant's metadata, a basket, a price for an address.
 struct BasketEndpoints: Sendable {
     let upstream: UpstreamClient
+    let rates: SessionRates
     let logger: Logger
 
     // MARK: Metadata
@@ -60,6 +61,7 @@ struct BasketEndpoints: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, basket: String, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let upstream = merchant.upstream else { throw CheckoutRoute.nothing }
+        try self.rates.require(request.client, page.origin, "baskets")
         let call = UpstreamCall(
             path: "/baskets/\(basket)", origin: page.origin, request: identifier,
             basketToken: try Self.basketToken(request))
@@ -85,6 +87,7 @@ struct BasketEndpoints: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, basket: String, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let upstream = merchant.upstream else { throw CheckoutRoute.nothing }
+        try self.rates.require(request.client, page.origin, "prices")
         guard request.fields[.contentType].map(RequestBody.essence) == "application/json" else {
             throw CheckoutFailure(.unsupportedMediaType, "the body must be application/json")
         }

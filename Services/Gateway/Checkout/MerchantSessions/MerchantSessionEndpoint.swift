@@ -16,11 +16,6 @@ struct MerchantSessionEndpoint: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
-        if let seconds = self.rates.admit(request.client, page.origin) {
-            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are requested")
-            failure.headers = ["retry-after": String(seconds)]
-            throw failure
-        }
         var body = try RequestBody(request)
         // The second spelling is that of clients of another service.
         var text = try body.text("validationURL")
@@ -29,6 +24,8 @@ struct MerchantSessionEndpoint: Sendable {
         try body.refuseRest()
         let context = try Self.context(domain, page)
         let host = try self.host(text, merchant, identifier)
+        // Counted here, so that requests that are refused take no session from the page's customers.
+        try self.rates.require(request.client, page.origin, "merchant sessions")
         let session = try await self.client.session(
             merchant, identity, at: host, domain: context, request: identifier)
         return .json(.ok, session)
@@ -92,15 +89,20 @@ enum DomainAssociation {
         guard let content = Self.host(request).flatMap({ merchants.page(host: $0) })?.association else {
             throw CheckoutRoute.nothing
         }
-        return Answer(
-            .ok, headers: ["content-type": "text/plain", "cache-control": "max-age=300"], body: [.init(bytes: content)])
+        return Self.text(.init(bytes: content))
     }
 
     /// Answers `/` with one line, since Apple looks there as well.
     static func root(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Answer {
         guard let host = Self.host(request), merchants.serves(host: host) else { throw CheckoutRoute.nothing }
-        return Answer(
-            .ok, headers: ["content-type": "text/plain", "cache-control": "max-age=300"],
-            body: [.init(string: "Apple Pay for \(host)\n")])
+        return Self.text(.init(string: "Apple Pay for \(host)\n"))
+    }
+
+    private static func text(_ body: ByteBuffer) -> Answer {
+        Answer(
+            .ok,
+            headers: [
+                "content-type": "text/plain", "cache-control": "max-age=300", "x-content-type-options": "nosniff",
+            ], body: [body])
     }
 }

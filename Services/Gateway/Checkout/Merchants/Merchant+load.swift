@@ -45,8 +45,7 @@ extension Merchant {
         self.environments = try file.choices("environments", default: [.production])
         self.regions = try file.choices("regions", default: [.global])
         self.hasLegacyHosts = try file.flag("legacyHosts")
-        self.isPlayground = try file.flag("playground")
-        if loading.isDevelopment, self.identity != nil, self.environments.contains(.production), !self.isPlayground {
+        if loading.isDevelopment, self.identity != nil, self.environments.contains(.production) {
             throw file.wrong(
                 "environments", "names production, which is refused while a development setting is on")
         }
@@ -235,6 +234,9 @@ extension Merchant {
                 throw members.wrong("sha256", "must be the SHA-256 of the key, 64 hexadecimal digits")
             }
             try members.refuseRest()
+            if let other = keys.first(where: { $0.isSame(as: key) }) {
+                throw members.wrong("sha256", "is that of the key \(other.name) already")
+            }
             keys.append(key)
         }
         return keys

@@ -86,8 +86,6 @@ struct Merchant: Sendable {
     /// Web service URLs of others that orders of this merchant may name.
     let foreignWebServices: [String]
     let keys: [APIKey]
-    /// True if the playground may make orders of its types.
-    let isPlayground: Bool
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
 

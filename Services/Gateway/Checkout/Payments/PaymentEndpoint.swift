@@ -15,6 +15,7 @@ struct PaymentEndpoint: Sendable {
     static let timeout = Duration.seconds(25)
 
     let upstream: UpstreamClient
+    let rates: SessionRates
     let publisher: ChangePublisher
     let mint: OrderDetailsMint
     let logger: Logger
@@ -23,6 +24,7 @@ struct PaymentEndpoint: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let upstream = merchant.upstream, upstream.takesPayments else { throw CheckoutRoute.nothing }
+        try self.rates.require(request.client, page.origin, "payments")
         let transaction = try Self.transaction(request)
         var call = UpstreamCall(
             path: "/payments", body: Array(request.body.readableBytesView), origin: page.origin, request: identifier)

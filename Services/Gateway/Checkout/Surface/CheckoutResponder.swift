@@ -13,8 +13,7 @@ final class CheckoutResponder: Responder {
     /// The time from a request's first byte to its last.
     static let arrivalLimit = TimeAmount.seconds(10)
 
-    let reading: ExtendedReading? = ExtendedReading(
-        bodyLimit: CheckoutRoute.bodyLimit, bodies: 2 << 20, arrivalLimit: CheckoutResponder.arrivalLimit)
+    let reading: ExtendedReading?
     private let merchants: MerchantLibrary
     private let details: OrderDetailsEndpoints
     private let changes: OrderChangesEndpoint
@@ -35,6 +34,8 @@ final class CheckoutResponder: Responder {
         sessions: MerchantSessionEndpoint, files: BrowserFiles, limits: GatewayLimits = GatewayLimits(),
         metrics: CheckoutMetrics, logger: Logger
     ) {
+        self.reading = ExtendedReading(
+            bodyLimit: { Self.bodyLimit($0, merchants.merchants) }, bodies: 2 << 20, arrivalLimit: Self.arrivalLimit)
         self.merchants = merchants
         self.details = details
         self.changes = changes
@@ -143,14 +144,32 @@ final class CheckoutResponder: Responder {
         }
     }
 
+    /// Returns the most bytes of a request's body; nil for a request of a server without a right key.
+    private static func bodyLimit(_ request: Request, _ merchants: Merchants) -> Int? {
+        guard let route = try? CheckoutRoute(method: request.method, target: request.target) else { return 16 << 10 }
+        guard route.isForServers else { return route.bodyLimit }
+        return (try? Self.caller(request, merchants)) == nil ? nil : route.bodyLimit
+    }
+
     /// Identifies the calling server by its key.
-    private func caller(_ call: inout Call, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
-        let key = try KeyReading.key(call.request.fields)
+    ///
+    /// A browser that asks its user for a key sends it with every page's requests from then on; servers do not send
+    /// `Sec-Fetch-Site`. Source: Fetch Metadata Request Headers §2.3
+    private static func caller(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
+        guard !request.fields.others.contains(where: { $0.name == .fetchSite && $0.value == "cross-site" }) else {
+            throw CheckoutFailure(.originRefused, "a page of another site may not send this request")
+        }
+        let key = try KeyReading.key(request.fields)
         guard let caller = merchants.caller(key: key) else {
             var failure = KeyReading.refused
             failure.offense = .guess
             throw failure
         }
+        return caller
+    }
+
+    private func caller(_ call: inout Call, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
+        let caller = try Self.caller(call.request, merchants)
         call.merchant = caller.merchant.name
         return caller
     }

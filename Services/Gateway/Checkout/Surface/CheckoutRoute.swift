@@ -200,13 +200,19 @@ enum CheckoutRoute: Hashable, Sendable {
         }
     }
 
-    /// Returns the most bytes that a body may have.
-    ///
-    /// Method and path alone decide, before anything else is known of a request: an order document has its own limit,
-    /// everything else is small.
-    static func bodyLimit(_ method: Request.Method, _ target: String) -> Int {
-        guard let route = try? CheckoutRoute(method: method, target: target) else { return 16 << 10 }
-        switch route {
+    /// True for a route that needs a key.
+    var isForServers: Bool {
+        switch self {
+        case .orderDetails, .grants, .links, .order, .part, .confirm, .notify: true
+        case .grantedDetails, .validate, .metadata, .basket, .postalCode, .payment, .association, .root, .file,
+            .preflight:
+            false
+        }
+    }
+
+    /// The most bytes that a body may have: an order document has its own limit, everything else is small.
+    var bodyLimit: Int {
+        switch self {
         case .orderDetails, .order, .part: return OrderChange.valueLimit
         case .validate, .confirm, .payment: return 64 << 10
         case .notify: return OrderChange.valueLimit

@@ -16,7 +16,7 @@ struct CompatibilityEndpoints: Sendable {
 
     /// The rules for reading requests with these routes, for which the media type that a client accepts is needed.
     static let reading = ExtendedReading(
-        bodyLimit: { _, _ in RequestLimits.body }, bodies: HTTP2Limits().bodies,
+        bodyLimit: { _ in RequestLimits.body }, bodies: HTTP2Limits().bodies,
         arrivalLimit: RequestLimits.idle)
 
     // MARK: The order
@@ -30,45 +30,52 @@ struct CompatibilityEndpoints: Sendable {
     ) {
         var request = request
         request.fields.authorization = Self.orderAuthorization(request.fields.authorization)
-        let wantsPackage = request.fields[.accept]?.contains("application/vnd.apple.finance.order") == true
-        let condition = request.fields
-        if !wantsPackage {
-            request.fields.ifNoneMatch = []
-            request.fields.ifModifiedSince = nil
-        }
-        self.package.answer(key, request, isSuspect: isSuspect, on: eventLoop) { result in
-            guard case .success(var answer) = result, answer.status == .ok || answer.status == .notModified else {
-                return complete(result)
+        guard request.fields[.accept]?.contains("application/vnd.apple.finance.order") != true else {
+            return self.package.answer(key, request, isSuspect: isSuspect, on: eventLoop) { result in
+                complete(
+                    result.map { answer in
+                        var answer = answer
+                        if answer.status == .ok || answer.status == .notModified {
+                            answer.headers.replaceOrAdd(name: "vary", value: "Authorization, Accept")
+                        }
+                        return answer
+                    })
             }
-            answer.headers.replaceOrAdd(name: "vary", value: "Authorization, Accept")
-            guard !wantsPackage else { return complete(.success(answer)) }
-            let made = answer
-            eventLoop.makeFutureWithTask { try await self.view(of: key, made, condition) }.whenComplete(complete)
         }
+        let condition = request.fields
+        // The validators are those of the view.
+        request.fields.ifNoneMatch = []
+        request.fields.ifModifiedSince = nil
+        self.package.answer(
+            key, request, isSuspect: isSuspect,
+            as: { eventLoop in eventLoop.makeFutureWithTask { try await self.view(of: key, condition) } },
+            on: eventLoop, complete)
     }
 
-    /// - Parameter package: the answer with the package, for its validators.
-    private func view(of key: OrderKey, _ package: Answer, _ condition: Request.Fields) async throws -> Answer {
-        let order = try await self.store.orders([key]).first?.get()
-        guard let state = order?.state, !state.isRemoved, let brand = self.brands.brands[key.orderType] else {
-            return .unavailable("the order is not available right now", retryAfterSeconds: 5)
+    /// Reads an order as JSON; nil if it does not exist.
+    private func view(
+        of key: OrderKey, _ condition: Request.Fields
+    ) async throws -> (token: AuthenticationToken, Answer)? {
+        guard let order = try await self.store.orders([key]).first?.get(), !order.state.isRemoved else { return nil }
+        let state = order.state
+        guard let brand = self.brands.brands[key.orderType] else {
+            return (state.token, .unavailable("the order is not available right now", retryAfterSeconds: 5))
         }
-        let tag = "\"json-\(order?.entityTag ?? "")\""
+        let (tag, modified) = (
+            "\"json-\(order.entityTag)\"", HTTPDate.format(epochSeconds: state.modifiedEpochSeconds)
+        )
         var headers: HTTPHeaders = [
             "etag": tag, "cache-control": "private, no-cache", "vary": "Authorization, Accept",
+            "last-modified": modified,
         ]
-        if let modified = package.headers.first(name: "last-modified") {
-            headers.add(name: "last-modified", value: modified)
-        }
         let isKnown =
             condition.ifNoneMatch.isEmpty
-            ? condition.ifModifiedSince != nil && condition.ifModifiedSince == headers.first(name: "last-modified")
-            : condition.ifNoneMatch.contains { $0.contains(tag) }
-        guard !isKnown else { return Answer(.notModified, headers: headers) }
+            ? condition.ifModifiedSince == modified : condition.ifNoneMatch.contains { $0.contains(tag) }
+        guard !isKnown else { return (state.token, Answer(.notModified, headers: headers)) }
         headers.add(name: "content-type", value: "application/json")
         headers.add(name: "x-content-type-options", value: "nosniff")
         let view = OrderView(state.orderJSON(rules: brand.rules).object ?? [:])
-        return Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view.json.serialized)])
+        return (state.token, Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view.json.serialized)]))
     }
 
     /// Converts `Bearer <token>` to `AppleOrder <token>`.

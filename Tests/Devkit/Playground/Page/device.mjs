@@ -19,7 +19,7 @@ function headline(order) {
   return words(fulfillment.status);
 }
 
-function pass(order, isFresh) {
+function pass(order, version, isFresh) {
   const fulfillment = (order.fulfillments || [])[0] || {};
   const lines = [];
   if (fulfillment.status === "delivered" && fulfillment.deliveredAt) lines.push(day(fulfillment.deliveredAt));
@@ -39,7 +39,7 @@ function pass(order, isFresh) {
     el("p", { class: "state" }, headline(order)),
     reached === undefined ? "" : track,
     ...lines.map((line) => el("p", { class: "what" }, line)),
-    el("p", { class: "what" }, order.isRegistered ? "Updates on" : "No updates", ` · version ${order.versions}`));
+    el("p", { class: "what" }, order.isRegistered ? "Updates on" : "No updates", version ? ` · version ${version}` : ""));
 }
 
 class Device {
@@ -47,8 +47,10 @@ class Device {
     this.orders = document.querySelector("#device-orders");
     this.log = document.querySelector("#device-log");
     this.summary = document.querySelector("#device-summary");
+    this.status = document.querySelector("#device-status");
     this.pane = document.querySelector("#device");
     this.versions = new Map();
+    this.ordinals = new Map();
     const wide = matchMedia("(min-width: 1021px)");
     const fit = () => { this.pane.open = wide.matches; };
     wide.addEventListener("change", fit);
@@ -57,22 +59,32 @@ class Device {
     this.draw([]);
   }
 
-  draw(orders) {
-    this.shown = orders;
+  /**
+   * @param orders the device's orders, newest first.
+   * @param published the session's orders, with the number of each version that the packager made.
+   */
+  draw(orders, published = []) {
+    for (const { orderIdentifier, updatedAt, ordinal } of published) {
+      this.ordinals.set(`${orderIdentifier} ${updatedAt}`, ordinal);
+    }
+    const ordinal = (order) => this.ordinals.get(`${order.orderIdentifier} ${order.updatedAt}`);
+    this.pane.classList.toggle("has-orders", orders.length > 0);
     if (orders.length === 0) {
       this.orders.replaceChildren(el("p", { class: "empty" }, "No orders yet. Pay in step 1 or 2, and the order appears here."));
       this.summary.textContent = "No orders";
       return;
     }
-    const key = JSON.stringify(orders);
+    const key = JSON.stringify([orders, orders.map(ordinal)]);
     if (key === this.key) return;
     this.key = key;
     this.orders.replaceChildren(...orders.map((order) => {
       const before = this.versions.get(order.orderIdentifier);
       this.versions.set(order.orderIdentifier, order.updatedAt);
-      return pass(order, before !== order.updatedAt);
+      return pass(order, ordinal(order), before !== order.updatedAt);
     }));
-    this.summary.textContent = `${orders[0].orderNumber || ""} ${headline(orders[0])}`;
+    const told = `${orders[0].orderNumber || ""} ${headline(orders[0])}`;
+    this.summary.textContent = told;
+    if (this.status.textContent !== told) this.status.textContent = told;
   }
 
   drawLog(transcript) {

@@ -17,23 +17,32 @@ function insert(area, text) {
   if (!document.execCommand("insertText", false, text)) area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
 }
 
+let lastNumber = 0;
+
 class Editor {
   /**
    * @param options `{label, value, readOnly?, check?, onChange?}`; `check(text)` resolves to
-   *   `[{line, column, path, message}]`.
+   *   `[{line, column, path, message, rule}]`. Those with the rule "advice" leave the text valid.
    */
   constructor(options) {
     this.options = options;
     this.problems = [];
+    this.advice = [];
     this.isChecked = false;
     this.lastCheck = 0;
+    lastNumber += 1;
+    const [hint, count] = [`editor-hint-${lastNumber}`, `editor-count-${lastNumber}`];
     this.gutter = el("div", { class: "gutter", "aria-hidden": "true" });
     this.area = el("textarea", {
-      "aria-label": options.label, spellcheck: false, wrap: "off", autocapitalize: "off", autocomplete: "off",
-      readOnly: Boolean(options.readOnly),
+      "aria-label": options.label, "aria-describedby": `${count} ${hint}`, spellcheck: false, wrap: "off",
+      autocapitalize: "off", autocomplete: "off", readOnly: Boolean(options.readOnly),
     });
-    this.list = el("ul", { class: "problems", role: "alert" });
-    this.element = el("div", {}, el("div", { class: "editor" }, this.gutter, this.area), this.list);
+    this.count = el("p", { class: "count-of-problems", id: count, role: "status" });
+    this.list = el("ul", { class: "problems", "aria-label": `Problems of: ${options.label}` });
+    this.element = el(
+      "div", {}, el("div", { class: "editor" }, this.gutter, this.area),
+      el("p", { class: "hint", id: hint }, "Tab indents. To leave the editor, press Escape, then Tab."),
+      this.count, this.list);
     this.area.addEventListener("input", () => this.changed());
     this.area.addEventListener("scroll", () => { this.gutter.scrollTop = this.area.scrollTop; });
     this.area.addEventListener("keydown", (event) => this.key(event));
@@ -65,7 +74,9 @@ class Editor {
       const problems = this.options.check ? await this.options.check(text) : [];
       // The latest check wins, whichever answer arrives last.
       if (number !== this.lastCheck || text !== this.value) return;
-      this.problems = problems;
+      const inOrder = problems.slice().sort((left, right) => left.line - right.line || left.column - right.column);
+      this.problems = inOrder.filter(({ rule }) => rule !== "advice");
+      this.advice = inOrder.filter(({ rule }) => rule === "advice");
       this.isChecked = true;
       this.draw();
       if (this.options.onChange) this.options.onChange(this);
@@ -83,9 +94,15 @@ class Editor {
     this.gutter.replaceChildren(...numbers);
     this.area.rows = Math.min(lines, 22);
     this.gutter.scrollTop = this.area.scrollTop;
-    this.list.replaceChildren(...this.problems.slice(0, 8).map((problem) => el("li", {}, el(
-      "button", { type: "button", onclick: () => this.go(problem) },
+    this.area.setAttribute("aria-invalid", String(this.problems.length > 0));
+    const number = this.problems.length;
+    const told = number === 0 ? "" : number === 1 ? "1 problem:" : `${number} problems:`;
+    // A status that is written again is read out again.
+    if (this.count.textContent !== told) this.count.textContent = told;
+    this.list.replaceChildren(...this.problems.slice(0, 8).concat(this.advice.slice(0, 4)).map((problem) => el("li", {}, el(
+      "button", { type: "button", class: problem.rule === "advice" ? "advice" : "", onclick: () => this.go(problem) },
       `Line ${problem.line}, column ${problem.column}: ${problem.path === "$" ? "" : problem.path + " "}${problem.message}`))));
+    if (number > 8) this.list.append(el("li", { class: "note" }, `and ${number - 8} more`));
   }
 
   go(problem) {

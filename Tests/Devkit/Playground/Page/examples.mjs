@@ -28,6 +28,8 @@ const receipt = (number) => ({
   orderNumber: number,
   createdAt: minutesAgo(1),
   status: "completed",
+  // A receipt: its order.json names no web service.
+  webServiceURL: null,
   merchant,
   orderManagementURL: `https://shop.example.com/orders/${number}`,
   payment: {
@@ -111,9 +113,23 @@ const quickChanges = {
   },
 };
 
+/** Returns a value with the members of its objects in the order that they have in another one, further ones last. */
+function arranged(value, example) {
+  if (Array.isArray(value)) {
+    const examples = Array.isArray(example) ? example : [];
+    return value.map((element, index) => arranged(element, examples[index] || examples[0]));
+  }
+  if (!value || typeof value !== "object") return value;
+  const own = example && typeof example === "object" ? example : {};
+  const names = Object.keys(own).filter((name) => name in value);
+  const further = Object.keys(value).filter((name) => !(name in own));
+  return names.concat(further).reduce(
+    (all, name) => Object.assign(all, { [name]: arranged(value[name], own[name]) }), {});
+}
+
 /** JSON for people: two spaces, members in the order in which they were made. */
 const pretty = (value) => JSON.stringify(value, null, 2);
 
 const orderNumber = () => "FP-" + String(10000 + Math.floor(Math.random() * 89999));
 
-export { paymentRequest, receipt, order, quickChanges, pretty, orderNumber };
+export { paymentRequest, receipt, order, quickChanges, arranged, pretty, orderNumber };

@@ -27,6 +27,9 @@ static const unsigned char device[] = {
 static const unsigned char source[] = {
 #embed "source.mjs"
 };
+static const unsigned char steps[] = {
+#embed "steps.mjs"
+};
 
 playground_file playground_html(void) { return (playground_file){html, sizeof html}; }
 playground_file playground_stylesheet(void) { return (playground_file){stylesheet, sizeof stylesheet}; }
@@ -36,3 +39,4 @@ playground_file playground_examples(void) { return (playground_file){examples, s
 playground_file playground_transcript(void) { return (playground_file){transcript, sizeof transcript}; }
 playground_file playground_device(void) { return (playground_file){device, sizeof device}; }
 playground_file playground_source(void) { return (playground_file){source, sizeof source}; }
+playground_file playground_steps(void) { return (playground_file){steps, sizeof steps}; }

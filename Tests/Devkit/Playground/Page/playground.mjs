@@ -5,12 +5,14 @@ import { Device } from "./device.mjs";
 import { Editor, el, placeOf } from "./editor.mjs";
 import * as examples from "./examples.mjs";
 import * as source from "./source.mjs";
+import { Steps } from "./steps.mjs";
 import { Transcript, TranscriptPanel } from "./transcript.mjs";
 
 const transcript = new Transcript();
 const device = new Device(transcript);
-const state = { api: "applepay", session: undefined, orders: [], active: undefined };
+const state = { api: "applepay", session: undefined, orders: [], active: undefined, placed: new Map() };
 const polyfill = window.waybill && window.waybill.polyfill;
+const dark = matchMedia("(prefers-color-scheme: dark)");
 
 async function call(method, path, body) {
   const options = { method, headers: {}, cache: "no-store" };
@@ -66,9 +68,10 @@ function tabs(panels) {
   list.addEventListener("keydown", (event) => {
     const names = Object.keys(panels);
     const index = names.findIndex((name) => buttons[name] === document.activeElement);
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step || index < 0) return;
-    const next = names[(index + step + names.length) % names.length];
+    const places = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: -1 };
+    if (places[event.key] === undefined || index < 0) return;
+    event.preventDefault();
+    const next = names[(places[event.key] + names.length) % names.length];
     select(next);
     buttons[next].focus();
   });
@@ -125,7 +128,6 @@ class CreateBlock {
     this.element = element;
     this.index = index;
     this.isReceipt = element.dataset.kind === "receipt";
-    this.identifiers = new Set();
     const changed = () => this.changed();
     this.editors = {
       "Payment request": new Editor({
@@ -141,7 +143,7 @@ class CreateBlock {
       "Payment request": "The payment sheet asks for this.",
       "Order details": "The page hands this to the browser. Type, identifier and token are the server's; the address may be edited.",
       "Order": this.isReceipt
-        ? "The document that the shop publishes, as a receipt: with \"webServiceURL\": null its order.json names no web service, and no device registers."
+        ? "The document that the shop publishes, as a receipt: with \"webServiceURL\": null its order.json names no web service, so that a device has nothing to register with."
         : "The document that the shop publishes. Waybill adds the type, the identifiers, the address, the token and updatedAt.",
     };
     this.note = el("p", { class: "note" });
@@ -154,7 +156,7 @@ class CreateBlock {
     const attempt = el(
       "div", {}, this.choices, this.note, this.holder, this.breakLabel, el("div", { class: "action" }, this.place, this.verdict));
     this.panel = new TranscriptPanel(
-      transcript, (entry) => (entry.order ? this.identifiers.has(entry.order) : entry.block === this),
+      transcript, (entry) => (entry.order ? this.owns(entry.order) : entry.block === this),
       (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
     this.tabs = tabs({ Try: attempt, Transcript: this.panel.element, Source: this.source.element });
     element.append(this.tabs.element);
@@ -174,6 +176,13 @@ class CreateBlock {
       type: "button", "aria-pressed": String(name === this.chosen), onclick: () => this.choose(name),
       class: this.editors[name].problems.length > 0 ? "has-problem" : "",
     }, name)));
+  }
+
+  /** True for an order that was placed here; after the page was loaded again, for one of the same kind. */
+  owns(identifier) {
+    if (state.placed.has(identifier)) return state.placed.get(identifier) === this;
+    const order = state.orders.find(({ orderIdentifier }) => orderIdentifier === identifier);
+    return Boolean(order) && order.isReceipt === this.isReceipt;
   }
 
   /** A new order: its details from the server, its document from the example. */
@@ -212,8 +221,8 @@ class CreateBlock {
     const faulty = Object.keys(this.editors).find((name) => this.editors[name].problems.length > 0);
     if (this.button) this.button.toggleAttribute("disabled", Boolean(faulty) || !this.isReady());
     if (faulty) {
-      const { line, message, path } = this.editors[faulty].problems[0];
-      this.say(`${faulty}, line ${line}: ${path === "$" ? "" : path + " "}${message}`, "bad");
+      const number = this.editors[faulty].problems.length;
+      this.say(`${faulty} has ${number === 1 ? "a problem" : `${number} problems`}, so nothing can be paid.`, "bad");
       this.isTellingFault = true;
     } else if (this.isTellingFault) {
       this.isTellingFault = false;
@@ -234,13 +243,12 @@ class CreateBlock {
     this.place.replaceChildren();
     if (!waybill.isSupportedByDevice()) {
       this.place.replaceChildren(el(
-        "p", { class: "note" }, "This browser has no Apple Pay on the web: use Safari. ",
-        el("a", { href: "#requirements-title" }, "Requirements")));
+        "p", { class: "note" }, missingApplePay(), " ", el("a", { href: "#requirements-title" }, "Requirements")));
       return;
     }
     this.place.addEventListener("click", () => { state.active = this; }, { capture: true });
     this.controller = waybill.createController({
-      service: service(), api: state.api, button: { type: "buy" },
+      service: service(), api: state.api, button: { type: "buy", style: dark.matches ? "white" : "black" },
       request: () => {
         if (!this.isReady()) throw new Error("an editor has problems, or is being checked");
         return this.editors["Payment request"].json;
@@ -265,7 +273,10 @@ class CreateBlock {
     transcript.note("page", "checkout", status === 200 ? "Merchant session made" : "Merchant session refused", {
       block: this, request: { method: "POST", url: `${service()}/applepay/validate`, headers: [["Content-Type", "application/json"]], body: JSON.stringify(body) },
       response: { status, headers: [], body: JSON.stringify(answer), milliseconds: Date.now() - start },
-      detail: { note: "Apple's gateway is a fake here, with a client certificate as the real one wants it." },
+      detail: {
+        note: state.session.isReal ? "The checkout role asked Apple's sandbox, with the merchant's certificate."
+          : "Apple's gateway is a fake here, with a client certificate as the real one wants it.",
+      },
     });
     if (status !== 200) throw new Error("no merchant session");
     return answer;
@@ -274,9 +285,9 @@ class CreateBlock {
   /** Acts as the shop. The token is dropped: the payment's bytes never leave this page. */
   async authorise() {
     const text = this.editors.Order.value;
-    this.identifiers.add(this.details.orderIdentifier);
+    state.placed.set(this.details.orderIdentifier, this);
     const { status, answer } = await call("POST", "/playground/orders", {
-      orderIdentifier: this.details.orderIdentifier, isReceipt: this.isReceipt, text,
+      orderIdentifier: this.details.orderIdentifier, text,
     });
     if (status !== 200) {
       this.reason = (answer.error && answer.error.message) || "the order is not valid";
@@ -291,7 +302,7 @@ class CreateBlock {
     this.say(
       result.hasTracking ? "Paid and ordered. The device has the details and fetches the order."
         : "Paid and ordered. The browser refused the order details, so the payment was completed without them: the order is not in Wallet.",
-      result.hasTracking ? "good" : "bad");
+      result.hasTracking ? "good" : "warn");
     this.breaks.checked = false;
     await openSession();
     this.renew();
@@ -317,10 +328,11 @@ class CreateBlock {
     const request = this.editors["Payment request"].json;
     const document = this.editors.Order.json;
     if (!request || !document || !this.details) return undefined;
-    const asArguments = (value) => waybill.paymentRequestArguments(13, value, state.session.merchantIdentifier);
+    const asArguments = (version, value) => waybill.paymentRequestArguments(
+      version, value, state.session.merchantIdentifier);
     return [
       { title: "HTML", text: source.html },
-      { title: "JavaScript", text: source.script(state.api, request, asArguments) },
+      { title: "JavaScript", text: source.script(state.api, waybill.requiredVersion(request), request, asArguments) },
       { title: "Server", text: source.server(this.details.orderTypeIdentifier, document) },
     ];
   }
@@ -331,7 +343,7 @@ class CreateBlock {
 class UpdateBlock {
   constructor(element) {
     this.rows = new Map();
-    this.list = el("fieldset", { class: "orders" });
+    this.list = el("fieldset", { class: "orders", "aria-label": "Orders" });
     this.empty = el("p", { class: "empty" }, "There are no orders yet that can be updated. Place one in step 2 first.");
     this.editor = new Editor({
       label: "Order to update", check: (text) => (this.selected ? review("order", text) : Promise.resolve([])),
@@ -341,20 +353,28 @@ class UpdateBlock {
     for (const name of Object.keys(examples.quickChanges)) {
       this.quick.append(el("button", { type: "button", onclick: () => this.edit(name) }, name));
     }
-    this.again = el("button", { class: "plain-button", type: "button", onclick: () => this.pushAgain() }, "Push again");
+    this.again = el("button", { class: "small-button", type: "button", onclick: () => this.pushAgain() }, "Push again");
     this.update = el("button", { class: "primary", type: "button", id: "update-button", disabled: true, onclick: () => this.send() }, "Update");
-    this.remove = el("button", { class: "plain-button", type: "button", onclick: () => this.removeOrder() }, "Remove the order");
+    this.remove = el("button", { class: "plain-button", type: "button", onclick: () => this.askToRemove(true) }, "Remove the order …");
+    this.removal = el(
+      "div", { class: "removal", role: "group", "aria-label": "Remove the order?", hidden: true },
+      el("span", {}, "Remove it from Wallet's web service?"),
+      el("button", { class: "danger", type: "button", onclick: () => this.removeOrder() }, "Remove"),
+      el("button", { class: "small-button", type: "button", onclick: () => this.askToRemove(false) }, "Keep"));
+    this.removal.addEventListener("keydown", (event) => { if (event.key === "Escape") this.askToRemove(false); });
     this.verdict = el("p", { class: "verdict", role: "status" });
     this.work = el(
       "div", { hidden: true }, this.quick, this.editor.element,
-      el("div", { class: "action" }, this.update, this.again, this.remove, this.verdict));
+      el("div", { class: "action" }, this.update, this.again, this.verdict, this.remove, this.removal));
     this.source = new SourcePanel(() => {
       const document = this.editor.json;
       if (!this.selected || !document) return undefined;
       return [{ title: "Server", text: source.update(state.session.next[0].orderTypeIdentifier, document) }];
     });
     this.panel = new TranscriptPanel(
-      transcript, (entry) => (entry.order ? entry.order === this.selected : entry.to === "device" || entry.from === "device"),
+      // A push and a list of changed orders name no order: those since the order is there may be about it.
+      transcript, (entry) => (entry.order ? entry.order === this.selected
+        : (entry.to === "device" || entry.from === "device") && entry.time >= this.since),
       (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
     this.tabs = tabs({
       Try: el("div", {}, this.list, this.empty, this.work), Transcript: this.panel.element, Source: this.source.element,
@@ -388,8 +408,14 @@ class UpdateBlock {
     }
     row.firstChild.checked = order.orderIdentifier === this.selected;
     row.lastChild.textContent = order.isReceipt ? "Receipt, no updates"
-      : `${order.status} · version ${order.version} · ${order.devices === 1 ? "1 device" : `${order.devices} devices`}`;
+      : `${order.status} · version ${order.ordinal} · ${order.devices === 1 ? "1 device" : `${order.devices} devices`}`;
     return row;
+  }
+
+  /** The time of the first entry about the selected order. */
+  get since() {
+    const first = transcript.entries.find(({ order }) => order && order === this.selected);
+    return first ? first.time : Infinity;
   }
 
   deselect() {
@@ -407,7 +433,8 @@ class UpdateBlock {
     if (status !== 200) return;
     this.selected = identifier;
     this.version = answer.version;
-    this.original = examples.pretty(answer.document);
+    this.original = examples.pretty(examples.arranged(answer.document, examples.order("")));
+    this.askToRemove(false);
     this.work.hidden = false;
     this.editor.set(this.original);
     this.say("");
@@ -466,9 +493,21 @@ class UpdateBlock {
     else this.say((answer.error && answer.error.message) || "The devices cannot be pushed now.", "bad");
   }
 
+  /** Asks before an order is removed, beside the button, or takes the question back. */
+  askToRemove(isAsked) {
+    if (isAsked === !this.removal.hidden) return;
+    this.removal.hidden = !isAsked;
+    this.remove.hidden = isAsked;
+    if (isAsked) this.removal.lastChild.focus(); else this.remove.focus();
+  }
+
   async removeOrder() {
+    this.askToRemove(false);
     const { status } = await call("DELETE", `/playground/orders/${this.selected}`);
-    if (status === 202) this.deselect();
+    if (status === 202) {
+      this.deselect();
+      this.tabs.element.querySelector("[role=tab]").focus();
+    }
     else this.say("It could not be removed.", "bad");
   }
 }
@@ -482,7 +521,7 @@ async function openSession() {
 }
 
 /** Follows the server's transcript while the page is open. */
-async function follow(update) {
+async function follow(blocks, update, steps) {
   let after = 0;
   for (;;) {
     try {
@@ -498,8 +537,11 @@ async function follow(update) {
         transcript.add(entry);
       }
       state.orders = answer.orders;
+      for (const block of blocks) block.panel.draw();
       update.draw();
-      device.draw(answer.device);
+      update.panel.draw();
+      device.draw(answer.device, answer.orders);
+      steps.draw(answer.device, answer.orders);
     } catch (error) {
       console.error(error);
       await new Promise((resolve) => setTimeout(resolve, 2000));
@@ -513,20 +555,38 @@ const TITLES = {
   paymentauthorized: "Event: payment authorized", complete: "The page completes the payment",
   "details handed to the device": "Order details go to the device", cancel: "The sheet is closed", abort: "The page ends the session",
   "order details refused": "The browser refuses the order details",
+  "the device took the details": "The device has the order details", "the device is away": "The device is away",
+  "no answer in time": "The page did not answer in time",
+  "answer to paymentmethodselected": "Answer: the total with this payment method",
+  "answer to shippingmethodselected": "Answer: the total with this shipping method",
+  "answer to shippingcontactselected": "Answer: the total for this address",
+  "answer to couponcodechanged": "Answer: the total with this coupon",
 };
+/** What the page tells the browser; everything else comes from the browser. */
+const isOfPage = (title) => ["begin", "complete", "merchant session", "abort"].includes(title) || title.startsWith("answer to ");
+
+/** Returns why nothing can be paid here, and what to do. */
+function missingApplePay() {
+  if (location.protocol === "https:") return "This browser has no Apple Pay on the web: use Safari.";
+  if (/^(localhost|127\.0\.0\.1|\[::1\])$/.test(location.hostname)) {
+    return "The stand-in for Apple Pay did not load: load the page again, in a current browser.";
+  }
+  return "Apple Pay needs https, and its stand-in works at 127.0.0.1 only: open the playground there.";
+}
 
 function showSupport() {
   const line = document.querySelector("#support");
   if (polyfill) line.textContent = "Apple Pay is simulated by Waybill's polyfill";
   else if (waybill.isSupportedByDevice()) line.textContent = "Apple Pay is available in this browser";
   else {
-    line.textContent = "This browser has no Apple Pay";
+    line.textContent = "No Apple Pay here";
     line.classList.add("fact-bad");
   }
   if (!polyfill) {
     document.querySelector("#support-detail").textContent = waybill.isSupportedByDevice()
-      ? "The sheet and the device are your own; a merchant of the sandbox has to be set up."
-      : "Nothing can be paid here. Open this page in Safari.";
+      ? "The sheet and the device are your own. A merchant session comes from Apple's sandbox if the playground was "
+        + "started with --merchant and --public-url."
+      : missingApplePay();
   }
 }
 
@@ -534,7 +594,7 @@ async function start() {
   showSupport();
   window.addEventListener("waybill:polyfill", ({ detail }) => {
     const { title } = detail;
-    const isIn = ["begin", "complete", "merchant session", "abort"].includes(title);
+    const isIn = isOfPage(title);
     transcript.add({
       time: detail.time, from: isIn ? "page" : "browser", to: isIn ? "browser" : title.includes("device") ? "device" : "page",
       title: TITLES[title] || title[0].toUpperCase() + title.slice(1), detail: detail.detail, block: state.active,
@@ -549,6 +609,7 @@ async function start() {
     sessionStorage.setItem("api", api);
     await Promise.all(blocks.map((block) => block.connect()));
   };
+  dark.addEventListener("change", () => choose(state.api));
   const kept = sessionStorage.getItem("api");
   for (const radio of document.querySelectorAll("input[name=api]")) {
     if (kept) radio.checked = radio.value === kept;
@@ -557,7 +618,7 @@ async function start() {
   for (const block of blocks) block.renew();
   await choose(kept || "applepay");
   document.documentElement.dataset.ready = "";
-  await follow(update);
+  await follow(blocks, update, new Steps(transcript, call));
 }
 
 start();

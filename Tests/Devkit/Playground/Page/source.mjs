@@ -30,21 +30,28 @@ async function merchantSession(validationURL) {
 
 // Your server: it charges, publishes the order, and answers with the order details:
 // {"status": "success", "orderDetails": {"orderTypeIdentifier", "orderIdentifier", "webServiceURL", "authenticationToken"}}
+// If nothing was charged: {"status": "failure", "errors": [{"code", "contactField", "message"}]}
 async function charge(payment) {
   const response = await fetch("/pay", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ payment }),
+    signal: AbortSignal.timeout(28000), // The sheet waits for 30 seconds.
   });
-  if (!response.ok) throw new Error("the payment failed: " + response.status);
-  return response.json();
+  const result = await response.json();
+  if (result.status !== "success" && result.status !== "failure") throw new Error("no result: " + response.status);
+  return result;
 }
+
+// Nobody knows whether the customer has paid: your page has to look the order up before it offers to pay again.
+const unknown = { code: "unknown", message: "It is not certain whether you have paid. Look for the order before you pay again." };
 `;
 
-const session = `
+const session = (version) => `
 document.querySelector("apple-pay-button").addEventListener("click", () => {
   // Inside the click, with nothing awaited before: browsers make a session only in a gesture.
-  const session = new ApplePaySession(13, paymentRequest);
+  // ${version} is the lowest version with all that the request uses; order details need none of their own.
+  const session = new ApplePaySession(${version}, paymentRequest);
 
   session.onvalidatemerchant = async (event) => {
     try {
@@ -67,7 +74,14 @@ document.querySelector("apple-pay-button").addEventListener("click", () => {
     try {
       result = await charge(event.payment);
     } catch (error) {
-      session.completePayment({ status: ApplePaySession.STATUS_FAILURE });
+      result = { status: "failure", errors: [unknown] };
+    }
+    if (result.status !== "success") {
+      session.completePayment({
+        status: ApplePaySession.STATUS_FAILURE,
+        errors: (result.errors || []).map(
+          ({ code, contactField, message }) => new ApplePayError(code, contactField, message)),
+      });
       return;
     }
     const status = ApplePaySession.STATUS_SUCCESS;
@@ -91,11 +105,23 @@ document.querySelector("apple-pay-button").addEventListener("click", async () =>
   request.onpaymentmethodchange = (event) => event.updateWith({});
   request.onshippingaddresschange = (event) => event.updateWith({});
 
-  const response = await request.show();
+  let response;
+  try {
+    response = await request.show();
+  } catch (error) {
+    // The customer closed the sheet, or there is no merchant session.
+    console.info("Nothing was paid:", error.message);
+    return;
+  }
   let result;
   try {
     result = await charge(response.details);
   } catch (error) {
+    console.warn(unknown.message);
+    await response.complete("unknown");
+    return;
+  }
+  if (result.status !== "success") {
     await response.complete("fail");
     return;
   }
@@ -108,17 +134,25 @@ document.querySelector("apple-pay-button").addEventListener("click", async () =>
 });
 `;
 
-/** The page's script for one of the two APIs. `asArguments` maps a request to the arguments of a PaymentRequest. */
-function script(api, request, asArguments) {
-  if (api !== "payment-request") return `const paymentRequest = ${literal(request)};\n\n${shared}${session}`;
-  const { methods, details, options } = asArguments(request);
+/**
+ * The page's script for one of the two APIs.
+ *
+ * @param version the session's version.
+ * @param asArguments maps version and request to the arguments of a PaymentRequest.
+ */
+function script(api, version, request, asArguments) {
+  if (api !== "payment-request") return `const paymentRequest = ${literal(request)};\n\n${shared}${session(version)}`;
+  const { methods, details, options } = asArguments(version, request);
   const parts = `const methods = ${literal(methods)};\nconst details = ${literal(details)};\nconst options = ${literal(options)};\n`;
   return `${parts}\n${shared}${response}`;
 }
 
 const quote = (text) => `'${text.replace(/'/g, "'\\''")}'`;
 
-/** The server's part: order details and the order in one call, and the same as the exchange that it is. */
+/**
+ * The server's part: order details and the order in one call, and the same as the exchange that it is. The order's
+ * "webServiceURL" is null for a receipt.
+ */
 function server(orderTypeIdentifier, document) {
   const body = JSON.stringify({ orderTypeIdentifier, orderIdentifier: "YOUR-ORDER-IDENTIFIER", order: document }, null, 2);
   return `# Publishes the order and answers with the four order details.

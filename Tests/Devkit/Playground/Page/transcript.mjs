@@ -128,4 +128,4 @@ class TranscriptPanel {
   }
 }
 
-export { Transcript, TranscriptPanel };
+export { Transcript, TranscriptPanel, entryText, mask };

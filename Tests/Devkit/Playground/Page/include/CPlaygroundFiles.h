@@ -15,3 +15,4 @@ playground_file playground_examples(void);
 playground_file playground_transcript(void);
 playground_file playground_device(void);
 playground_file playground_source(void);
+playground_file playground_steps(void);
