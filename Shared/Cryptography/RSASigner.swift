@@ -53,8 +53,9 @@ struct RSASigner: ~Copyable {
 
     /// Returns true if a signature is the key's over a digest of 32 bytes.
     func verifies(_ signature: [UInt8], digest: [UInt8]) -> Bool {
-        let isValid = unsafe EVP_PKEY_verify(
-            self.verification, signature, signature.count, digest, digest.count) == 1
+        let isValid =
+            unsafe EVP_PKEY_verify(
+                self.verification, signature, signature.count, digest, digest.count) == 1
         if !isValid { ErrorQueue.clear() }
         return isValid
     }

@@ -56,7 +56,8 @@ final class FetchLoop {
     /// Does one round; returns false if it was the last.
     private func turn(_ multi: borrowing MultiHandle) throws(FetchError) -> Bool {
         let now = ContinuousClock.now
-        let work = self.queue.take(room: self.configuration.concurrency - self.running.count - self.resolving.count, now: now)
+        let room = self.configuration.concurrency - self.running.count - self.resolving.count
+        let work = self.queue.take(room: room, now: now)
         guard !work.isClosed else {
             let error = FetchError(.closed, "fetching: the fetcher was closed")
             for job in work.jobs { self.queue.finish(job, .failure(error)) }

@@ -1,6 +1,6 @@
 // Owner: the fetcher's thread owns the multi handle and each transfer owns its easy handle; a fetcher owns the thread.
 // Threads: any may call; everything that libcurl does runs on the one thread. Each look-up of a name has its own.
-// Bounds: requests in progress and waiting, look-ups (`NameLookups`), bytes of headers and content, redirects, and the time of everything.
+// Bounds: requests in progress and waiting, look-ups, bytes of headers and content, redirects, and all time.
 import CCurl
 import Glibc
 

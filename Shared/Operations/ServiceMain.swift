@@ -43,7 +43,7 @@ public enum ServiceMain {
         }
         logger.info("starting", metadata: ["version": "\(version)"])
         if !CoreFiles.forbid() {
-            logger.warning("a core file of this process may have its keys in it: the system does not allow to prevent it")
+            logger.warning("a core file of this process may have its keys in it: the system refuses to prevent that")
         }
         for (key, value) in settings.effective {
             logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])

@@ -230,12 +230,29 @@ import Tokens
         }
     }
 
+    /// A browser adds the key that its user typed in to a form that any page sends.
+    @Test func aPageOfAnotherSiteCannotUseAKey() async throws {
+        try await Fixture.with { fixture in
+            let path = "/v1/checkout/order-details"
+            for (site, status) in [("cross-site", 403), ("same-origin", 200), ("none", 200)] {
+                let answer = try await fixture.call(
+                    "POST", path, ["Sec-Fetch-Site: \(site)"], body: #"{"orderIdentifier":"1"}"#)
+                #expect(answer.status == status, "\(site)")
+                #expect(answer.code == (status == 403 ? "origin_refused" : nil))
+            }
+        }
+    }
+
     @Test func anOversizedBodyIsRefusedInTheCheckoutFormat() async throws {
         try await Fixture.with { fixture in
             let connection = try await RawConnection.open(port: fixture.port)
             try await connection.send(
                 fixture.request(
-                    "POST", "/v1/checkout/links", ["Content-Length: 16385", "Content-Type: application/json"]))
+                    "POST", "/v1/checkout/links",
+                    [
+                        "Content-Length: 16385", "Content-Type: application/json",
+                        "Authorization: Bearer \(Fixture.key)",
+                    ]))
             let answer = try await connection.response()
             #expect(answer.status == 413)
             #expect(answer.code == "body_too_large")

@@ -114,6 +114,27 @@ import Testing
         }
     }
 
+    /// Of the checkout role, whose keys are in the head.
+    @Test func aBodyWithoutARightKeyIsNotRead() async throws {
+        let certificates = try TLSSupport.made.get().first
+        var options = CheckoutFixture.Options()
+        options.environment = [
+            "WAYBILL_TLS_CERTIFICATE": certificates.serverCertificate, "WAYBILL_TLS_KEY": certificates.serverKey,
+        ]
+        try await CheckoutFixture.with(options) { fixture in
+            let connection = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client(["h2"]))
+            let wire = HTTP2Wire(connection)
+            try await wire.start()
+            let fields = Wire.fields("POST", "/v1/checkout/order-details", [("x-api-key", "sk_test_wrong")])
+            try await connection.send(
+                Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: 1, try wire.block(fields)))
+            #expect(try await wire.response(1).status == 401)
+            #expect(try await wire.frame(Wire.reset).errorCode == 0, "the body is not wanted")
+            #expect(try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404)
+            await connection.close()
+        }
+    }
+
     static let malformed: [[(String, String)]] = [
         [(":method", "GET"), (":scheme", "https")], [(":scheme", "https"), (":path", "/")],
         [(":method", "GET"), (":path", "/")],

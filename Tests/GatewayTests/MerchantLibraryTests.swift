@@ -28,11 +28,11 @@ import Testing
             try Data(merchant.merging(more).serialized).write(to: URL(filePath: folder + "/merchant.json"))
         }
 
-        func library(serves: @escaping @Sendable (OrderTypeIdentifier) -> Bool = { _ in true }) throws
-            -> MerchantLibrary
-        {
+        func library(
+            isDevelopment: Bool = false, serves: @escaping @Sendable (OrderTypeIdentifier) -> Bool = { _ in true }
+        ) throws -> MerchantLibrary {
             try MerchantLibrary(
-                directory: self.path, loading: Merchant.Loading(serves: serves, isDevelopment: false),
+                directory: self.path, loading: Merchant.Loading(serves: serves, isDevelopment: isDevelopment),
                 isStrict: false,
                 logger: Logger(label: "merchants") { [journal] _ in journal })
         }
@@ -72,6 +72,36 @@ import Testing
         await library.look(isAsked: true)
         #expect(library.merchants.caller(key: "sk")?.merchant.name == "zeta")
         #expect(library.merchants.all.map(\.name) == ["zeta"])
+    }
+
+    @Test func twoKeysOfAMerchantHaveDifferentDigests() throws {
+        let fixture = try Fixture()
+        try fixture.write(
+            "acme", ["https://acme.example"],
+            [
+                "keys": [
+                    CheckoutFixture.key("sk", "backend", ["links"]), CheckoutFixture.key("sk", "other", ["orders"]),
+                ]
+            ])
+        let error = #expect(throws: MerchantError.self) { try fixture.library() }
+        #expect("\(error.map { "\($0)" } ?? "")".contains("is that of the key backend already"))
+    }
+
+    /// No member of the file exempts a merchant from that.
+    @Test func aMerchantOfProductionIsRefusedWithADevelopmentSetting() throws {
+        let fixture = try Fixture()
+        let identity = try AppleSessions.identity("merchant.com.acme", named: "acme")
+        try fixture.write(
+            "acme", ["https://acme.example"], ["certificate": "identity.pem", "key": "key.pem"])
+        try Data(identity.certificate).write(to: URL(filePath: fixture.path + "/acme/identity.pem"))
+        try Data(identity.key).write(to: URL(filePath: fixture.path + "/acme/key.pem"))
+        _ = try fixture.library()
+        let error = #expect(throws: MerchantError.self) { try fixture.library(isDevelopment: true) }
+        #expect("\(error.map { "\($0)" } ?? "")".contains("$.environments"))
+        try fixture.write(
+            "acme", ["https://acme.example"],
+            ["certificate": "identity.pem", "key": "key.pem", "playground": true])
+        #expect(throws: MerchantError.self) { try fixture.library(isDevelopment: true) }
     }
 
     @Test func aMerchantWhoseBrandComesLaterIsLoadedThen() async throws {

@@ -175,11 +175,14 @@ import Testing
                     #expect(answer["content-type"] == "text/plain")
                     #expect(answer["content-length"] == "8")
                     #expect(answer["cache-control"] == "max-age=300")
+                    #expect(answer["x-content-type-options"] == "nosniff")
                     #expect(answer.text == (method == "GET" ? "7B2270\r\n" : ""))
                 }
                 #expect(try await fixture.once("GET", path, ["Host: other.example.com"]).status == 404)
             }
-            #expect(try await fixture.once("GET", "/", ["Host: shop.example.com"]).status == 200)
+            let root = try await fixture.once("GET", "/", ["Host: shop.example.com"])
+            #expect(root.status == 200)
+            #expect(root["x-content-type-options"] == "nosniff")
             #expect(try await fixture.once("GET", "/", ["Host: elsewhere.example"]).status == 404)
             #expect(try await fixture.once("POST", path, ["Host: shop.example.com"]).status == 405)
         }

@@ -1,4 +1,5 @@
 import NIOCore
+import NIOHTTP1
 import Testing
 
 @testable import Gateway
@@ -38,6 +39,29 @@ import Testing
         let small = try self.pipeline(Array("GET /x HTTP/1.1\r\nHost: a\r\n\r\n".utf8), rounds: 20_000)
         #expect(small.requests == 20_000, "\(small.storage)")
         #expect(small.storage <= 4 << 10, "\(small.storage)")
+    }
+
+    private static let strict = ExtendedReading(
+        bodyLimit: { $0.fields[.key] == nil ? nil : 10 }, bodies: 100, arrivalLimit: .seconds(1))
+
+    @Test(arguments: ["Content-Length: 5", "Content-Length: 5000", "Transfer-Encoding: chunked"])
+    func aRequestThatIsRefusedByItsHeadComesWithoutItsBody(framing: String) throws {
+        for isAdmitted in [false, true] {
+            var decoder = RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: 1 << 20, reading: Self.strict)
+            let key = isAdmitted ? "X-Api-Key: k\r\n" : ""
+            decoder.feed(
+                ByteBuffer(
+                    string: "POST /x HTTP/1.1\r\nHost: a\r\n\(key)Expect: 100-continue\r\n\(framing)\r\n\r\n"))
+            switch Result(catching: { () throws(RequestFault) in try decoder.next() }) {
+            case .success(.request(let request, let head)):
+                #expect(!isAdmitted)
+                #expect(!head.keepsAlive)
+                #expect(request.body.readableBytes == 0)
+            case .success(.expectsContinue): #expect(isAdmitted && !framing.hasSuffix("5000"))
+            case .failure(let fault): #expect(isAdmitted && fault.status == .payloadTooLarge)
+            case .success(nil): Issue.record("nothing was decided")
+            }
+        }
     }
 
     @Test func manySmallChunksKeepNoMoreThanTheBody() throws {

@@ -115,4 +115,42 @@ import Testing
         let patch = try #require(try JSON(parsing: Array(patch.utf8)).object)
         #expect(JSON.object(target.merging(patch)).text == result)
     }
+
+    /// `é` as one character, and as `e` with an accent: Swift compares them as equal.
+    private static let (composed, decomposed) = ("caf\u{E9}", "cafe\u{301}")
+
+    @Test func namesAreComparedByTheirBytes() throws {
+        let (composed, decomposed) = (Self.composed, Self.decomposed)
+        let one: JSON = 1
+        #expect(composed == decomposed)
+        let text = "{\"\(decomposed)\":1,\"\(composed)\":2}"
+        let object = try #require(try JSON(parsing: Array(text.utf8)).object)
+        #expect(object.members.count == 2)
+        #expect(object[composed] == 2)
+        #expect(object[decomposed] == 1)
+        #expect(String(decoding: object.serialized, as: UTF8.self) == text, "sorted by bytes")
+        #expect(JSONObject([(composed, one)]) != JSONObject([(decomposed, one)]))
+        let merged = JSONObject([(composed, one)]).merging(JSONObject([(decomposed, one), (composed, .null)]))
+        #expect(merged == JSONObject([(decomposed, one)]))
+        #expect(ByteText(composed) != ByteText(decomposed))
+        #expect(ByteText("a").hashValue == ByteText("a").hashValue)
+    }
+
+    @Test func identifiersAreComparedByTheirBytes() throws {
+        let (composed, decomposed) = (Self.composed, Self.decomposed)
+        func item(_ sku: String, _ quantity: Int64) -> JSON {
+            ["sku": .string(sku), "title": "Café", "quantity": .integer(quantity)]
+        }
+        let items: JSON = [item(composed, 1), item(decomposed, 1)]
+        #expect(IdentifiedElements.of(items, named: "lineItems")?.count == 2)
+        var contributions = Contributions()
+        try contributions.merge(["lineItems": items], of: "a", at: 1)
+        try contributions.merge(["lineItems": [item(decomposed, 5)]], of: "b", at: 2)
+        let made = contributions.composed { _ in [] }.document.members
+        let shown = try #require(made["lineItems"]?.array)
+        #expect(shown.map { $0.object?["quantity"] ?? .null } == [1, 5], "only one of the two was written again")
+        let owned = try OwnedPaths([composed, decomposed], path: "$.owns")
+        #expect(owned.paths.count == 2)
+        #expect(owned.claim.members.count == 2)
+    }
 }

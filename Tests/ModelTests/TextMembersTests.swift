@@ -2,7 +2,7 @@ import Testing
 
 @testable import Model
 
-/// What Waybill does to texts of a format wherever the schema of orders has one.
+/// The handling of texts of a format, wherever the schema of orders has one.
 @Suite struct TextMembersTests {
     /// An order with every member of the schema, arrays with an element of each kind, and the texts of its leaves.
     private struct Filled {

@@ -97,11 +97,11 @@ import Testing
             let package = try PackageBuilder(brand).build(order, signingEpochSeconds: BrandFolder.moment)
             #expect(
                 package.omittedFiles == [
-                    "$.merchant.logo: a URL of cdn.example.com, which pictures.hosts in brand.json does not list",
                     "$.lineItems[0].image: trail5.jpg",
-                    "$.returns[0].returnLabel: return-label.pdf",
+                    "$.merchant.logo: a URL of cdn.example.com, which pictures.hosts in brand.json does not list",
                     "$.payment.transactions[0].receipt: receipt-purchase.pdf",
                     "$.payment.transactions[1].receipt: receipt-refund.pdf",
+                    "$.returns[0].returnLabel: return-label.pdf",
                 ])
             let read = try ReadArchive.read(archive(package, brand), in: folder)
             #expect(read.names == ["order.json", "manifest.json", "signature", "shell.jpg"])

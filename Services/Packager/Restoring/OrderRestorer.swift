@@ -186,8 +186,10 @@ struct OrderRestorer: Sendable {
         }
         self.metrics.signatures.increment(
             by: drafts.count { draft in draft.package.map { $0.seal != draft.seal } ?? false })
-        for case let (seal?, draft) in drafts.map({ ($0.seal, $0) }) {
-            guard let package = draft.package, seal.isDamaged(replacedBy: package.seal) else { continue }
+        for draft in drafts {
+            guard let seal = draft.seal, let package = draft.package, seal.isDamaged(replacedBy: package.seal) else {
+                continue
+            }
             self.metrics.damagedSignatures.increment()
             self.logger.error(
                 "a published signature is not valid; the package is signed again", metadata: ["order": "\(draft.key)"])

@@ -110,26 +110,6 @@ extension PushLookup.Found {
 }
 
 extension PushLookup.Looked {
-    /// Moves the devices that registered to `found`, as far as their orders' share allows.
-    ///
-    /// - Returns: those that must wait, and how long; nil: none.
-    mutating func admitRegistered(
-        _ share: inout HourlyLimit, now: ContinuousClock.Instant
-    ) -> (keys: Set<PendingPushKey>, wait: Duration)? {
-        var waiting: Set<PendingPushKey> = []
-        var longest = Duration.zero
-        for one in self.registered {
-            if let wait = share.acquire(one.key.order, now: now) {
-                waiting.insert(PendingPushKey(one.key))
-                longest = max(longest, wait)
-            } else {
-                self.found.append(one)
-            }
-        }
-        self.registered = []
-        return waiting.isEmpty ? nil : (waiting, longest)
-    }
-
     fileprivate mutating func unwrap<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
         switch result {
         case .success(let value): return value

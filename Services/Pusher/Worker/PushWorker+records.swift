@@ -170,7 +170,7 @@ extension PushWorker {
         self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
         for error in looked.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
         var (batch, numbers, looked) = (batch, numbers, looked)
-        let late = self.registrationShare.withLock { looked.admitRegistered(&$0, now: .now) }
+        let late = self.registrationShare.withLock { $0.admit(&looked, now: .now) }
         if let late {
             self.metrics.registrationsLimited.increment(by: late.keys.count)
             self.park(batch.setAside { late.keys.contains($0) }, &numbers, due: .now + late.wait)

@@ -42,9 +42,7 @@ final class PushWorker: Service {
     private let window: Duration
     private let shutdownLimit: Duration
     let random: @Sendable (ClosedRange<Double>) -> Double
-    /// Limits the notifications that registrations cause, for each order: a device's own limit goes by its push token,
-    /// of which a client may send another with each registration.
-    let registrationShare: Mutex<HourlyLimit>
+    let registrationShare: Mutex<RegistrationShare>
     private let onStopped: @Sendable () async -> Void
 
     /// The parts that the worker uses.
@@ -84,7 +82,7 @@ final class PushWorker: Service {
         self.readiness = environment.readiness
         self.mostRecords = max(1, min(Self.batchRecords, limits.records / 32))
         self.window = limits.window
-        self.registrationShare = Mutex(HourlyLimit(perHour: limits.registrationLimit, now: .now))
+        self.registrationShare = Mutex(RegistrationShare(limits, now: .now))
         self.shutdownLimit = environment.common.shutdownLimit
         self.onStopped = onStopped
         let liveness = environment.liveness

@@ -19,7 +19,7 @@ extension JSONObject {
             self[name] = .string(whole)
             isChanged = true
         }
-        for (name, inner) in members.parts {
+        for (name, _, inner) in members.parts {
             guard let changed = self[name]?.withoutFractions(of: inner) else { continue }
             self[name] = changed
             isChanged = true

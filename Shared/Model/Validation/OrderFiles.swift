@@ -48,15 +48,18 @@ extension JSONObject {
                 text,
                 FilePlace(path: path + [.member(name)], isPicture: format == .image, isRequired: isRequired))
         }
-        for (name, inner) in members.parts {
-            guard let value = self[name] else { continue }
+        for (name, isArray, inner) in members.parts {
             path.append(.member(name))
-            value.object?.forEachFile(of: inner, &path, body)
-            for (index, element) in (value.array ?? []).enumerated() {
-                guard case .object(let element) = element else { continue }
-                path.append(.element(index))
-                element.forEachFile(of: inner, &path, body)
-                path.removeLast()
+            switch self[name] {
+            case .object(let object) where !isArray: object.forEachFile(of: inner, &path, body)
+            case .array(let elements) where isArray:
+                for (index, element) in elements.enumerated() {
+                    guard case .object(let element) = element else { continue }
+                    path.append(.element(index))
+                    element.forEachFile(of: inner, &path, body)
+                    path.removeLast()
+                }
+            default: break
             }
             path.removeLast()
         }

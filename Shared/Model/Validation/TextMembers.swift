@@ -7,20 +7,21 @@ final class TextMembers: Sendable {
     static let files = TextMembers(of: [OrderSchema.order]) { [.image, .file, .label].contains($0) }
 
     let texts: [(name: String, format: TextFormat, isRequired: Bool)]
-    let parts: [(name: String, members: TextMembers)]
+    let parts: [(name: String, isArray: Bool, members: TextMembers)]
 
     /// - Parameter schemas: those that the object may have.
     init(of schemas: [ObjectSchema], except omitted: Set<String> = [], where matches: (TextFormat) -> Bool) {
         var texts: [String: (format: TextFormat, isRequired: Bool)] = [:]
-        var parts: [String: [ObjectSchema]] = [:]
+        var parts: [String: (isArray: Bool, schemas: [ObjectSchema])] = [:]
         for member in schemas.flatMap(\.members) where !omitted.contains(member.name) {
             if case .text(let format) = member.shape, matches(format) {
                 texts[member.name] = (format, member.isRequired || texts[member.name]?.isRequired == true)
             }
-            parts[member.name, default: []] += member.shape.objects
+            let isArray = if case .array = member.shape { true } else { false }
+            parts[member.name, default: (isArray, [])].schemas += member.shape.objects
         }
         self.texts = texts.map { (name: $0, format: $1.format, isRequired: $1.isRequired) }.sorted { $0.name < $1.name }
-        self.parts = parts.map { (name: $0, members: TextMembers(of: $1, where: matches)) }
+        self.parts = parts.map { (name: $0, isArray: $1.isArray, members: TextMembers(of: $1.schemas, where: matches)) }
             .filter { !$0.members.texts.isEmpty || !$0.members.parts.isEmpty }
             .sorted { $0.name < $1.name }
     }

@@ -41,9 +41,9 @@ extension Registrations {
             key, registration.pushToken.rawValue, registration.registeredEpochMilliseconds, limit: limit)
     }
 
-    /// Requests admission of the end of a registration. A registered device may always end it, once: until the end is
-    /// in Redis, another one and a renewal count as a new device, as does the end of a registration that does not
-    /// exist.
+    /// Requests admission of the end of a registration. A registered device may always end it, also again if the record
+    /// of its end could not be published; until the end is in Redis, a renewal counts as a new device. The end of a
+    /// registration that does not exist counts as one, too.
     public func admitEnd(of key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
         try await self.admit(key, "", 0, limit: limit)
     }

@@ -30,7 +30,7 @@ extension StoreScripts {
     /// Decides if a device may be registered, or its registration may end.
     ///
     /// A standing record also has `recorded`, the moment when a record of it was last admitted to Kafka, if that is not
-    /// the moment of registration; 0 once its end was admitted. Whatever writes the record anew removes it.
+    /// the moment of registration; 0 once its end was admitted. A record that is written anew has none.
     ///
     /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, push token or empty
     /// for an end, moment, milliseconds of an hour. Returns 0 if so, -1 if there are too many, -2 if the registration
@@ -44,7 +44,7 @@ extension StoreScripts {
           if not isRead or type(record) ~= 'table' then record = {} end
           local token, registered = record.pushToken, tonumber(record.registered)
           local recorded = tonumber(record.recorded) or registered
-          if type(token) == 'string' and registered and recorded ~= 0 and (ARGV[4] == '' or ARGV[4] == token) then
+          if type(token) == 'string' and registered and (ARGV[4] == '' or recorded ~= 0 and ARGV[4] == token) then
             local moment, reply = tonumber(ARGV[5]), 0
             if ARGV[4] == '' then
               recorded = 0

@@ -87,16 +87,16 @@ final class SessionRates: Sendable {
             let ofPage = [
                 Self.wait(page.used, limits.perOrigin, originInterval, now),
                 isScarce && ofClient.amount(at: now) > .zero ? 1 : nil,
-            ]
-            if let wait = ofPage.compactMap(\.self).max() { return wait }
+            ].compactMap(\.self).max()
             let ofOwn = [
                 Self.wait(ofClient, limits.perClient, limits.clientInterval, now),
                 Self.wait(ofNetwork, limits.perClient * Self.networkFactor, networkInterval, now),
-            ]
-            if let wait = ofOwn.compactMap(\.self).max() {
+            ].compactMap(\.self).max()
+            if let ofPage { return max(ofPage, ofOwn ?? 0) }
+            if let ofOwn {
                 let spareInterval = originInterval * Self.spareDivisor
                 let isSpent = Self.wait(page.spare, limits.perOrigin / Self.spareDivisor, spareInterval, now) != nil
-                guard !isSpent else { return wait }
+                guard !isSpent else { return ofOwn }
                 page.spare.grow(by: spareInterval, atMost: .hours(1), at: now)
             } else {
                 ofClient.grow(by: limits.clientInterval, atMost: .hours(1), at: now)
