@@ -301,7 +301,8 @@ import Testing
             }
         }
         let spare = 5 + 5 * 60
-        #expect((100 + 99...100 + 99 + spare).contains(admitted), "100 at once, 100 a minute, and spare ones: \(admitted)")
+        #expect(
+            (100 + 99...100 + 99 + spare).contains(admitted), "100 at once, 100 a minute, and spare ones: \(admitted)")
         let now = start + .seconds(60)
         #expect(try rates.admit(client("2001:db8:2::1"), origin, at: now) == nil, "a customer elsewhere")
         #expect(try rates.admit(client("2001:db8:1:ffff::1"), other, at: now) == nil, "another page")

@@ -15,12 +15,14 @@ SLOW = PAYMENT_RATE * SLOW_SECONDS
 class CheckoutBench(Bench):
     def measure(self):
         arguments = self.arguments
+        others = ["--neighbour-url", arguments.neighbour_url] if arguments.neighbour_url else []
+        others += ["--system-roots"] if arguments.system_roots else []
         # In this session, so that ^C reaches it and it ends the role that it started.
         ended = subprocess.run(
             [program("waybill-dev"), "checkout-load", "--stack", f"{self.stack.folder}/stack.env",
              "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),
              "--rate", str(PAYMENT_RATE), "--payments", str(arguments.orders),
-             "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS)],
+             "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS), *others],
             stdout=subprocess.PIPE, text=True)
         if ended.returncode:
             raise Failure("waybill-dev checkout-load failed")
@@ -46,5 +48,23 @@ class CheckoutBench(Bench):
                 f"{text}: {ends}; p50 {load['p50'] / 1000:.1f} ms, most {load['most'] / 1000:.1f} ms, "
                 f"{load['megabytes']} MB at most")
             failed += sum(count for end, count in load["ends"].items() if end != "200")
+        failed += self.tell_neighbour(loads["neighbour"])
         report.figure("checkout.failed", failed, most=0)
         return failed > 0
+
+    def tell_neighbour(self, loads):
+        """Says what another merchant, whose service hangs, costs the others; returns their failed requests."""
+        report, failed = self.report, 0
+        for name in "sessions", "baskets", "payments":
+            alone, beside = loads[name]["alone"], loads[name]["beside"]
+            ratio = beside["p99"] / max(1, alone["p99"])
+            report.figure(f"checkout.neighbour_{name}_p99_ratio", ratio, most=1.5)
+            for place, load in ("alone", alone), ("beside a shop that hangs", beside):
+                ends = ", ".join(f"{end}: {count:,}" for end, count in load["ends"].items())
+                report.note(f"{name} {place}: {ends}; p50 {load['p50'] / 1000:.1f} ms, p99 {load['p99'] / 1000:.1f} ms")
+                failed += sum(count for end, count in load["ends"].items() if end != "200")
+        other = loads["neighbour"]
+        ends = ", ".join(f"{end}: {count:,}" for end, count in other["ends"].items())
+        report.note(f"baskets of the shop that hangs: {ends}; p99 {other['p99'] / 1000:.1f} ms")
+        report.figure("checkout.neighbour_mb", other["megabytes"])
+        return failed

@@ -17,11 +17,36 @@ struct CheckoutLoad: Sendable {
     let origins: [String]
     let http: HTTPClient
 
-    /// Runs `count` customers at a rate.
-    /// - Returns: percentiles in microseconds, the counts of each result, and the checkout role's peak memory.
+    /// The outcomes of a load, and the most memory that the checkout role had meanwhile.
+    struct Outcomes: Sendable {
+        var all: [Outcome] = []
+        var megabytes: Int64 = 0
+
+        static func += (left: inout Outcomes, right: Outcomes) {
+            left.all += right.all
+            left.megabytes = max(left.megabytes, right.megabytes)
+        }
+
+        /// Percentiles in microseconds, the counts of each result, and the peak memory.
+        var report: JSON {
+            let sorted = self.all.map(\.duration.microseconds).sorted()
+            var ends: [String: Int64] = [:]
+            for outcome in self.all { ends[outcome.end, default: 0] += 1 }
+            func percentile(_ part: Double) -> JSON {
+                .integer(sorted.isEmpty ? 0 : sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))])
+            }
+            return [
+                "p50": percentile(0.5), "p99": percentile(0.99), "most": .integer(sorted.last ?? 0),
+                "ends": .object(JSONObject(ends.sorted { $0.key < $1.key }.map { ($0.key, .integer($0.value)) })),
+                "megabytes": .integer(self.megabytes),
+            ]
+        }
+    }
+
+    /// Runs `count` customers at a rate, fewer if the task is cancelled.
     func run(
         _ count: Int, rate: Int, _ customer: @escaping @Sendable (Int) async throws -> Outcome
-    ) async throws -> JSON {
+    ) async throws -> Outcomes {
         let megabytes = Mutex<Int64>(0)
         async let _: Void = {
             repeat {
@@ -31,26 +56,13 @@ struct CheckoutLoad: Sendable {
         let outcomes = try await withThrowingTaskGroup(of: Outcome.self) { group in
             let start = ContinuousClock.now
             for number in 0..<count {
-                try await Task.sleep(until: start + .seconds(1) * number / rate)
-                group.addTask { try await customer(number) }
+                guard (try? await Task.sleep(until: start + .seconds(1) * number / rate)) != nil else { break }
+                // A customer that came waits for its answer.
+                group.addTask { try await Task { try await customer(number) }.value }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        return Self.report(outcomes, megabytes: megabytes.withLock { $0 })
-    }
-
-    private static func report(_ outcomes: [Outcome], megabytes: Int64) -> JSON {
-        let sorted = outcomes.map(\.duration.microseconds).sorted()
-        var ends: [String: Int64] = [:]
-        for outcome in outcomes { ends[outcome.end, default: 0] += 1 }
-        func percentile(_ part: Double) -> JSON {
-            .integer(sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))])
-        }
-        return [
-            "p50": percentile(0.5), "p99": percentile(0.99), "most": .integer(sorted.last ?? 0),
-            "ends": .object(JSONObject(ends.sorted { $0.key < $1.key }.map { ($0.key, .integer($0.value)) })),
-            "megabytes": .integer(megabytes),
-        ]
+        return Outcomes(all: outcomes, megabytes: megabytes.withLock { $0 })
     }
 
     /// Resident memory of the checkout role, in MB.
@@ -64,6 +76,17 @@ struct CheckoutLoad: Sendable {
         let response = try await self.ask(
             "/applepay/validate", number,
             ["validationURL": "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"])
+        return Outcome(duration: .now - start, end: "\(response.status)")
+    }
+
+    /// Reads a basket, as a page does whenever that changes.
+    func basket(_ number: Int) async throws -> Outcome {
+        try await self.basket(origin: self.origin(number), address: Self.address(number))
+    }
+
+    func basket(origin: String, address: String) async throws -> Outcome {
+        let start = ContinuousClock.now
+        let response = try await self.ask("/applepay/basket/basket", origin: origin, address: address)
         return Outcome(duration: .now - start, end: "\(response.status)")
     }
 
@@ -102,15 +125,25 @@ struct CheckoutLoad: Sendable {
             duration: .now - completed, end: package.status == 200 && !isPackage ? "no package" : "\(package.status)")
     }
 
+    private func origin(_ number: Int) -> String { self.origins[number % self.origins.count] }
+
+    /// Customers that follow each other are in different networks.
+    private static func address(_ number: Int) -> String { "198.18.\(number & 0xFF).\(number >> 8 & 0xFF)" }
+
     /// Sends a request to the checkout role, with an origin and a client address chosen by the customer's number.
     private func ask(_ path: String, _ number: Int, _ body: JSON) async throws -> HTTPResponse {
-        var request = HTTPRequest(method: .POST, url: self.checkout.url + path)
-        request.headers = [
-            ("origin", self.origins[number % self.origins.count]), ("content-type", "application/json"),
-            // Customers that follow each other are in different networks.
-            ("x-forwarded-for", "198.18.\(number & 0xFF).\(number >> 8 & 0xFF)"),
-        ]
-        request.body = body.serialized
+        try await self.ask(path, origin: self.origin(number), address: Self.address(number), body)
+    }
+
+    private func ask(
+        _ path: String, origin: String, address: String, _ body: JSON? = nil
+    ) async throws -> HTTPResponse {
+        var request = HTTPRequest(method: body == nil ? .GET : .POST, url: self.checkout.url + path)
+        request.headers = [("origin", origin), ("x-forwarded-for", address)]
+        if let body {
+            request.headers.append(("content-type", "application/json"))
+            request.body = body.serialized
+        }
         return try await self.http.send(request, within: .seconds(60))
     }
 }

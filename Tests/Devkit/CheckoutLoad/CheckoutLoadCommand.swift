@@ -11,7 +11,9 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
         discussion: """
             Starts waybill-gateway checkout beside a stack, with stand-ins of Apple's gateway and of a shop's service, \
             then runs one load after the other: merchant sessions; payments whose device fetches its order at once; \
-            payments whose shop answers after --upstream-seconds.
+            payments whose shop answers after --upstream-seconds. Then sessions, baskets and payments again, in turn \
+            alone and beside another merchant, whose customers request --neighbour-rate baskets a second of a service \
+            that never answers.
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String
@@ -21,6 +23,10 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
     @Option(help: "Payments whose order is fetched.") var payments = 2000
     @Option(help: "Payments with a slow shop.") var slowPayments = 6000
     @Option(help: "Seconds that the slow shop takes.") var upstreamSeconds = 24
+    @Option(help: "Baskets per second of the other merchant.") var neighbourRate = 300
+    @Option(help: "The other merchant's service; by default one that accepts connections and never answers.")
+    var neighbourUrl: String?
+    @Flag(help: "Checks the shop's certificate against the system's roots.") var systemRoots = false
 
     /// One page gets at most 50 merchant sessions a second.
     private static let pages = 8
@@ -29,6 +35,7 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
         let numbers = [
             "session-rate": self.sessionRate, "sessions": self.sessions, "rate": self.rate, "payments": self.payments,
             "slow-payments": self.slowPayments, "upstream-seconds": self.upstreamSeconds,
+            "neighbour-rate": self.neighbourRate,
         ]
         for (name, value) in numbers.sorted(by: { $0.key < $1.key }) where !(1...999_999).contains(value) {
             throw ValidationError("--\(name) \(value): must be 1 to 999999")
@@ -48,15 +55,20 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
             ApplePayGatewayRules(domains: [PlaygroundMerchant.identifier: Set(hosts)]), certificates: certificates)
         let secret = randomHex(bytes: 32)
         let shop = ShopFake(
-            secret: secret, baskets: ["basket"], paymentRequest: [:],
+            secret: secret, baskets: ["basket"],
+            paymentRequest: ["total": ["label": "Shop", "amount": "10.00"]],
             order: .object(OrderFile.document(PlaygroundVisit.document(status: "processing"))),
             slowness: .seconds(self.upstreamSeconds))
         let port = try await shop.start(
             tls: FakeServer.TLS(certificate: authority.serverCertificate, key: authority.serverKey))
+        let hanging = try await Neighbour.listen()
+        let neighbourURL = self.neighbourUrl ?? "https://localhost:\(hanging.localAddress?.port ?? 0)"
+        try Neighbour.write(into: scratch.path("merchants"), url: neighbourURL)
         let checkout = try await PlaygroundCheckout.start(
             stack, origins: hosts.map { "https://\($0)" }, merchant: .simulated(apple, certificates),
             upstream: PlaygroundCheckout.Upstream(
-                url: "https://localhost:\(port)", secret: secret, roots: authority.root),
+                url: "https://localhost:\(port)", secret: secret,
+                roots: self.systemRoots ? nil : authority.root),
             environment: [
                 "WAYBILL_TRUSTED_PROXIES": "127.0.0.1/32", "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT": "10",
             ], in: scratch)
@@ -68,18 +80,52 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
         _ = try await load.run(100, rate: 50) { try await load.session($0) }
         _ = try await load.run(100, rate: 50) { try await load.payment("warm-up", $0, isFetched: true) }
         figures["idleMegabytes"] = .integer(load.residentMegabytes)
-        figures["sessions"] = try await load.run(self.sessions, rate: self.sessionRate) { try await load.session($0) }
+        figures["sessions"] = try await load.run(self.sessions, rate: self.sessionRate) {
+            try await load.session($0)
+        }.report
         figures["payments"] = try await load.run(self.payments, rate: self.rate) {
             try await load.payment("quick", $0, isFetched: true)
-        }
+        }.report
+        figures["neighbour"] = try await self.besideNeighbour(load)
         shop.conduct.fail(.slow, times: self.slowPayments)
         figures["slowPayments"] = try await load.run(self.slowPayments, rate: self.rate) {
             try await load.payment("slow", $0, isFetched: false)
-        }
+        }.report
         Console.line(JSON.object(figures).text)
         await http.close()
         await checkout.stop()
         await shop.stop()
         await apple.stop()
+        try? await hanging.close()
+    }
+
+    /// Rounds in which a load runs alone and beside the neighbour.
+    private static let rounds = 3
+
+    /// Returns, for each kind of load, its figures `alone` and `beside` the neighbour, and the neighbour's.
+    private func besideNeighbour(_ load: CheckoutLoad) async throws -> JSON {
+        let neighbour = Neighbour(load: load, rate: self.neighbourRate)
+        let kinds: [(name: String, rate: Int, customer: @Sendable (String, Int) async throws -> CheckoutLoad.Outcome)] =
+            [
+                ("sessions", self.sessionRate, { try await load.session($1) }),
+                ("baskets", self.rate, { try await load.basket($1) }),
+                ("payments", self.rate, { try await load.payment($0, $1, isFetched: true) }),
+            ]
+        var (figures, ofNeighbour) = (JSONObject(), CheckoutLoad.Outcomes())
+        for (name, rate, customer) in kinds {
+            let count = max(1, (name == "sessions" ? self.sessions : self.payments) / Self.rounds)
+            var (alone, beside) = (CheckoutLoad.Outcomes(), CheckoutLoad.Outcomes())
+            for round in 0..<Self.rounds {
+                alone += try await load.run(count, rate: rate) { try await customer("aln\(round)x", $0) }
+                let (loaded, others) = try await neighbour.beside {
+                    try await load.run(count, rate: rate) { try await customer("bsd\(round)x", $0) }
+                }
+                beside += loaded
+                ofNeighbour += others
+            }
+            figures[name] = ["alone": alone.report, "beside": beside.report]
+        }
+        figures["neighbour"] = ofNeighbour.report
+        return .object(figures)
     }
 }

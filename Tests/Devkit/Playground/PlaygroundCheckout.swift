@@ -18,8 +18,8 @@ struct PlaygroundCheckout: Sendable {
     struct Upstream: Sendable {
         let url: String
         let secret: String
-        /// PEM file with the root of its certificate.
-        let roots: String
+        /// PEM file with the root of its certificate; nil for the system's roots.
+        let roots: String?
     }
 
     /// The merchant, and who makes its sessions.
@@ -48,11 +48,14 @@ struct PlaygroundCheckout: Sendable {
         try Self.prepare(merchant, of: side, &members)
         if let upstream {
             try Data(upstream.secret.utf8).write(to: URL(filePath: merchant + "/secret"))
-            try FileManager.default.copyItem(atPath: upstream.roots, toPath: merchant + "/upstream.pem")
-            members["upstream"] = [
-                "url": .string(upstream.url), "secret": "secret", "addresses": ["127.0.0.1"], "roots": "upstream.pem",
-                "takesPayments": true,
+            var service: JSONObject = [
+                "url": .string(upstream.url), "secret": "secret", "addresses": ["127.0.0.1"], "takesPayments": true,
             ]
+            if let roots = upstream.roots {
+                try FileManager.default.copyItem(atPath: roots, toPath: merchant + "/upstream.pem")
+                service["roots"] = "upstream.pem"
+            }
+            members["upstream"] = .object(service)
         }
         try Data(JSON.object(members).serialized).write(to: URL(filePath: merchant + "/merchant.json"))
         guard let brands = stack.brands, let webServiceURL = stack.webServiceURL else {
