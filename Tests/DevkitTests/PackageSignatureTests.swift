@@ -29,7 +29,8 @@ struct PackageSignatureTests {
     @Test(.server) func aPackageIsInvalidOutsideItsCertificatesValidity() async throws {
         let year: Int64 = 365 * 86_400
         let signature = self.fixture.content("signature")
-        #expect(try await self.codes(signature, later: year - 120) == [])
+        // Far from the end: how long ago the certificate was made is unknown.
+        #expect(try await self.codes(signature, later: year - 7200) == [])
         #expect(try await self.codes(signature, later: year + 120) == [.certificateExpired])
         // Intermediate and root are valid for ten years.
         #expect(

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Model
+import NIOCore
 import TestKit
 
 /// `waybill-dev checkout-load`: many concurrent customers of a checkout role next to a running stack.
@@ -26,7 +27,7 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
     @Option(help: "Baskets per second of the other merchant.") var neighbourRate = 300
     @Option(help: "The other merchant's service; by default one that accepts connections and never answers.")
     var neighbourUrl: String?
-    @Flag(help: "Checks the shop's certificate against the system's roots.") var systemRoots = false
+    @ArgumentParser.Flag(help: "Checks the shop's certificate against the system's roots.") var systemRoots = false
 
     /// One page gets at most 50 merchant sessions a second.
     private static let pages = 8
