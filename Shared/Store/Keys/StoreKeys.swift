@@ -73,7 +73,7 @@ enum StoreKeys {
     static let partitions = "waybill:{partitions}"
 
     // Keys of the view as a whole: one of each on a single server, or on every master of a cluster. The number
-    // is the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
+    // is the format of all keys: a view of another format counts as missing.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
     static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
@@ -89,9 +89,6 @@ enum StoreKeys {
     /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
     /// the slot when the view was complete.
     static let slotMark = "waybill:view:2:slot:{"
-    /// The epoch and the tails of the format before this one, see `EarlierFormat`.
-    static func earlierEpoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
-    static func earlierTails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
     /// A hash: `plan` and, per partition that is read, its owner and progress; followed by a colon and the cluster.
     static let jobs = "waybill:view:2:ranges:{jobs}"
     /// The same for the orders of one type.
@@ -99,7 +96,7 @@ enum StoreKeys {
     /// A hash: packager -> `<millisecond of the store's clock>:<type>,<type>`, the brands that it has.
     static let brands = "waybill:view:2:{brands}"
 
-    static func anchored(_ key: String, _ anchor: String?) -> String {
+    private static func anchored(_ key: String, _ anchor: String?) -> String {
         anchor.map { "\(key):{\($0)}" } ?? key
     }
 }
