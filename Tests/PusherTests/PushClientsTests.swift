@@ -76,7 +76,7 @@ import Testing
         var limits = PushLimits()
         limits.window = .zero
         let scheduler = PushScheduler(
-            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
+            limits: limits, pendingTopic: "pending", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
         let dispatcher = PushDispatcher(
             scheduler, onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
         let clients = PushClients(library.brands, scheduler: scheduler, onRenewed: renewed.raise) {

@@ -255,36 +255,6 @@ import Testing
         }
     }
 
-    @Test func aRefusedCertificateDeadLettersNotificationsAfterTheHold() async throws {
-        try await PusherFixture.run { fixture in
-            for number in 0..<30 { try await fixture.register("d\(number)", for: "o", token: number) }
-            let answer = APNSSimulatorAnswer(403, "BadCertificate")
-            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await PushTable.run(fixture) {
-                $0.hold = .seconds(2)
-            } _: { table in
-                try await table.process([try fixture.changed("o")])
-            }
-            #expect(try await fixture.told().count <= 30)
-            #expect(Set(try await fixture.letters(30).map(\.code)) == ["push-credential-stopped"])
-        }
-    }
-
-    @Test func anOrderTypeWithoutABrandBecomesADeadLetter() async throws {
-        try await PusherFixture.run { fixture in
-            try await fixture.register("d", for: "o", token: 1)
-            try await PushTable.run(fixture, hasBrand: false) {
-                try await $0.process([try fixture.changed("o")])
-                // Any publisher may name order types, so they do not become names of metrics.
-                let series = "waybill_pushes_total{credential=\"none\",host=\"\(fixture.host)\",outcome=\"dropped\"}"
-                try await eventually("counted") { fixture.metrics.counter(series) == 1 }
-            }
-            #expect(fixture.pushes("dropped") == 0)
-            #expect(try await fixture.told().isEmpty)
-            #expect(try await fixture.letters(1).map(\.code) == ["push-brand-missing"])
-        }
-    }
-
     @Test func noNotificationIsDroppedWhileAPNsIsUnavailable() async throws {
         try await PusherFixture.run { fixture in
             for number in 1...5 { try await fixture.register("d\(number)", for: "o", token: number) }
