@@ -38,7 +38,7 @@ import Testing
                     topic: fleet.topics.registrations, key: Array("\(keys[0].text)/x/y".utf8), value: [1]),
             ] { _ = try await fleet.producer.produce(message) }
             _ = try await fleet.redis.send(
-                RedisCommand("SET", .string("waybill:devices:{\(damaged.order)}"), "a string"))
+                RedisCommand("SET", .string("waybill:1:devices:{\(damaged.order)}"), "a string"))
             let member = try fleet.member()
             try await fleet.working([member]) {
                 try await eventually("complete", within: .seconds(60)) { try await fleet.isComplete() }
@@ -71,12 +71,12 @@ import Testing
                 let script = """
                     for number = 1, tonumber(ARGV[1]) do
                       redis.call('HSET', KEYS[1], 'made-up-' .. number,
-                        string.format('{"pushToken":"%064x","registered":1741190531000}', number))
+                        string.format('{"format":1,"pushToken":"%064x","registered":1741190531000}', number))
                     end
                     """
                 _ = try await fleet.redis.send(
                     RedisCommand(
-                        "EVAL", .string(script), "1", .string("waybill:devices:{\(big)}"), .integer(Int64(count))))
+                        "EVAL", .string(script), "1", .string("waybill:1:devices:{\(big)}"), .integer(Int64(count))))
                 try await fleet.publish([("order.removed", "big", "2", nil)])
                 for number in 0..<5 {
                     try await fleet.publish([("order.replaced", "small-\(number)", "1", ChangeLog.document("1"))])
@@ -90,7 +90,7 @@ import Testing
                 let ended = try await fleet.admin.endOffsets(fleet.topics.registrations).values.reduce(0, +)
                 #expect(ended >= Int64(count))
                 let remembered = try await fleet.redis.send(
-                    RedisCommand("HLEN", .string("waybill:devices-ended:{\(big)}")))
+                    RedisCommand("HLEN", .string("waybill:1:devices-ended:{\(big)}")))
                 #expect((remembered.integer ?? .max) <= 1000)
             }
         }

@@ -182,9 +182,9 @@ import Testing
         try await PusherFixture.run { fixture in
             let order = try PusherFixture.order("o")
             for (device, token) in [("well", 1), ("gone", 2)] {
-                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
+                let record = "{ \"format\": 1, \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
                 _ = try await fixture.redis.send(
-                    RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
+                    RedisCommand("HSET", .string("waybill:1:devices:{\(order)}"), .string(device), .string(record)))
                 _ = try await fixture.redis.send(
                     RedisCommand(
                         "SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"
@@ -306,7 +306,8 @@ import Testing
             for (name, modified) in [("new", PusherFixture.noon - 899), ("old", PusherFixture.noon - 901)] {
                 _ = try await fixture.redis.send(
                     RedisCommand(
-                        "HSET", .string("waybill:order:{\(try PusherFixture.order(name))}"), "version", "1", "modified",
+                        "HSET", .string("waybill:1:order:{\(try PusherFixture.order(name))}"), "version", "1",
+                        "modified",
                         .integer(modified)))
             }
             var records: [KafkaRecord] = []

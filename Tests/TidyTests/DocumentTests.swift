@@ -42,11 +42,16 @@ import Testing
         }
     }
 
-    /// Keys of the previous format are in `Upgrade`.
-    @Test func redisKeysAreDefinedOnlyInStoreKeys() throws {
-        for source in try TidyTests.sources(["Services", "Shared"])
-        where !source.path.hasPrefix("Shared/Store/Upgrade/") && !source.path.hasSuffix("/StoreKeys.swift") {
-            #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeys.swift")
+    @Test func redisKeysAreDefinedOnlyInStoreKeysAndNameTheirFormat() throws {
+        for source in try TidyTests.sources(["Services", "Shared"]) {
+            guard source.path.hasSuffix("/StoreKeys.swift") else {
+                #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeys.swift")
+                continue
+            }
+            let formats = source.text.matches(of: /"waybill:(?<format>[^:]*):/).map { String($0.output.format) }
+            #expect(formats.count == source.text.matches(of: /"waybill:/).count)
+            #expect(Set(formats).count == 1, "each key begins with waybill:, the number of the format, and a colon")
+            #expect(formats.allSatisfy { Int($0) != nil })
         }
     }
 

@@ -76,7 +76,6 @@ import Testing
             "Packages": ["Keys", "View"],
             "Pictures": ["Keys"],
             "Registrations": ["Keys", "View"],
-            "Upgrade": ["Keys", "Orders", "Registrations", "View"],
             "View": ["Keys"],
         ],
     ]
