@@ -75,6 +75,8 @@ import Testing
         let (done, renewed) = (Flag(), Flag())
         var limits = PushLimits()
         limits.window = .zero
+        // Nothing moves devices to the pending topic here.
+        (limits.parkedHold, limits.schedulerHold) = (.seconds(3600), .seconds(3600))
         let scheduler = PushScheduler(
             limits: limits, pendingTopic: "pending", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
         let dispatcher = PushDispatcher(

@@ -39,7 +39,7 @@ import Testing
             "Parking": ["Records", "Reporting", "Scheduling", "Settings"],
             "Policies": [],
             "Records": [],
-            "Reporting": ["DeadLetters", "Scheduling"],
+            "Reporting": ["Scheduling"],
             "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
             "Settings": [],
             "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],

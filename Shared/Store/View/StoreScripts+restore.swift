@@ -29,8 +29,8 @@ extension StoreScripts {
     /// Reads the whole state of the view.
     ///
     /// KEYS: epoch, plan, tails, fresh.
-    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if there was no order
-    /// when the plan began.
+    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if there was no
+    /// order when the plan began.
     static let look = RedisScript(
         Self.history + """
             local epoch = redis.call('GET', KEYS[1])
