@@ -186,7 +186,8 @@ import Testing
     }
 
     @Test func anUnknownNetworkIsAMatterOfAdvice() throws {
-        let request = Self.minimal.setting(["visa", "mastercard", "bankAxept", "networkOf2031", "Visa"], "supportedNetworks")
+        let request = Self.minimal.setting(
+            ["visa", "mastercard", "bankAxept", "networkOf2031", "Visa"], "supportedNetworks")
         let advice = PaymentRequestValidator.unknownNetworks(in: try #require(request.object))
         #expect(advice.map(\.path) == ["$.supportedNetworks[1]", "$.supportedNetworks[3]"])
         #expect(advice[0].message.contains("\"masterCard\""))

@@ -43,7 +43,8 @@ enum PaymentRequestSchema {
     /// The networks that this release knows, including those that only apps have. Apple adds others.
     /// Source: Apple Pay on the Web, "Supporting payment networks"
     static let networks: Set = [
-        "amex", "bancomat", "bancontact", "bankAxept", "cartesBancaires", "chinaUnionPay", "dankort", "discover", "eftpos",
+        "amex", "bancomat", "bancontact", "bankAxept", "cartesBancaires", "chinaUnionPay", "dankort", "discover",
+        "eftpos",
         "electron", "elo", "girocard", "iD", "interac", "jcb", "mada", "maestro", "masterCard", "mir", "privateLabel",
         "quicPay", "suica", "vPay", "visa",
     ]

@@ -11,7 +11,8 @@ struct PlaygroundForwarding: Sendable {
 
     /// Fields that concern one connection only. Source: RFC 9110 §7.6.1
     private static let hopByHop: Set = [
-        "connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+        "connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+        "upgrade",
     ]
 
     /// Returns the service that a path belongs to; nil for the playground's own.

@@ -39,7 +39,8 @@ struct SandboxMerchant: Sendable {
             parts.path.isEmpty, parts.query == nil, parts.fragment == nil, parts.user == nil
         else {
             throw ToolError(
-                .input, "--public-url \(publicURL): must be https:// and a host, without a path: pages without https "
+                .input,
+                "--public-url \(publicURL): must be https:// and a host, without a path: pages without https "
                     + "have no Apple Pay")
         }
         self.directory = directory
