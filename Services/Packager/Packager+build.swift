@@ -90,11 +90,10 @@ extension Packager {
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
         let monitor = RedisMonitor(redis, environment)
-        let earlier = EarlierFormatSweep(view, logger: environment.logger)
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
             environment: environment)
-        return [reloader, worker, pictures, recovery, sweeper, monitor, earlier, partitions]
+        return [reloader, worker, pictures, recovery, sweeper, monitor, partitions]
     }
 
     /// Makes the service that maintains the view.

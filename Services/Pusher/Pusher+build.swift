@@ -24,6 +24,8 @@ extension Pusher {
             KafkaTopicNeed(topics.orders, isRead: true, isCompacted: true),
             KafkaTopicNeed(
                 topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
+            KafkaTopicNeed(
+                topics.pushPending, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
             KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 65_536),
         ]
     }
@@ -45,7 +47,8 @@ extension Pusher {
             logger: environment.logger, readiness: environment.readiness, metrics: environment.metrics)
         let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
         let parking = PushParking(limits: limits, topics: common.topics)
-        let scheduler = PushScheduler(limits: limits, wallClock: wallClock)
+        let scheduler = PushScheduler(
+            limits: limits, pendingTopic: common.topics.pushPending, wallClock: wallClock)
         let group = common.topics.group(of: Self.group)
         let notified = NotifiedLedger(topic: common.topics.orders)
         let consumer = try KafkaConsumer(
@@ -54,11 +57,13 @@ extension Pusher {
             onCommit: { moment in if case .acknowledged(let positions) = moment { notified.committed(positions) } })
         let pendingGroup = common.topics.group(of: Self.pendingGroup)
         let pending = PendingPushes(
-            parking: parking, scheduler: scheduler,
-            consumer: PendingConsumer(
-                environment.kafka, topic: common.topics.pushPending, group: pendingGroup,
-                instance: common.instance(of: pendingGroup), scheduler: scheduler, parking: parking),
-            others: consumer, producer: producer, metrics: metrics, log: log, limits: limits, wallClock: wallClock)
+            parking: parking, scheduler: scheduler, topic: common.topics.pushPending,
+            consumer: try PendingPushes.consumer(
+                environment.kafka, group: pendingGroup, topic: common.topics.pushPending,
+                instance: common.instance(of: pendingGroup)
+            ) { scheduler.drop($0) + parking.drop($0) },
+            kafka: environment.kafka, others: consumer, producer: producer, metrics: metrics, log: log, limits: limits,
+            wallClock: wallClock)
         let dispatcher = PushDispatcher(
             scheduler, onFinished: { pending.finished($0) },
             onChange: { type, change in

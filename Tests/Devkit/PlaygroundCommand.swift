@@ -77,7 +77,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
     }
 
     /// - Throws: `ToolError` naming a port on which a program listens.
-    private static func requireFree(_ port: Int, _ option: String) throws {
+    static func requireFree(_ port: Int, _ option: String) throws {
         guard port != 0 else { return }
         do {
             guard let number = UInt16(exactly: port) else { throw ToolError(.input, "it is none from 1 to 65535") }

@@ -66,6 +66,20 @@ import Testing
         #expect(review.problems.first?.place == JSONPlaces.Place(line: 5, column: 13))
     }
 
+    @Test func aRuleTellsWhetherTheSchemaHasIt() throws {
+        let request = """
+            {"countryCode": "US", "currencyCode": "dollar", "supportedNetworks": ["visa", "masterCart"],
+             "merchantCapabilities": ["supports3DS"], "total": {"label": "Shop", "amount": "1.00"},
+             "shippingMethods": [{"label": "Van", "identifier": "1", "amount": "1.00"},
+                                 {"label": "Bike", "identifier": "1", "amount": "2.00"}]}
+            """
+        let review = PlaygroundReview(paymentRequest: Array(request.utf8))
+        let rules = Dictionary(grouping: review.problems + review.advice, by: \.path).mapValues { Set($0.map(\.rule)) }
+        #expect(rules["$.currencyCode"] == ["schema"])
+        #expect(rules["$.shippingMethods[1].identifier"] == ["wallet"])
+        #expect(rules["$.supportedNetworks[1]"] == ["advice"])
+    }
+
     @Test func anythingButAnObjectIsRefused() throws {
         #expect(try self.review("[1]").problems.map(\.path) == ["$"])
         #expect(PlaygroundReview(object: Array("{}".utf8)).problems.isEmpty)

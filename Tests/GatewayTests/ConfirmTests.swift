@@ -112,7 +112,7 @@ import Tokens
             let redis = try #require(fixture.redis)
             try await Fixture.withClient(redis) { redis in
                 let keys = try await redis.send(RedisCommand("KEYS", "*")).array ?? []
-                #expect(keys.contains { $0.text?.hasPrefix("waybill:idempotency:") == true })
+                #expect(keys.contains { $0.text?.hasPrefix("waybill:1:idempotency:") == true })
                 for key in keys.compactMap(\.text) {
                     #expect(!key.contains(token))
                     let value = try await redis.send(RedisCommand("GET", .string(key)))

@@ -89,7 +89,7 @@ import Testing
             try await fixture.put("1")
             // From here on, reading the package fails.
             _ = try await fixture.redis.send(
-                RedisCommand("HDEL", .string("waybill:order:{\(Fixture.orderType)/1}"), "head", "assets", "tail"))
+                RedisCommand("HDEL", .string("waybill:1:order:{\(Fixture.orderType)/1}"), "head", "assets", "tail"))
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
                 let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken, [condition])
                 #expect(answer.status == 304)
@@ -228,7 +228,7 @@ import Testing
         try await Fixture.with { fixture in
             try await fixture.put("1")
             _ = try await fixture.redis.send(
-                RedisCommand("HSET", .string("waybill:order:{\(Fixture.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
+                RedisCommand("HSET", .string("waybill:1:order:{\(Fixture.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
             let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
             #expect(answer.status == 503)
             #expect(answer["set-cookie"] == nil)

@@ -94,7 +94,7 @@ struct GatewayFixture: Sendable {
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
             deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
-            earlierGateways: EarlierGateways(MaterializedView(redis: redis)), tokens: tokens, producer: producer,
+            tokens: tokens, producer: producer,
             topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit)
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),

@@ -97,7 +97,7 @@ import Testing
             try await fixture.put("1", token: token)
             try await fixture.put("1", version: 2, token: token, isRemoved: true)
             // Redis expires the trace of a removed order after a week.
-            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Fixture.orderType)/1}")))
+            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:1:order:{\(Fixture.orderType)/1}")))
             for _ in 0..<100 {
                 #expect(
                     try await fixture.once("GET", fixture.package("1"), token: token).status == 401,

@@ -63,6 +63,20 @@ import Testing
         #expect(Self.holder("https://two.zeta.example", library) == "zeta")
     }
 
+    @Test func aFailureSaysWhetherALastGoodVersionServes() async throws {
+        let fixture = try Fixture()
+        try fixture.write("acme", ["https://acme.example"])
+        let library = try fixture.library()
+        for name in ["acme", "late"] { try fixture.write(name, ["http://\(name).example"]) }
+        for _ in 0..<3 { await library.look(isAsked: false) }
+        let failures = fixture.journal.lines.filter { $0.message == "cannot load merchant" }
+        let effects = failures.map { [$0.metadata["merchant"] ?? "", $0.metadata["effect"] ?? ""] }
+        #expect(
+            effects.sorted { $0[0] < $1[0] } == [
+                ["acme", "its last good version stays in use"], ["late", "its pages and servers are refused"],
+            ])
+    }
+
     @Test func aMerchantWithAnothersKeyIsRefused() async throws {
         let fixture = try Fixture()
         let keys: JSONObject = ["keys": [CheckoutFixture.key("sk", "backend", ["links"])]]

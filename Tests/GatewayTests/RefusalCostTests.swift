@@ -56,7 +56,7 @@ import Testing
         try await fixture.put("1")
         let large = RedisArgument.bytes([UInt8](repeating: 1, count: 100_000))
         _ = try await fixture.redis.send(
-            RedisCommand("HSET", .string("waybill:order:{\(try Fixture.key("1"))}"), "head", large))
+            RedisCommand("HSET", .string("waybill:1:order:{\(try Fixture.key("1"))}"), "head", large))
     }
 
     @Test func anAuthorizedFetchCostsOneRedisCommand() async throws {

@@ -104,7 +104,8 @@ import Testing
     @Test func brokenRecordsAreRefused() throws {
         let json = try JSON(parsing: OrderRecord(try Examples.state(1), recipe: RecordTests.recipe).encoded)
         for (path, value): (String, JSON?) in [
-            ("document", nil), ("document", []), ("version", 0), ("version", "1"), ("modified", -1), ("sources", nil),
+            ("format", nil), ("format", 2), ("document", nil), ("document", []), ("version", 0), ("version", "1"),
+            ("modified", -1), ("sources", nil),
             ("token", nil), ("package", nil), ("recent", nil),
         ] {
             #expect(throws: RecordError.self, "\(path)") {

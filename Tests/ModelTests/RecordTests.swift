@@ -45,7 +45,8 @@ import Testing
     @Test func aBrokenOrderRecordIsRefusedWithItsPath() throws {
         let json = try JSON(parsing: OrderRecord(try Examples.state(1), recipe: Self.recipe).encoded)
         for (path, value): (String, JSON?) in [
-            ("document", nil), ("document", []), ("token", "short"), ("token", 5), ("version", 0), ("version", "1"),
+            ("format", nil), ("format", 2), ("document", nil), ("document", []), ("token", "short"), ("token", 5),
+            ("version", 0), ("version", "1"),
             ("version", 9_007_199_254_740_993), ("modified", -1), ("modified", 253_402_300_800), ("recent", "12"),
             ("recent", .string(String(repeating: "g", count: 16))),
             ("recent", .string(String(repeating: "0", count: 33 * 16))), ("sources", nil), ("sources.partitions", 1),
@@ -67,14 +68,17 @@ import Testing
     @Test func aRegistrationIsReadBack() throws {
         let record = RegistrationRecord(
             pushToken: try PushToken("00ff"), registeredEpochMilliseconds: 1_767_268_800_123)
-        #expect(record.encoded == Array(#"{"pushToken":"00ff","registered":1767268800123}"#.utf8))
+        #expect(record.encoded == Array(#"{"format":1,"pushToken":"00ff","registered":1767268800123}"#.utf8))
         #expect(try RegistrationRecord.decode(record.encoded) == record)
-        let later = Array(#"{"pushToken":"00ff","registered":1767268800123,"later":[]}"#.utf8)
+        let later = Array(#"{"format":1,"pushToken":"00ff","registered":1767268800123,"later":[]}"#.utf8)
         #expect(try RegistrationRecord.decode(later) == record)
         for text in [
-            "", "[]", "{}", #"{"pushToken":"xyz","registered":1}"#, #"{"pushToken":"00ff"}"#,
-            #"{"pushToken":"00ff","registered":-1}"#, #"{"pushToken":"00ff","registered":1.5}"#,
-            #"{"pushToken":5,"registered":1}"#, #"{"pushToken":"00ff","registered":99999999999999999999}"#,
+            "", "[]", "{}", #"{"format":1,"pushToken":"xyz","registered":1}"#, #"{"format":1,"pushToken":"00ff"}"#,
+            #"{"format":1,"pushToken":"00ff","registered":-1}"#,
+            #"{"format":2,"pushToken":"00ff","registered":1}"#, #"{"pushToken":"00ff","registered":1}"#,
+            #"{"format":1,"pushToken":"00ff","registered":1.5}"#,
+            #"{"format":1,"pushToken":5,"registered":1}"#,
+            #"{"format":1,"pushToken":"00ff","registered":99999999999999999999}"#,
         ] {
             let error = #expect(throws: RecordError.self) { try RegistrationRecord.decode(Array(text.utf8)) }
             #expect(error?.message.contains("xyz") == false)

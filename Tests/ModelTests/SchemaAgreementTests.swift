@@ -197,9 +197,9 @@ import Testing
         state.positions.apply(source: "/oms", sequence: "12")
         state.contributions = Contributions(before: OrderDocument(members: ["status": "open"]))
         let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA").encoded)
-        let registration: JSON = ["pushToken": "00FFee", "registered": 1_767_268_800_000]
+        let registration: JSON = ["format": 1, "pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
-        let pending: JSON = ["registered": 1_767_268_700_000, "since": 1_767_268_800_000]
+        let pending: JSON = ["format": 1, "registered": 1_767_268_700_000, "since": 1_767_268_800_000]
         for (schema, json) in [("order-record", record), ("registration", registration), ("pending-push", pending)] {
             cases.append(SchemaCase(schema: schema, name: "as written", instance: json, isValid: true))
             cases.append(SchemaCase(schema: schema, name: "later", instance: json.setting(1, "later"), isValid: true))

@@ -61,7 +61,7 @@ import Testing
             var log = ChangeLog()
             let processor = try fixture.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
-            let key = "waybill:order:{\(try ChangeLog.key("o"))}"
+            let key = "waybill:1:order:{\(try ChangeLog.key("o"))}"
             if damage[0] == "SET" {
                 _ = try await fixture.redis.send(RedisCommand("SET", .string(key), "no hash"))
             } else {

@@ -37,13 +37,14 @@ import Tokens
             ])
             let key = try ChangeLog.key("o")
             let reply = try await fixture.redis.send(
-                RedisCommand("HMGET", .string("waybill:order:{\(key)}"), "head", "assets", "tail", "token", "modified"))
+                RedisCommand(
+                    "HMGET", .string("waybill:1:order:{\(key)}"), "head", "assets", "tail", "token", "modified"))
             let fields = try #require(reply.array)
             let digests = try #require(fields[1].text).split(separator: " ")
             #expect(digests.count == 2)
             var archive = try #require(fields[0].bytes)
             for digest in digests {
-                let asset = try await fixture.redis.send(RedisCommand("GET", .string("waybill:asset:{\(digest)}")))
+                let asset = try await fixture.redis.send(RedisCommand("GET", .string("waybill:1:asset:{\(digest)}")))
                 archive += try #require(asset.bytes)
             }
             archive += try #require(fields[2].bytes)
@@ -106,7 +107,7 @@ import Tokens
             try await processor.process([removal])
 
             #expect(try await fixture.state("o")?.isRemoved == true)
-            let head = try await fixture.redis.send(RedisCommand("HGET", .string("waybill:order:{\(key)}"), "head"))
+            let head = try await fixture.redis.send(RedisCommand("HGET", .string("waybill:1:order:{\(key)}"), "head"))
             #expect(head.isNull)
             #expect(try await registrations.devices(of: [key]) == [[]])
             for device in devices {
@@ -202,11 +203,11 @@ import Tokens
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let assets = try #require(try await fixture.stored("o")).assets
             for asset in assets {
-                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(asset)}")))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:1:asset:{\(asset)}")))
             }
             try await processor.process([log.change("order.replaced", "p", ChangeLog.document("2"))])
             for asset in assets {
-                let there = try await fixture.redis.send(RedisCommand("EXISTS", .string("waybill:asset:{\(asset)}")))
+                let there = try await fixture.redis.send(RedisCommand("EXISTS", .string("waybill:1:asset:{\(asset)}")))
                 #expect(there.integer == 1)
             }
         }
@@ -217,7 +218,7 @@ extension PackagerFixture {
     /// Returns all fields of an order.
     func hash(_ order: String) async throws -> [String: [UInt8]] {
         let key = try ChangeLog.key(order)
-        let reply = try await self.redis.send(RedisCommand("HGETALL", .string("waybill:order:{\(key)}")))
+        let reply = try await self.redis.send(RedisCommand("HGETALL", .string("waybill:1:order:{\(key)}")))
         let values = try #require(reply.array)
         return Dictionary(
             uniqueKeysWithValues: stride(from: 0, to: values.count, by: 2).map {

@@ -38,7 +38,7 @@ import Testing
                     topic: fleet.topics.registrations, key: Array("\(keys[0].text)/x/y".utf8), value: [1]),
             ] { _ = try await fleet.producer.produce(message) }
             _ = try await fleet.redis.send(
-                RedisCommand("SET", .string("waybill:devices:{\(damaged.order)}"), "a string"))
+                RedisCommand("SET", .string("waybill:1:devices:{\(damaged.order)}"), "a string"))
             let member = try fleet.member()
             try await fleet.working([member]) {
                 try await eventually("complete", within: .seconds(60)) { try await fleet.isComplete() }
@@ -61,53 +61,6 @@ import Testing
         }
     }
 
-    /// A Redis that the previous version wrote, with devices in clear text and a complete view.
-    @Test func anUpgradeKeepsRegistrationsAndDeletesKeysOfTheEarlierFormat() async throws {
-        try await Fleet.run { fleet in
-            let keys = try (0..<40).map {
-                RegistrationKey(device: try DeviceIdentifier("device-\($0 % 10)"), order: try ChangeLog.key("o\($0)"))
-            }
-            let record = try await self.publish(fleet, Array(keys.dropLast()))
-            let value = String(decoding: record.encoded, as: UTF8.self)
-            func send(_ words: String...) async throws -> RedisValue {
-                try await fleet.redis.send(RedisCommand(words.map { .string($0) }))
-            }
-            for key in keys {
-                _ = try await send("HSET", "waybill:devices:{\(key.order)}", key.device.rawValue, value)
-                let device = "{\(key.device.rawValue)/\(key.order.orderType)}"
-                _ = try await send("SADD", "waybill:device:\(device)", key.order.order.rawValue)
-                let stamp = "1:\(Self.moment)"
-                _ = try await send("HSET", "waybill:device-stamps:\(device)", key.order.order.rawValue, "\(stamp):1")
-            }
-            let information = try #require(try await send("INFO", "replication").text)
-            let line = information.split(whereSeparator: \.isNewline).first { $0.hasPrefix("master_replid:") }
-            let history = try #require(line).dropFirst("master_replid:".count)
-            _ = try await send("SET", "waybill:epoch", "random:\(history)")
-            _ = try await send("HSET", "waybill:tail:offsets", "waybill.registrations/0", "\(Int32.max)")
-
-            try await fleet.working([try fleet.member()]) {
-                try await eventually("complete") { try await fleet.isComplete() }
-            }
-            let registrations = Registrations(redis: fleet.redis)
-            func listed(_ number: Int) async throws -> Set<OrderIdentifier> {
-                Set(try await registrations.orders(of: keys[number].device, type: keys[number].order.orderType))
-            }
-            #expect(try await listed(3) == Set([3, 13, 23, 33].map { keys[$0].order.order }))
-            // A gateway of the previous version registered the last one when the view was already complete.
-            #expect(try await listed(9).count == 3)
-            let sweep = EarlierFormatSweep(
-                MaterializedView(redis: fleet.redis), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-                delay: .milliseconds(10))
-            #expect(try await !sweep.sweep(), "something was found")
-            #expect(try await sweep.sweep(), "nothing was left")
-            #expect(try await listed(9).count == 4)
-            let names = (try await send("KEYS", "*").array ?? []).compactMap(\.text)
-            #expect(!names.contains { $0.contains("device-9") || $0.hasPrefix("waybill:tail") })
-            #expect(!names.contains("waybill:epoch"))
-            for key in keys { #expect(try await registrations.registration(key) == record) }
-        }
-    }
-
     @Test func removingAnOrderWithManyDevicesDelaysNoOtherOrder() async throws {
         try await Fleet.run { fleet in
             try await fleet.working([try fleet.member()]) {
@@ -118,12 +71,12 @@ import Testing
                 let script = """
                     for number = 1, tonumber(ARGV[1]) do
                       redis.call('HSET', KEYS[1], 'made-up-' .. number,
-                        string.format('{"pushToken":"%064x","registered":1741190531000}', number))
+                        string.format('{"format":1,"pushToken":"%064x","registered":1741190531000}', number))
                     end
                     """
                 _ = try await fleet.redis.send(
                     RedisCommand(
-                        "EVAL", .string(script), "1", .string("waybill:devices:{\(big)}"), .integer(Int64(count))))
+                        "EVAL", .string(script), "1", .string("waybill:1:devices:{\(big)}"), .integer(Int64(count))))
                 try await fleet.publish([("order.removed", "big", "2", nil)])
                 for number in 0..<5 {
                     try await fleet.publish([("order.replaced", "small-\(number)", "1", ChangeLog.document("1"))])
@@ -137,7 +90,7 @@ import Testing
                 let ended = try await fleet.admin.endOffsets(fleet.topics.registrations).values.reduce(0, +)
                 #expect(ended >= Int64(count))
                 let remembered = try await fleet.redis.send(
-                    RedisCommand("HLEN", .string("waybill:devices-ended:{\(big)}")))
+                    RedisCommand("HLEN", .string("waybill:1:devices-ended:{\(big)}")))
                 #expect((remembered.integer ?? .max) <= 1000)
             }
         }

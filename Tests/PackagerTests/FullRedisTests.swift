@@ -55,7 +55,7 @@ import Testing
             let plain = ChangeLog.document(extra: [("lineItems", .array([]))])
             try await processor.process([log.change("order.replaced", "goes", plain)])
             for digest in try await fixture.stored("goes")?.assets ?? [] {
-                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(digest)}")))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:1:asset:{\(digest)}")))
             }
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let outcomes = await processor.process(

@@ -30,7 +30,7 @@ import Testing
             // The trace of a removed order ends after a week; an operator deletes a damaged order.
             let type = fixture.brandFixture.brand.orderType
             for order in ["removed", "damaged"] {
-                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/\(order)}")))
+                _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:1:order:{\(type)/\(order)}")))
             }
             processor.now = { (ChangeLog.noon + Self.week) * 1000 }
             try await processor.process([

@@ -58,7 +58,7 @@ import Testing
             let keys = [try ChangeLog.key("a"), try ChangeLog.key("b")]
             let before = try #require(try await StoredArchive.read(keys[0], from: fixture.redis))
             #expect(try before.verify(root: renewed.root).contains(try renewed.certificate()))
-            let key = "waybill:order:{\(keys[0])}"
+            let key = "waybill:1:order:{\(keys[0])}"
             let stamp = try await fixture.redis.send(RedisCommand("HGET", .string(key), "stamp")).text
             try renewed.renewCertificate()
             let repackager = try self.repackager(fixture, try renewed.load())

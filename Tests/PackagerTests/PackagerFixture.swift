@@ -80,7 +80,7 @@ struct PackagerFixture: Sendable {
 
     /// Leaves an order as if its worker had died before it knew whether its record was acknowledged.
     func forgetTold(_ order: String) async throws {
-        let key = "waybill:order:{\(try ChangeLog.key(order))}"
+        let key = "waybill:1:order:{\(try ChangeLog.key(order))}"
         _ = try await self.redis.send(RedisCommand("HDEL", .string(key), "told"))
     }
 

@@ -149,7 +149,8 @@ struct PictureFixture: Sendable {
 
     /// Returns the number of pictures that are still due, according to Redis.
     func due() async throws -> Int64 {
-        try await self.packagerFixture.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
+        try await self.packagerFixture.redis.send(RedisCommand("ZCARD", "waybill:1:picture:due:{pictures}")).integer
+            ?? -1
     }
 
     /// Returns the SHA-256 digest by the `openssl` program.

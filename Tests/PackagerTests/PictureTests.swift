@@ -308,7 +308,7 @@ import Testing
                 try await eventually("nothing is waited for") { try await fixture.due() == 0 }
                 for digest in try #require(try await fixture.packagerFixture.stored("o")).assets {
                     _ = try await fixture.packagerFixture.redis.send(
-                        RedisCommand("DEL", .string("waybill:asset:{\(digest)}")))
+                        RedisCommand("DEL", .string("waybill:1:asset:{\(digest)}")))
                 }
                 try await fixture.processor().process([log.change("order.replaced", "p", document)])
                 try await eventually("the picture again") { try await fixture.images("p") != [nil] }

@@ -108,7 +108,7 @@ import Testing
             try await processor.process(names[20...].map { log.change("order.removed", $0, nil) })
             // Of some removals even the trace is gone.
             for name in names[25...] {
-                let key = "waybill:order:{\(try ChangeLog.key(name))}"
+                let key = "waybill:1:order:{\(try ChangeLog.key(name))}"
                 _ = try await fixture.redis.send(RedisCommand("DEL", .string(key)))
             }
             let values = try await fixture.read(fixture.topics.orders, 50).compactMap { record in

@@ -44,7 +44,9 @@ import Testing
         try await fixture.processor(packager: packager).process(
             (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) })
         // Keys of another order type, which a run skips.
-        let noise = (0..<500).map { RedisCommand("SET", .string("waybill:order:{order.com.example.other/\($0)}"), "x") }
+        let noise = (0..<500).map {
+            RedisCommand("SET", .string("waybill:1:order:{order.com.example.other/\($0)}"), "x")
+        }
         _ = try await fixture.redis.pipeline(noise)
         return try (0..<count).map { try ChangeLog.key("o\($0)") }
     }
@@ -86,7 +88,7 @@ import Testing
             let old = try renewed.load().signer
             try renewed.renewCertificate()
             let new = try renewed.load().signer
-            let bookmark = RedisCommand("EXISTS", .string("waybill:resign:{\(BrandFixture.orderType)}"))
+            let bookmark = RedisCommand("EXISTS", .string("waybill:1:resign:{\(BrandFixture.orderType)}"))
             for (signal, exit) in [(SIGINT, ChildProcess.Exit.code(3)), (SIGKILL, .signal(SIGKILL))] {
                 let before = try await self.signers(fixture, keys)[new] ?? 0
                 let child = try self.start(
@@ -158,7 +160,7 @@ import Testing
         try await PackagerFixture.run { fixture in
             let keys = try await self.fill(fixture, renewed, 3)
             _ = try await fixture.redis.send(
-                RedisCommand("SET", .string("waybill:order:{\(BrandFixture.orderType)/damaged}"), "x"))
+                RedisCommand("SET", .string("waybill:1:order:{\(BrandFixture.orderType)/damaged}"), "x"))
             try renewed.renewCertificate()
             let refused = try await self.resign(fixture, renewed)
             #expect(refused.exit == .code(2))

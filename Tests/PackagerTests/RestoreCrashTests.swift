@@ -36,7 +36,7 @@ import Testing
 
     /// Returns the processes that own unfinished jobs.
     private func owners(_ fleet: Fleet) async throws -> Set<String> {
-        let jobs = "waybill:view:2:ranges:{jobs}:\(fleet.producer.cluster)"
+        let jobs = "waybill:1:view:ranges:{jobs}:\(fleet.producer.cluster)"
         let reply = try await fleet.redis.send(RedisCommand("HVALS", .string(jobs)))
         // <from>:<to>:<done>:<lease>:<owner>, where the owner begins with 32 letters unique to its process.
         return Set(

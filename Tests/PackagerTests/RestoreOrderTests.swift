@@ -87,7 +87,7 @@ import Testing
                 let before = try await fleet.content(orders, [])
                 let published = try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +)
                 _ = try await fleet.redis.pipeline(
-                    orders[..<5].map { RedisCommand("DEL", .string("waybill:order:{\($0)}")) })
+                    orders[..<5].map { RedisCommand("DEL", .string("waybill:1:order:{\($0)}")) })
                 func restore(_ arguments: [String]) async throws -> String {
                     let child = try ChildProcess(
                         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager",

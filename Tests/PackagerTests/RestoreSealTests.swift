@@ -86,7 +86,7 @@ import Testing
             try await self.fill(fixture, fixture.brandFixture.brand, names)
             let before = try await self.archives(fixture, names)
             var records = try await fixture.read(fixture.topics.orders, 40)
-            let keys = records.compactMap { $0.key.map { "waybill:order:{\(String(decoding: $0, as: UTF8.self))}" } }
+            let keys = records.compactMap { $0.key.map { "waybill:1:order:{\(String(decoding: $0, as: UTF8.self))}" } }
             for lost in [keys.prefix(20), keys.suffix(20), keys[10..<30]] {
                 for key in lost { _ = try await fixture.redis.send(RedisCommand("DEL", .string(key))) }
                 let written = fixture.counter("waybill_restore_orders_total")

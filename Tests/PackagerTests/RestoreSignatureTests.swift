@@ -61,7 +61,7 @@ import Testing
             #expect(fixture.counter("waybill_restore_orders_total") == 0)
 
             // One is missing: it is signed, and no other.
-            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/o5}")))
+            _ = try await fixture.redis.send(RedisCommand("DEL", .string("waybill:1:order:{\(type)/o5}")))
             #expect(try await !restorer.stand(records))
             _ = try await restorer.restore(records)
             #expect(signatures.count == 41)
@@ -77,7 +77,8 @@ import Testing
     /// Returns the bytes, entity tag and revision of each package.
     private func standing(_ fleet: Fleet, _ orders: [OrderKey]) async throws -> [RedisValue] {
         try await fleet.redis.pipeline(
-            orders.map { RedisCommand("HMGET", .string("waybill:order:{\($0)}"), "head", "tail", "etag", "revision") })
+            orders.map { RedisCommand("HMGET", .string("waybill:1:order:{\($0)}"), "head", "tail", "etag", "revision") }
+        )
     }
 
     @Test func aRestoreAfterAnOutageWithoutLostOrdersSignsNoneAgain() async throws {

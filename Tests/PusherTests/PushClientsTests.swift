@@ -75,8 +75,10 @@ import Testing
         let (done, renewed) = (Flag(), Flag())
         var limits = PushLimits()
         limits.window = .zero
+        // Nothing moves devices to the pending topic here.
+        (limits.parkedHold, limits.schedulerHold) = (.seconds(3600), .seconds(3600))
         let scheduler = PushScheduler(
-            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
+            limits: limits, pendingTopic: "pending", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
         let dispatcher = PushDispatcher(
             scheduler, onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
         let clients = PushClients(library.brands, scheduler: scheduler, onRenewed: renewed.raise) {

@@ -182,9 +182,9 @@ import Testing
         try await PusherFixture.run { fixture in
             let order = try PusherFixture.order("o")
             for (device, token) in [("well", 1), ("gone", 2)] {
-                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
+                let record = "{ \"format\": 1, \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
                 _ = try await fixture.redis.send(
-                    RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
+                    RedisCommand("HSET", .string("waybill:1:devices:{\(order)}"), .string(device), .string(record)))
                 _ = try await fixture.redis.send(
                     RedisCommand(
                         "SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"
@@ -255,36 +255,6 @@ import Testing
         }
     }
 
-    @Test func aRefusedCertificateDeadLettersNotificationsAfterTheHold() async throws {
-        try await PusherFixture.run { fixture in
-            for number in 0..<30 { try await fixture.register("d\(number)", for: "o", token: number) }
-            let answer = APNSSimulatorAnswer(403, "BadCertificate")
-            try await fixture.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await PushTable.run(fixture) {
-                $0.hold = .seconds(2)
-            } _: { table in
-                try await table.process([try fixture.changed("o")])
-            }
-            #expect(try await fixture.told().count <= 30)
-            #expect(Set(try await fixture.letters(30).map(\.code)) == ["push-credential-stopped"])
-        }
-    }
-
-    @Test func anOrderTypeWithoutABrandBecomesADeadLetter() async throws {
-        try await PusherFixture.run { fixture in
-            try await fixture.register("d", for: "o", token: 1)
-            try await PushTable.run(fixture, hasBrand: false) {
-                try await $0.process([try fixture.changed("o")])
-                // Any publisher may name order types, so they do not become names of metrics.
-                let series = "waybill_pushes_total{credential=\"none\",host=\"\(fixture.host)\",outcome=\"dropped\"}"
-                try await eventually("counted") { fixture.metrics.counter(series) == 1 }
-            }
-            #expect(fixture.pushes("dropped") == 0)
-            #expect(try await fixture.told().isEmpty)
-            #expect(try await fixture.letters(1).map(\.code) == ["push-brand-missing"])
-        }
-    }
-
     @Test func noNotificationIsDroppedWhileAPNsIsUnavailable() async throws {
         try await PusherFixture.run { fixture in
             for number in 1...5 { try await fixture.register("d\(number)", for: "o", token: number) }
@@ -336,7 +306,8 @@ import Testing
             for (name, modified) in [("new", PusherFixture.noon - 899), ("old", PusherFixture.noon - 901)] {
                 _ = try await fixture.redis.send(
                     RedisCommand(
-                        "HSET", .string("waybill:order:{\(try PusherFixture.order(name))}"), "version", "1", "modified",
+                        "HSET", .string("waybill:1:order:{\(try PusherFixture.order(name))}"), "version", "1",
+                        "modified",
                         .integer(modified)))
             }
             var records: [KafkaRecord] = []

@@ -16,27 +16,6 @@ import Testing
         return letter.code
     }
 
-    /// Returns a fixture with a notification that waits for the brand of its order type.
-    private func withoutBrand(
-        _ change: (inout PushLimits) -> Void = { _ in }
-    ) throws -> (fixture: SchedulerFixture, queue: Int, receipt: KafkaReceipt) {
-        var fixture = try SchedulerFixture {
-            $0.window = .zero
-            change(&$0)
-        }
-        let queue = try #require(
-            fixture.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: fixture.now))
-        let (receipt, number) = fixture.take()
-        fixture.scheduler.tell(
-            try SchedulerFixture.token(1),
-            of: PushStateMachine.Link(
-                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
-                registeredEpochMilliseconds: 0), in: queue, now: fixture.now)
-        fixture.scheduler.endLookup([number])
-        fixture.scheduler.wake(now: fixture.now)
-        return (fixture, queue, receipt)
-    }
-
     /// Sends one, which is refused, while the others wait.
     private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> SchedulerFixture {
         var fixture = try SchedulerFixture {
@@ -53,7 +32,6 @@ import Testing
 
     @Test func aStoppedCredentialIsProbedAndItsNotificationsWait() throws {
         var fixture = try self.stopped(5)
-        #expect(fixture.scheduler.giveUpStuck(now: fixture.now, most: 10).isEmpty)
         fixture.time += 60_000
         let probe = fixture.send()
         #expect(probe.count == 1)
@@ -146,19 +124,8 @@ import Testing
         }
     }
 
-    @Test func notificationsHeldTooLongByAStoppedCredentialAreGivenUp() throws {
-        var fixture = try self.stopped(5)
-        fixture.time += 301_000
-        #expect(fixture.scheduler.giveUpStuck(now: fixture.now, most: 3).count == 3)
-        let rest = fixture.scheduler.giveUpStuck(now: fixture.now, most: 10)
-        #expect(rest.map { self.code($0) } == [.credentialStopped, .credentialStopped])
-        for effect in rest { fixture.done(effect) }
-        #expect(fixture.scheduler.takeFinished().count == 2)
-    }
-
     @Test func notificationsOfAStoppedCredentialMoveToThePendingTopic() throws {
         var fixture = try self.stopped(5)
-        fixture.scheduler.pendingTopic = "pending"
         #expect(fixture.scheduler.suspendStuck(now: fixture.now, most: 10).isEmpty, "it may heal")
         fixture.time += 5000
         var effects: [PushEffect] = []
@@ -180,7 +147,6 @@ import Testing
     /// Its turn is minutes away: the offset must not wait for it, or a restart would repeat all later records.
     @Test func rateLimitedNotificationsMoveToThePendingTopic() throws {
         var fixture = try SchedulerFixture { $0.hourlyLimit = 2 }
-        fixture.scheduler.pendingTopic = "pending"
         try fixture.change(for: [1])
         fixture.time += 1000
         fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.delivered)
@@ -200,8 +166,7 @@ import Testing
 
     @Test func notificationsFromThePendingTopicStayInTheScheduler() throws {
         var fixture = try self.stopped(2)
-        fixture.scheduler.pendingTopic = "orders"
-        let late = try fixture.change(for: [7])
+        let late = try fixture.change(for: [7], topic: SchedulerFixture.pending)
         fixture.time += 60_000
         let effects = (0..<3).flatMap { _ in fixture.scheduler.suspendStuck(now: fixture.now, most: 10) }
         #expect(effects.count == 2)
@@ -216,7 +181,6 @@ import Testing
             $0.attempts = 1
             $0.hold = .seconds(10)
         }
-        fixture.scheduler.pendingTopic = "pending"
         try fixture.change(for: [1])
         let busy = fixture.reply(fixture.send()[0].number, SchedulerFixture.busyDevice)
         #expect(self.code(busy) == .undeliverable)
@@ -241,24 +205,19 @@ import Testing
         #expect(fixture.scheduler.takeFinished().count == 1)
     }
 
-    @Test func anOrderTypeWithoutABrandIsDeadLetteredWithoutAPendingTopic() throws {
-        var (fixture, queue, receipt) = try self.withoutBrand { $0.hold = .seconds(300) }
+    @Test func aBrandlessNotificationMovesToThePendingTopic() throws {
+        var fixture = try SchedulerFixture { $0.window = .zero }
+        let queue = try #require(
+            fixture.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: fixture.now))
+        let (receipt, number) = fixture.take()
+        fixture.scheduler.tell(
+            try SchedulerFixture.token(1),
+            of: PushStateMachine.Link(
+                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
+                registeredEpochMilliseconds: 0), in: queue, now: fixture.now)
+        fixture.scheduler.endLookup([number])
+        fixture.scheduler.wake(now: fixture.now)
         #expect(fixture.scheduler.send(queue, now: fixture.now, epochMilliseconds: 0).isEmpty)
-        #expect(fixture.scheduler.giveUpBrandless(now: fixture.now, most: 10).isEmpty, "there may be one")
-        var patient = fixture
-        patient.time = 300_000
-        #expect(patient.scheduler.giveUpBrandless(now: patient.now, most: 10).count == 1, "nobody answers for it")
-        fixture.scheduler.lacksPendingTopic = true
-        let effects = fixture.scheduler.giveUpBrandless(now: fixture.now, most: 10)
-        #expect(effects.map { self.code($0) } == [.brandMissing])
-        fixture.done(effects[0])
-        #expect(fixture.scheduler.takeFinished() == [receipt])
-    }
-
-    @Test func aBrandlessNotificationMovesToThePendingTopicOnceItExists() throws {
-        var (fixture, _, receipt) = try self.withoutBrand()
-        #expect(fixture.scheduler.giveUpBrandless(now: fixture.now, most: 10).isEmpty)
-        fixture.scheduler.pendingTopic = "pending"
         fixture.time = 60_000
         let effects = fixture.scheduler.suspendStuck(now: fixture.now, most: 10)
         guard case .suspend(let pushes)? = effects.first?.work else {
@@ -273,8 +232,8 @@ import Testing
     @Test func movesToThePendingTopicAreBatched() throws {
         let time = Mutex(ContinuousClock.now)
         let scheduler = PushScheduler(
-            limits: PushLimits(), clock: { time.withLock { $0 } }, wallClock: { SchedulerFixture.noon })
-        scheduler.suspend(to: "pending")
+            limits: PushLimits(), pendingTopic: "pending", clock: { time.withLock { $0 } },
+            wallClock: { SchedulerFixture.noon })
         var fixture = try SchedulerFixture()
         let record = (fixture.take().receipt, SchedulerFixture.noon)
         let found = try (0..<600).map { number in

@@ -34,8 +34,8 @@ final class PushTable: Sendable {
         self.topics = fixture.topics
         self.metrics = PusherMetrics(factory: fixture.metrics, host: fixture.host)
         self.lookup = PushLookup(registrations: fixture.registrations, view: view)
-        self.scheduler = PushScheduler(limits: limits, clock: clock, wallClock: now, random: { 0 })
-        self.scheduler.pendingTopic(isMissing: true)
+        self.scheduler = PushScheduler(
+            limits: limits, pendingTopic: fixture.topics.pushPending, clock: clock, wallClock: now, random: { 0 })
         self.dispatcher = PushDispatcher(
             self.scheduler, onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
     }
@@ -43,26 +43,25 @@ final class PushTable: Sendable {
     /// Works until `body` returns.
     ///
     /// - Parameters:
-    ///   - hasBrand: true if there is a client for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
         _ fixture: PusherFixture, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
-        hasBrand: Bool = true, client kind: PusherFixture.ClientKind = .quick,
+        client kind: PusherFixture.ClientKind = .quick,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherFixture.noon * 1000 },
         _ body: @Sendable (PushTable) async throws -> Void
     ) async throws {
         var set = PushLimits()
         set.window = .zero
+        // Nothing reads the pending topic here.
+        (set.parkedHold, set.schedulerHold) = (.seconds(3600), .seconds(3600))
         limits(&set)
         let table = PushTable(fixture, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherBrandFixture.orderType)
         let client = try fixture.client(kind) { [dispatcher = table.dispatcher] in
             dispatcher.receive($0, of: type, generation: 1)
         }
-        if hasBrand {
-            _ = table.scheduler.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
-        }
+        _ = table.scheduler.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
         let followUps = FollowUps(
             dispatcher: table.dispatcher,
             retirement: TokenInvalidation(

@@ -52,7 +52,7 @@ import Testing
             let directory = try TemporaryDirectory("pusher-service")
             _ = try await fixture.redis.send(
                 RedisCommand(
-                    "HSET", .string("waybill:order:{\(try PusherFixture.order("o"))}"), "version", "1", "modified",
+                    "HSET", .string("waybill:1:order:{\(try PusherFixture.order("o"))}"), "version", "1", "modified",
                     .integer(PusherFixture.noon - 60)))
             for (number, moment) in [PusherFixture.noon + 3600, PusherFixture.noon].enumerated() {
                 let (key, record) = try await fixture.register("d\(number)", for: "o", token: number, at: moment * 1000)
@@ -77,7 +77,7 @@ import Testing
             for order in ["o", "other"] {
                 _ = try await fixture.redis.send(
                     RedisCommand(
-                        "HSET", .string("waybill:order:{\(try PusherFixture.order(order))}"), "version", "1",
+                        "HSET", .string("waybill:1:order:{\(try PusherFixture.order(order))}"), "version", "1",
                         "modified", .integer(PusherFixture.noon - 60)))
             }
             for number in 0..<30 {

@@ -1,8 +1,10 @@
 import APNS
-import Operations
+import Kafka
+import Model
 import TestKit
 import Testing
 
+@testable import Operations
 @testable import Pusher
 
 @Suite struct PusherSettingsTests {
@@ -28,6 +30,15 @@ import Testing
         #expect(settings.limits.hourlyLimit == 60)
         #expect(settings.limits.attempts == 8)
         #expect(settings.limits.inFlight == 10_000)
+    }
+
+    @Test func everyTopicIsNeededAlsoThePendingOne() {
+        let topics = Topics()
+        let faults = Pusher.needs(topics).flatMap {
+            $0.faults(.failure(KafkaError(.unknownTopic, "")), settings: nil)
+        }
+        let names = [topics.orders, topics.registrations, topics.pushPending, topics.deadLetters]
+        #expect(faults == names.map { .init(kind: .refused, text: "topic \($0) does not exist: create it") })
     }
 
     @Test func givenSettingsOverrideTheDefaults() throws {

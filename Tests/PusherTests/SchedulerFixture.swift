@@ -7,6 +7,7 @@ import Model
 /// A scheduler with a manual clock, one brand, and devices by number.
 struct SchedulerFixture {
     static let order = "order.com.example.shop"
+    static let pending = "pending"
     /// Milliseconds since 1970 when the clock is at 0.
     static let noon: Int64 = 1_767_268_800_000
 
@@ -24,7 +25,7 @@ struct SchedulerFixture {
         var limits = PushLimits()
         limits.hourlyLimit = 0
         change(&limits)
-        self.scheduler = PushStateMachine(limits: limits, now: self.start)
+        self.scheduler = PushStateMachine(limits: limits, pendingTopic: Self.pending, now: self.start)
         self.queue = self.scheduler.open(try OrderTypeIdentifier(Self.order), generation: 1, now: self.start)
     }
 
@@ -36,20 +37,21 @@ struct SchedulerFixture {
     /// Adds a record that concerns some devices; all of them are found immediately.
     @discardableResult
     mutating func change(
-        _ order: String = "o", for devices: [Int], partition: Int32 = 0, registered: Int64 = 0
+        _ order: String = "o", for devices: [Int], topic: String = "orders", partition: Int32 = 0,
+        registered: Int64 = 0
     ) throws -> KafkaReceipt {
-        let (receipt, number) = self.take(partition: partition)
+        let (receipt, number) = self.take(topic: topic, partition: partition)
         for device in devices { try self.find(device, order, number, registered: registered) }
         self.scheduler.endLookup([number])
         return receipt
     }
 
     /// Adds a record whose devices are not looked up yet.
-    mutating func take(partition: Int32 = 0) -> (receipt: KafkaReceipt, number: Int32) {
+    mutating func take(topic: String = "orders", partition: Int32 = 0) -> (receipt: KafkaReceipt, number: Int32) {
         let offset = self.offsets[partition, default: 0]
         self.offsets[partition] = offset + 1
         let receipt = KafkaRecord(
-            topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil
+            topic: topic, partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil
         ).receipt
         return (receipt, self.scheduler.receive([(receipt, self.epochMilliseconds)])[0])
     }

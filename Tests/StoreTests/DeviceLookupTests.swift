@@ -32,7 +32,7 @@ import Testing
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
               redis.call('HSET', KEYS[1], 'made-up-' .. number,
-                string.format('{"pushToken":"%064x","registered":%d}', number, number))
+                string.format('{"format":1,"pushToken":"%064x","registered":%d}', number, number))
             end
             """
         for first in stride(from: 0, to: count, by: 20_000) {

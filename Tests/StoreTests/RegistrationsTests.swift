@@ -32,7 +32,7 @@ import Testing
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
             _ = try await fixture.registrations.register(key, record("aa"), at: stamp)
             let names = (
-                order: "waybill:devices:{\(orderType)/1}", device: "waybill:listed:{\(Self.digest)/\(orderType)}"
+                order: "waybill:1:devices:{\(orderType)/1}", device: "waybill:1:listed:{\(Self.digest)/\(orderType)}"
             )
             #expect(try await fixture.raw("TYPE", names.order).text == "hash")
             #expect(try await fixture.raw("TYPE", names.device).text == "set")
@@ -41,9 +41,9 @@ import Testing
             let value = try #require(try await fixture.raw("HGET", names.order, "device").bytes)
             #expect(try value == record("aa").encoded)
             #expect(try JSON(parsing: value).object?["pushToken"]?.string == "aa")
-            let stamps = try await fixture.raw("HGET", "waybill:devices-stamps:{\(orderType)/1}", "device")
+            let stamps = try await fixture.raw("HGET", "waybill:1:devices-stamps:{\(orderType)/1}", "device")
             #expect(stamps.text == "4:1741190531000")
-            let since = try await fixture.raw("HGET", "waybill:listed-stamps:{\(Self.digest)/\(orderType)}", "1").text
+            let since = try await fixture.raw("HGET", "waybill:1:listed-stamps:{\(Self.digest)/\(orderType)}", "1").text
             #expect(since?.hasPrefix("4:1741190531000:") == true)
             #expect(try await fixture.registrations.registration(key) == record("aa"))
             #expect(try await fixture.registrations.registration(registration("other", "1")) == nil)

@@ -39,7 +39,7 @@ import Testing
             "Parking": ["Records", "Reporting", "Scheduling", "Settings"],
             "Policies": [],
             "Records": [],
-            "Reporting": ["DeadLetters", "Scheduling"],
+            "Reporting": ["Scheduling"],
             "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
             "Settings": [],
             "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
@@ -76,7 +76,6 @@ import Testing
             "Packages": ["Keys", "View"],
             "Pictures": ["Keys"],
             "Registrations": ["Keys", "View"],
-            "Upgrade": ["Keys", "Orders", "Registrations", "View"],
             "View": ["Keys"],
         ],
     ]

@@ -252,7 +252,7 @@ class FaultsBench(Bench):
     def standing(self):
         """Returns the push tokens in Redis by (device, order)."""
         places = [(device.name, order) for device in self.everybody for order in device.orders]
-        records = self.stack.redis.ask_all(("HGET", f"waybill:devices:{{{order}}}", name) for name, order in places)
+        records = self.stack.redis.ask_all(("HGET", f"waybill:1:devices:{{{order}}}", name) for name, order in places)
         return {place: json.loads(record)["pushToken"] for place, record in zip(places, records) if record}
 
     def recorded(self):

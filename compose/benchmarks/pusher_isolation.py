@@ -82,8 +82,8 @@ class PusherIsolationBench(Bench):
     def register(self, kind, orders):
         """Registers devices as the gateway does, but not the devices' lists of orders, which the pusher ignores."""
         self.stack.redis.ask_all(
-            ("HSET", f"waybill:devices:{{{kind}/{order}}}", f"device-{token}",
-             json.dumps({"pushToken": token, "registered": 1000}))
+            ("HSET", f"waybill:1:devices:{{{kind}/{order}}}", f"device-{token}",
+             json.dumps({"format": 1, "pushToken": token, "registered": 1000}))
             for order, token in orders.items())
 
     def producer_after(self, milliseconds):

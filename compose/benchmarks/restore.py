@@ -70,7 +70,7 @@ class RestoreBench(CrewBench):
         for number in range(count):
             order = f"{self.stack.type}/bench-{1 + number % self.arguments.orders}"
             key = f"device-{number // ORDERS_A_DEVICE:032x}/{order}"
-            value = json.dumps({"pushToken": f"{number:064x}", "registered": now}, separators=(",", ":"))
+            value = json.dumps({"format": 1, "pushToken": f"{number:064x}", "registered": now}, separators=(",", ":"))
             producer.put("waybill.registrations", key, value)
         producer.flush()
 
@@ -115,7 +115,7 @@ class RestoreBench(CrewBench):
 
         def is_complete():
             nonlocal there
-            found = self.stack.redis.ask("EXISTS", "waybill:view:2:epoch")
+            found = self.stack.redis.ask("EXISTS", "waybill:1:view:epoch")
             if there is None and self.stack.redis.ask("EXISTS", *newest) == len(newest):
                 there = time.monotonic()
             return found

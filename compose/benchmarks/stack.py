@@ -205,7 +205,7 @@ class Stack:
 
     def order_key(self, order):
         """The key of an order in Redis."""
-        return f"waybill:order:{{{self.type}/{order}}}"
+        return f"waybill:1:order:{{{self.type}/{order}}}"
 
     def secret(self):
         """The secret from which tokens are derived: the first one."""

@@ -193,6 +193,10 @@ class Page:
             told.append(entry | {name: own[name] for name in ("level", "invalid") if name in own})
         return told
 
+    def pale_texts(self):
+        """Returns visible texts of enabled controls with too little contrast, and their ratio. Source: WCAG 2.2, 1.4.3"""
+        return self.evaluate(PALE_TEXTS)
+
     def type(self, element, text):
         """Replaces the content of a text field, as a person would."""
         self.evaluate(f"(() => {{ const e = {element}; e.focus(); e.select(); }})()")
@@ -220,6 +224,44 @@ class Page:
 
     def close(self):
         self.socket.close()
+
+
+# Ratio, and the size from which 3 is enough: WCAG 2.2, "contrast ratio" and "large scale"
+PALE_TEXTS = """(() => {
+  const colourOf = (text) => {
+    const numbers = text.match(/[\\d.]+/g).map(Number);
+    const scale = text.startsWith("color(") ? 255 : 1;
+    return { rgb: numbers.slice(0, 3).map((one) => one * scale), alpha: numbers.length > 3 ? numbers[3] : 1 };
+  };
+  const over = (front, back) => front.rgb.map((one, index) => one * front.alpha + back[index] * (1 - front.alpha));
+  const luminance = (rgb) => [0.2126, 0.7152, 0.0722].reduce((sum, weight, index) => {
+    const one = rgb[index] / 255;
+    return sum + weight * (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+  }, 0);
+  const behind = (element) => {
+    const own = colourOf(getComputedStyle(element).backgroundColor);
+    return over(own, own.alpha < 1 && element.parentElement ? behind(element.parentElement) : [255, 255, 255]);
+  };
+  const opacity = (element) => (element
+    ? Number(getComputedStyle(element).opacity) * opacity(element.parentElement) : 1);
+  const found = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    const text = walker.currentNode.textContent.trim();
+    if (!text || element.closest("script, noscript, :disabled")) continue;
+    if (!element.checkVisibility({ checkVisibilityCSS: true })) continue;
+    const style = getComputedStyle(element);
+    const back = behind(element);
+    const colour = colourOf(style.color);
+    colour.alpha *= opacity(element);
+    const [dark, bright] = [luminance(over(colour, back)), luminance(back)].sort((left, right) => left - right);
+    const size = parseFloat(style.fontSize);
+    const ratio = (bright + 0.05) / (dark + 0.05);
+    if (ratio < (size >= 24 || (size >= 18.66 && style.fontWeight >= 700) ? 3 : 4.5)) found.set(text, ratio);
+  }
+  return Object.fromEntries(found);
+})()"""
 
 
 def main_page_button():

@@ -2,7 +2,6 @@
 
     <!-- run -->                                to its end
     <!-- run: background, until "text" -->      until its output contains the text; it keeps running
-    <!-- run: with NAME -->                     to its end, with this variable in the environment
 """
 import os
 import re

@@ -34,13 +34,12 @@ class DocumentTests(unittest.TestCase):
             self.assertRegex(told, "^Thank you")
             visit.close()
         order = re.search(r"lamp-[0-9a-f]+", told)[0]
-        self.assertIn(order, terminal.wait("fetched and verified"))
+        self.assertRegex(terminal.wait("fetched and verified"), f"{order}, .*status open, parcel-1 processing")
         terminal.wait("registered (201)")
-        self.assertEqual(parcel[0], "with ORDER")
-        reader.environment["ORDER"] = order
+        terminal.wait("listed: nothing new")
+        self.assertEqual(parcel[0], "")
         reader.run(parcel[1])
-        terminal.wait("pushed")
-        terminal.wait("listed, fetched and verified")
+        self.assertRegex(terminal.wait("listed, fetched and verified"), "status open, parcel-1 onTheWay")
 
 
 if __name__ == "__main__":

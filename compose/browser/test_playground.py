@@ -218,10 +218,11 @@ class PlaygroundTests(unittest.TestCase):
         for tab in ("Transcript", "Source"):
             visitor.tab("order", tab)
             tree = visitor.page.accessibility()
-            nameless = [node for node in tree if node["role"] in (
-                "button", "link", "textbox", "searchbox", "checkbox", "radio", "tab", "tabpanel", "navigation",
-                "radiogroup", "group", "dialog") and not node["name"] and node["isFocusable"]]
+            nameless = [node for node in tree if not node["name"] and (node["isFocusable"] or node["role"] in (
+                "tablist", "tabpanel", "navigation", "article", "dialog", "region"))]
             self.assertEqual(nameless, [])
+            self.assertIn("Create an order with status", [node["name"] for node in tree if node["role"] == "tablist"])
+            self.assertTrue(any(re.fullmatch(r"Transcript \d+", node["name"]) for node in tree if node["role"] == "tab"))
             headings = [node["level"] for node in tree if node["role"] == "heading"]
             self.assertEqual(headings[0], 1)
             for before, level in zip(headings, headings[1:]):
@@ -245,6 +246,38 @@ class PlaygroundTests(unittest.TestCase):
                     f" getComputedStyle({button}).color]")
                 self.assertGreater(contrast(colours[0], colours[1]), 10, colours)
                 self.assertGreater(contrast(colours[0], colours[2]), 10, colours)
+
+    def test_all_texts_can_be_read_light_and_dark(self):
+        visitor = self.visit()
+        page = visitor.page
+        visitor.in_device(visitor.pay("receipt"))
+        order = visitor.pay("order")
+        visitor.in_device(order)
+        visitor.select(order)
+        visitor.update("Next status")
+        visitor.choose("receipt", "Order")
+        page.type(visitor.inside("receipt", "textarea"), '{"status": "teleported"}')
+        page.wait(f"{visitor.inside('receipt', '.problems')}.children.length > 0")
+        visitor.press("update", "Remove the order …")
+        for tab in ("Try", "Transcript", "Source"):
+            visitor.tab("order", tab)
+            page.evaluate(f"{visitor.block('order')}.querySelectorAll('details').forEach((one) => {{ one.open = true; }})")
+            for scheme in ("light", "dark"):
+                with self.subTest(tab=tab, scheme=scheme):
+                    page.look(1280, 900, scheme)
+                    page.wait("document.getAnimations().every((one) => one.playState !== 'running')")
+                    self.assertEqual(page.pale_texts(), {})
+
+    def test_the_colours_change_without_another_button(self):
+        visitor = self.visit()
+        page = visitor.page
+        visitor.ready("order")
+        page.evaluate(f"window.kept = {visitor.inside('order', 'apple-pay-button')}")
+        for scheme in ("dark", "light", "dark"):
+            page.look(1280, 900, scheme)
+        page.wait(f"{visitor.inside('order', 'apple-pay-button')}.getAttribute('buttonstyle') === 'white'")
+        self.assertTrue(page.evaluate(f"window.kept === {visitor.inside('order', 'apple-pay-button')}"))
+        self.assertEqual(page.evaluate(f"{visitor.inside('order', '.pay')}.children.length"), 1)
 
     def test_the_header_lets_nothing_shine_through(self):
         for scheme in ("light", "dark"):

@@ -21,12 +21,6 @@ JOURNEYS = {
         "region:Region",
         "producers and services move to another Kafka, to which orders and registrations were mirrored",
         {"changes": number(10_000, "changes of all orders (10000)"), "lose-redis": flag("and to an empty Redis")}),
-    "upgrade": (
-        "upgrade:Upgrade",
-        "services of an earlier release become those of this one, and back again",
-        {"old": word("the folder of the earlier release's programs", required=True),
-         "phase": number(6, "seconds of load after each change (6)"),
-         "rate": number(60, "steps of devices a second (60)")}),
     "restarts": (
         "restarts:Restarts",
         "two gateways behind a proxy are restarted in turn, and no client notices; the proxies are Debian's packages",

@@ -108,7 +108,7 @@ class Probes(World):
         self.findings.phase = "restore"
         self.stack.redis.ask("FLUSHALL")
         began = time.monotonic()
-        eventually("the restore", lambda: self.stack.redis.ask("EXISTS", "waybill:view:2:epoch") == 1, 300)
+        eventually("the restore", lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch") == 1, 300)
         seconds = time.monotonic() - began
         say(f"{count} orders are back after {seconds:.1f} s")
         if self.stack.redis.ask("DBSIZE") < count:

@@ -142,7 +142,7 @@ class TrackedOrders(World):
             listed = device.list(self.client)
             if listed != wanted:
                 self.findings.add(f"the device of {device.key} lists {listed} instead of {wanted}")
-            stored = self.stack.redis.ask("HEXISTS", f"waybill:devices:{{{device.key}}}", device.name)
+            stored = self.stack.redis.ask("HEXISTS", f"waybill:1:devices:{{{device.key}}}", device.name)
             if stored != device.is_registered:
                 self.findings.add(f"the device of {device.key} is {'not ' if not stored else ''}registered")
             self.findings.saw("registrations compared")

@@ -14,7 +14,6 @@ struct RegistrationEndpoints: Sendable {
     let views: StaleReadGuard
     let registrations: Registrations
     let deviceOrders: DeviceOrders
-    let earlierGateways: EarlierGateways
     let tokens: TokenAuthority
     let producer: KafkaProducer
     let topics: Topics
@@ -49,7 +48,6 @@ struct RegistrationEndpoints: Sendable {
             if admission == .unchanged { return Answer(.ok) }
             if let refusal = self.refusal(admission) { return refusal }
             let stamp = try await self.publish(key, record.encoded, at: record.registeredEpochMilliseconds)
-            try await self.earlierGateways.register(key, at: stamp)
             let existed = try await self.registrations.register(key, record, at: stamp)
             return Answer(existed ? .ok : .created)
         }
@@ -67,7 +65,6 @@ struct RegistrationEndpoints: Sendable {
             }
             let stamp = try await self.publish(key, nil, at: self.now())
             try await self.registrations.unregister(key, at: stamp)
-            try await self.earlierGateways.unregister(key, at: stamp)
             return Answer(.ok)
         }
     }
@@ -100,25 +97,13 @@ struct RegistrationEndpoints: Sendable {
         on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         self.views.answer(on: eventLoop) { _ in
-            guard self.earlierGateways.mayServe else {
-                return self.listing(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop)
-            }
-            return eventLoop.makeFutureWithTask { try await self.earlierGateways.adopt(device, type) }.flatMap {
-                self.listing(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop)
-            }
-        }
-    }
-
-    private func listing(
-        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, isBrief: Bool,
-        on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer> {
-        self.deviceOrders.listing(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop).map {
-            switch $0 {
-            case .changed(let changes): Self.answer(changes)
-            case .unchanged, .unknown:
-                Answer(.noContent, headers: ["cache-control": "no-store"]).counting(.emptyList)
-            case .uncertain: .restoring
+            self.deviceOrders.listing(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop).map {
+                switch $0 {
+                case .changed(let changes): Self.answer(changes)
+                case .unchanged, .unknown:
+                    Answer(.noContent, headers: ["cache-control": "no-store"]).counting(.emptyList)
+                case .uncertain: .restoring
+                }
             }
         }
     }

@@ -39,7 +39,7 @@ extension GatewayServer {
         let link = LinkEndpoint(package: package, tokens: settings.tokens)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
-            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), earlierGateways: EarlierGateways(view),
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
             tokens: settings.tokens, producer: producer, topics: common.topics, metrics: metrics,
             deviceLimit: settings.deviceLimit)
         let compatibility = CompatibilityEndpoints(

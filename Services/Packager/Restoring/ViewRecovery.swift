@@ -300,8 +300,7 @@ final class ViewRecovery: Service {
             // The tails as they are under the plan: if Redis loses them, it loses the plan too.
             let seen = try await self.view.look()
             guard seen.allSatisfy({ $0.plan == plan }) else { return }
-            let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1], on: cluster) }
-            try await queue.note(RestorePlan.jobs(bounds, in: cluster, tails: tails), of: plan)
+            try await queue.note(RestorePlan.jobs(bounds, in: cluster, tails: seen.map(\.tails)), of: plan)
         }
         self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
         let run = RestoreRun(

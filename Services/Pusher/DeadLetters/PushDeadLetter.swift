@@ -36,15 +36,12 @@ struct PushDeadLetter: Hashable, Sendable {
 
     /// The event and its remedy, as text for operators.
     var reason: String {
-        let type = self.registration.order.orderType
         let what =
             switch self.code {
             case .undeliverable:
                 "dropped after \(self.history.count) attempts, the last one: \(self.cause)"
-            case .credentialStopped: "APNs refuses the push credential of \(type): \(self.cause)"
             case .refused: "APNs refuses the notification: \(self.cause)"
             case .tokenUnknown: "APNs does not know the push token; the registration stays: \(self.cause)"
-            case .brandMissing: "no brand is loaded for \(type): \(self.cause)"
             }
         return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
     }

@@ -22,7 +22,7 @@ struct TellCommand: AsyncParsableCommand {
     @Flag(help: "Notify the devices named by dead letters.")
     var letters = false
 
-    @Option(help: "Only dead letters with this code, such as push-credential-stopped.")
+    @Option(help: "Only dead letters with this code, such as push-undeliverable.")
     var code: String?
 
     @Option(help: "Only dead letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")

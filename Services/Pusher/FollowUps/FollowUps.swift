@@ -40,7 +40,7 @@ struct FollowUps: Sendable {
                 case .retire(let dead): standing = try await self.retire(dead, &round)
                 case .report(let letter):
                     _ = try await self.producer.produce(letter.message(self.topics))
-                    self.metrics.of(letter).deadLetter(letter.code)
+                    self.metrics[letter.registration.order.orderType.rawValue].deadLetter(letter.code)
                 case .suspend(let pushes):
                     let now = Int64(Date().timeIntervalSince1970 * 1000)
                     let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }

@@ -31,7 +31,7 @@ struct LoadTest: Sendable {
             targets: self.targets, orderType: orderType, notifications: self.notifications, fanOut: self.fanOut,
             ahead: self.ahead)
         let scheduler = PushScheduler(
-            limits: Self.limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
+            limits: Self.limits, pendingTopic: "none", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
         let dispatcher = PushDispatcher(scheduler, onFinished: { feed.finish($0.count) })
         let metrics = PusherMetrics(factory: MetricsRegistry(), host: "\(self.endpoint)")
         let client = try self.client(orderType, dispatcher: dispatcher, metrics: metrics[orderType.rawValue])

@@ -8,8 +8,7 @@ import Synchronization
 /// Writes keys that wait for more than a few seconds to the pending topic, reads waiting keys from it, and writes
 /// tombstones for those that were notified.
 ///
-/// Until the topic exists and the group of its readers has admitted this process, nothing is written: waiting
-/// notifications then stay in memory and hold their offsets back.
+/// A separate group reads the topic, so that it can read more slowly.
 /// Owner: the worker. Thread: any. Bounded: by `Parking`, and the tombstones by the scheduler.
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
@@ -22,7 +21,9 @@ final class PendingPushes: Sendable {
 
     private let parking: PushParking
     private let scheduler: PushScheduler
-    private let consumer: PendingConsumer
+    private let topic: String
+    private let consumer: KafkaConsumer
+    private let kafka: KafkaConfiguration
     private let others: KafkaConsumer
     private let producer: KafkaProducer
     private let metrics: PusherMetrics
@@ -33,17 +34,21 @@ final class PendingPushes: Sendable {
     private let notified = Mutex<Deque<(key: PendingPushKey, receipt: KafkaReceipt)>>([])
 
     /// - Parameters:
-    ///   - consumer: that of the pending topic.
+    ///   - consumer: that of the pending topic, made by `consumer`.
+    ///   - kafka: the cluster.
     ///   - others: that of the other topics.
     ///   - wallClock: milliseconds since 1970.
     init(
-        parking: PushParking, scheduler: PushScheduler, consumer: PendingConsumer, others: KafkaConsumer,
-        producer: KafkaProducer, metrics: PusherMetrics, log: PusherLog, limits: PushLimits,
+        parking: PushParking, scheduler: PushScheduler, topic: String, consumer: KafkaConsumer,
+        kafka: KafkaConfiguration, others: KafkaConsumer, producer: KafkaProducer, metrics: PusherMetrics,
+        log: PusherLog, limits: PushLimits,
         wallClock: @escaping @Sendable () -> Int64
     ) {
         self.parking = parking
         self.scheduler = scheduler
+        self.topic = topic
         self.consumer = consumer
+        self.kafka = kafka
         self.others = others
         self.producer = producer
         self.metrics = metrics
@@ -52,7 +57,23 @@ final class PendingPushes: Sendable {
         self.wallClock = wallClock
     }
 
-    private var topic: String { self.consumer.topic }
+    /// Joins the group of the readers of the pending topic.
+    ///
+    /// - Parameters:
+    ///   - instance: the name of this member for static membership, which outlives restarts; nil: a dynamic member.
+    ///   - onLeaving: returns the records of revoked partitions that are dropped.
+    /// - Throws: `KafkaError`, if the consumer cannot be made.
+    static func consumer(
+        _ kafka: KafkaConfiguration, group: String, topic: String, instance: String?,
+        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
+    ) throws(KafkaError) -> KafkaConsumer {
+        var configuration = kafka
+        // No device waits for these records: fewer fetches, less read-ahead.
+        let slower = ["fetch.wait.max.ms": "100", "queued.max.messages.kbytes": "1024"]
+        configuration.properties.merge(slower) { given, _ in given }
+        return try KafkaConsumer(
+            configuration, group: group, topics: [topic], instance: instance, onLeaving: onLeaving)
+    }
 
     /// Parks records of any topic.
     ///
@@ -133,11 +154,9 @@ final class PendingPushes: Sendable {
             self.metrics.recordsStale.increment(by: stale.count)
             if !stale.isEmpty { self.finished(stale) }
             let (now, hold) = (ContinuousClock.now, self.hold)
-            let batch =
-                self.scheduler.isSuspending
-                ? self.parking.with {
-                    $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchOverdue)
-                } : []
+            let batch = self.parking.with {
+                $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchOverdue)
+            }
             if batch.isEmpty {
                 attempt = await self.rest(after: nil, attempt: attempt)
                 try await Task.sleep(for: Self.pause)
@@ -181,18 +200,16 @@ final class PendingPushes: Sendable {
 
     // MARK: reading
 
-    /// Reads the topic, once it exists and while there is room, until the task is cancelled.
+    /// Reads the topic while there is room, until the task is cancelled.
     ///
     /// - Throws: the errors of `KafkaConsumer.nextBatch`.
     func read() async throws {
-        let consumer = try await self.consumer.join { error in
-            self.log.pendingTopicFails(error.map { "\(self.topic): \($0.message)" })
-        }
         while true {
             let room = min(self.parking.pendingRoom, Self.batchRecords)
             if room > 0 {
-                let records = try await consumer.nextBatch(records: room, bytes: 1 << 20, wait: .milliseconds(500))
-                if !records.isEmpty { try await self.receive(records, consumer) }
+                let records = try await self.consumer.nextBatch(
+                    records: room, bytes: 1 << 20, wait: .milliseconds(500))
+                if !records.isEmpty { try await self.receive(records) }
             } else {
                 try await Task.sleep(for: Self.pause)
             }
@@ -201,12 +218,15 @@ final class PendingPushes: Sendable {
     }
 
     /// Commits and leaves the group.
-    func close() async { await self.consumer.close() }
+    func close() async {
+        try? await self.consumer.commit()
+        await self.consumer.close()
+    }
 
-    private func receive(_ records: [KafkaRecord], _ consumer: KafkaConsumer) async throws {
+    private func receive(_ records: [KafkaRecord]) async throws {
         let partitions = Set(records.map(\.partition))
         let fresh = self.parking.with { parking in partitions.filter { !parking.folds.isKnown($0) } }
-        if !fresh.isEmpty { try await self.begin(fresh, consumer) }
+        if !fresh.isEmpty { try await self.begin(fresh) }
         var (pushes, done): ([ParkedPush], [KafkaReceipt]) = ([], [])
         for record in records {
             switch PendingReading(record) {
@@ -227,15 +247,15 @@ final class PendingPushes: Sendable {
         self.parking.with { parking in
             for record in records { parking.advanceFold(record.partition, to: record.offset + 1, now: .now) }
         }
-        consumer.finished(done)
+        self.consumer.finished(done)
     }
 
     /// Queries the ends of newly assigned partitions, up to which they are read first.
-    private func begin(_ partitions: Set<Int32>, _ consumer: KafkaConsumer) async throws {
+    private func begin(_ partitions: Set<Int32>) async throws {
         var attempt = 0
         while true {
             do {
-                let bounds = try await self.consumer.bounds()
+                let bounds = try await self.bounds()
                 self.parking.with { parking in
                     for one in bounds where partitions.contains(one.partition) {
                         parking.beginFold(one.partition, to: one.end, now: .now)
@@ -249,8 +269,19 @@ final class PendingPushes: Sendable {
         }
         if attempt > 0 { self.log.isBack(.pending) }
         // A partition that was revoked meanwhile begins again when it is reassigned.
-        let assigned = Set(consumer.assignment.map(\.partition))
+        let assigned = Set(self.consumer.assignment.map(\.partition))
         for partition in partitions.subtracting(assigned) { self.parking.with { $0.forgetFold(partition) } }
+    }
+
+    /// Returns the present bounds of each partition of the topic.
+    ///
+    /// - Throws: `KafkaError`, within 10 s if no broker answers.
+    private func bounds() async throws -> [OffsetRange] {
+        let reader = try KafkaReader(self.kafka)
+        let result: Result<[OffsetRange], any Error>
+        do { result = .success(try await reader.bounds(of: self.topic)) } catch { result = .failure(error) }
+        await reader.close()
+        return try result.get()
     }
 }
 

@@ -96,20 +96,6 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// The name in `/readyz` of the condition that waiting notifications cannot be written to the pending topic.
-    static let pendingTopic = "push-pending"
-
-    /// Reports if waiting notifications can be written.
-    ///
-    /// - Parameter reason: the reason why they cannot; nil: they can.
-    func pendingTopicFails(_ reason: String?) {
-        self.readiness.note(Self.pendingTopic, reason)
-        guard let reason else { return }
-        self.logger.warning(
-            "waiting notifications cannot move to the pending topic and block their offsets",
-            metadata: ["error": "\(reason)"])
-    }
-
     /// Logs that a record cannot be parsed.
     func unreadable(origin: String, reason: String) {
         self.logger.error("cannot read a record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])

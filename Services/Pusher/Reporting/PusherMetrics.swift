@@ -21,8 +21,6 @@ final class PusherMetrics: Sendable {
     let pendingWritten: Counter
     /// Orders, or devices of them, that were finished in the pending topic.
     let pendingTold: Counter
-    /// 1 if the pending topic is in use, 0 if waiting notifications stay in memory.
-    let pendingTopic: Meter
     /// Lookups that failed and are retried.
     let lookupRetries: Counter
     /// Devices that were not notified of a change, since their order has more devices than are notified of one change.
@@ -52,7 +50,6 @@ final class PusherMetrics: Sendable {
         self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
         self.pendingWritten = Counter(label: "waybill_push_pending_written_total", factory: factory)
         self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)
-        self.pendingTopic = Meter(label: "waybill_push_pending_topic", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
         self.devicesUntold = Counter(label: "waybill_push_devices_untold_total", factory: factory)
         self.registrationsLimited = Counter(label: "waybill_push_registrations_limited_total", factory: factory)
@@ -81,11 +78,6 @@ final class PusherMetrics: Sendable {
     /// may name order types.
     var unknownTypes: CredentialMetrics { self[Self.unknownType] }
     static let unknownType = "none"
-
-    /// Returns the metrics that a dead letter belongs to.
-    func of(_ letter: PushDeadLetter) -> CredentialMetrics {
-        letter.code == .brandMissing ? self.unknownTypes : self[letter.registration.order.orderType.rawValue]
-    }
 
     /// Sets the gauges of the scheduler.
     ///

@@ -35,9 +35,6 @@ final class PushScheduler: Sendable {
         var keptSeconds = PushScheduler.leastKeptSeconds
     }
 
-    /// Effects that may be in progress before more notifications are dropped for a stopped credential or a missing
-    /// brand.
-    private static let letterLimit = 256
     /// Effects that may be in progress before more devices move to the pending topic.
     static let suspensionLimit = 2048
     /// Changes cause notifications for a week even if APNs keeps notifications for less: they may have waited for a
@@ -53,15 +50,18 @@ final class PushScheduler: Sendable {
     private let random: @Sendable () -> Double
 
     /// - Parameters:
+    ///   - pendingTopic: the topic to which keys move that wait too long.
     ///   - clock: the clock for windows, pauses and limits.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
     init(
-        limits: PushLimits, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        limits: PushLimits, pendingTopic: String,
+        clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         wallClock: @escaping @Sendable () -> Int64,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) {
-        self.state = Mutex(State(machine: PushStateMachine(limits: limits, now: clock())))
+        self.state = Mutex(
+            State(machine: PushStateMachine(limits: limits, pendingTopic: pendingTopic, now: clock())))
         self.clock = clock
         self.wallClock = wallClock
         self.random = random
@@ -111,16 +111,6 @@ final class PushScheduler: Sendable {
     }
 
     // MARK: records
-
-    /// Lets keys that wait too long move to the pending topic from this call on.
-    func suspend(to topic: String) { self.state.withLock { $0.machine.pendingTopic = topic } }
-
-    /// Notes if the pending topic cannot be used, because it does not exist or access to it is denied. Before the first
-    /// call this is unknown.
-    func pendingTopic(isMissing: Bool) { self.state.withLock { $0.machine.lacksPendingTopic = isMissing } }
-
-    /// True if keys that wait too long move to the pending topic.
-    var isSuspending: Bool { self.state.withLock { $0.machine.pendingTopic != nil } }
 
     /// The time, in milliseconds since 1970, before which published changes cause no notification any more: APNs would
     /// not keep a notification for so long either.
@@ -243,16 +233,9 @@ final class PushScheduler: Sendable {
             guard !state.isStopped else { return }
             self.giveOut(&state, &work, now: now)
             next = state.machine.due.first
-            if state.machine.pendingTopic != nil {
-                let most = min(Self.chunk, Self.suspensionLimit - openEffects)
-                work.effects += state.machine.suspendStuck(now: now, most: most)
-                if most > 0, work.effects.count == most { next = now }
-            } else if openEffects < Self.letterLimit {
-                let most = Self.letterLimit - openEffects
-                let brandless = state.machine.giveUpBrandless(now: now, most: most)
-                work.effects += brandless
-                work.effects += state.machine.giveUpStuck(now: now, most: most - brandless.count)
-            }
+            let most = min(Self.chunk, Self.suspensionLimit - openEffects)
+            work.effects += state.machine.suspendStuck(now: now, most: most)
+            if most > 0, work.effects.count == most { next = now }
         }
         return (next, work)
     }

@@ -34,7 +34,7 @@ extension PushStateMachine {
         case .keep(let reason):
             self.queues[queue].counts.unknown += 1
             return self.giveUp(slot, .tokenUnknown, reason)
-        case .giveUp where self.pendingTopic != nil && reply.outcome.isOfTheService:
+        case .giveUp where reply.outcome.isOfTheService:
             return self.suspend(slot)
         case .giveUp(let reason):
             return self.giveUp(slot, .undeliverable, reason)
@@ -42,47 +42,6 @@ extension PushStateMachine {
             return self.giveUp(slot, .refused, reason)
         }
         return nil
-    }
-
-    /// Drops notifications that waited too long for a stopped credential; used without a pending topic.
-    ///
-    /// - Returns: at most `most` dead letters, which must be written.
-    mutating func giveUpStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
-        var effects: [PushEffect] = []
-        for queue in self.queues.indices {
-            guard let (stopped, reason) = self.queues[queue].stop else { continue }
-            while effects.count < most, let slot = self.nextReady(queue) {
-                let since = max(self.targets[slot].since, stopped)
-                guard now - since >= self.limits.hold else {
-                    self.queues[queue].ready.prepend((Int32(slot), self.targets[slot].ticket))
-                    break
-                }
-                self.beginSending(slot)
-                effects.append(self.giveUp(slot, .credentialStopped, reason))
-            }
-        }
-        return effects
-    }
-
-    /// Drops notifications for brands that are not loaded; used without a pending topic. While it is unknown if there
-    /// is such a topic, as in the first seconds of a process, they wait for it, but not longer than for a stopped
-    /// credential.
-    ///
-    /// - Returns: at most `most` dead letters, which must be written.
-    mutating func giveUpBrandless(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
-        var effects: [PushEffect] = []
-        let hold = self.lacksPendingTopic ? .zero : self.limits.hold
-        for queue in self.queues.indices where !self.queues[queue].isOpen {
-            while effects.count < most, let slot = self.nextReady(queue) {
-                guard now - self.targets[slot].since >= hold else {
-                    self.queues[queue].ready.prepend((Int32(slot), self.targets[slot].ticket))
-                    break
-                }
-                self.beginSending(slot)
-                effects.append(self.giveUp(slot, .brandMissing, "nothing was sent"))
-            }
-        }
-        return effects
     }
 
     /// Drops a notification and returns its dead letter, which must be written.

@@ -15,15 +15,14 @@ extension PushStateMachine {
     }
 
     /// Order types whose records must be parked: only probes can be sent for them, they have used their share, or they
-    /// have no brand and can move to the pending topic.
+    /// have no brand.
     var parkedTypes: Set<OrderTypeIdentifier> {
         var types: Set<OrderTypeIdentifier> = []
         let share = self.share
-        let parksBrandless = self.pendingTopic != nil
         for queue in self.queues.indices {
             guard
                 self.queues[queue].isTroubled || self.queues[queue].links >= share
-                    || (parksBrandless && !self.queues[queue].isOpen)
+                    || !self.queues[queue].isOpen
             else { continue }
             types.insert(self.queues[queue].orderType)
         }

@@ -13,7 +13,7 @@ extension PushStateMachine {
     ///
     /// - Returns: at most `most` effects.
     mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
-        guard self.pendingTopic != nil, most > 0, self.linkCount > 0 else { return [] }
+        guard most > 0, self.linkCount > 0 else { return [] }
         var effects: [PushEffect] = []
         for _ in 0..<min(Self.suspendStep, self.targets.count) {
             self.suspendCursor = self.suspendCursor + 1 < self.targets.count ? self.suspendCursor + 1 : 0

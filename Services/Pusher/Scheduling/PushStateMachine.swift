@@ -99,10 +99,8 @@ struct PushStateMachine {
     static let brandless = "no brand is loaded for the order type"
 
     let limits: PushLimits
-    /// The topic for devices that wait too long; nil while it cannot be used, and they stay.
-    var pendingTopic: String?
-    /// True if the topic is known to be unusable; false also while that is unknown.
-    var lacksPendingTopic = false
+    /// The topic for devices that wait too long.
+    private let pendingTopic: String
     /// The slot that the search for devices that wait too long examined last.
     var suspendCursor = 0
     var records: [Record] = []
@@ -125,8 +123,9 @@ struct PushStateMachine {
     private var lastSerial: UInt64 = 0
 
     /// - Parameter now: earlier than all later times.
-    init(limits: PushLimits, now: ContinuousClock.Instant) {
+    init(limits: PushLimits, pendingTopic: String, now: ContinuousClock.Instant) {
         self.limits = limits
+        self.pendingTopic = pendingTopic
         self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
         // A growing table delays everything while it is copied; memory that is not written to costs nothing.
         self.slots.reserveCapacity(limits.targets)
@@ -173,8 +172,7 @@ struct PushStateMachine {
         return self.queues.count - 1
     }
 
-    /// Closes the queue of a brand that is gone: its notifications move to the pending topic, or are dropped if there
-    /// is none.
+    /// Closes the queue of a brand that is gone: its notifications move to the pending topic.
     mutating func close(_ type: OrderTypeIdentifier) {
         if let number = self.queueNumbers[type] { self.queues[number].isOpen = false }
     }

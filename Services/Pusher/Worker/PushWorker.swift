@@ -176,6 +176,5 @@ final class PushWorker: Service {
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
         self.metrics.recordsParked.set(self.parking.recordCount)
-        self.metrics.pendingTopic.set(self.scheduler.isSuspending ? 1 : 0)
     }
 }

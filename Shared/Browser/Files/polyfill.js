@@ -337,7 +337,9 @@
         element("header", {}, element("h2", {}, "Pay"), this.cancel),
         element("p", { class: "badge" }, "Waybill's polyfill: nothing is charged."),
         this.rows, this.errors, this.status, this.pay, element("footer", {}, fail)));
-      shade.addEventListener("keydown", (event) => { if (event.key === "Escape") machine.cancel(); });
+      this.buttons = [this.cancel, this.pay, fail];
+      this.onKey = (event) => this.key(event);
+      document.addEventListener("keydown", this.onKey, true);
       this.root.append(shade);
       this.before = document.activeElement;
       document.body.append(this.host);
@@ -361,7 +363,19 @@
       this.status.classList.toggle("done", Boolean(isDone));
     }
 
+    /** Keeps the keyboard in the sheet, also when nothing there has the focus. */
+    key(event) {
+      if (event.key === "Escape") this.machine.cancel();
+      if (event.key !== "Tab") return;
+      const buttons = this.buttons.filter(({ disabled }) => !disabled);
+      const place = buttons.indexOf(this.root.activeElement) + (event.shiftKey ? -1 : 1);
+      event.preventDefault();
+      buttons[(place + buttons.length) % buttons.length].focus();
+    }
+
     setReady(isReady) {
+      // A button that is disabled loses the focus.
+      if (!isReady && this.root.activeElement === this.pay) this.cancel.focus();
       this.pay.disabled = !isReady;
       if (isReady) this.pay.focus();
     }
@@ -369,6 +383,7 @@
     tellErrors(errors) { this.errors.textContent = errors.map((error) => error.message || error.code).join(" "); }
 
     close() {
+      document.removeEventListener("keydown", this.onKey, true);
       this.host.remove();
       if (this.before && this.before.focus) this.before.focus();
     }

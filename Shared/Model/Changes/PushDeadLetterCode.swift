@@ -6,14 +6,10 @@
 public enum PushDeadLetterCode: String, Hashable, Sendable, CaseIterable {
     /// It failed too often or for too long while others succeeded.
     case undeliverable = "push-undeliverable"
-    /// APNs refuses the order type's certificate or key, and it did not change within the hold limit.
-    case credentialStopped = "push-credential-stopped"
     /// APNs refuses this notification itself.
     case refused = "push-refused"
     /// APNs does not know the push token; the registration was kept, since our own environment may be the wrong one.
     case tokenUnknown = "push-token-unknown"
-    /// No brand is loaded for the order type.
-    case brandMissing = "push-brand-missing"
 
     /// Returns true if a dead letter's code is one of these, or one that only another version of the pusher has.
     public static func isOne(_ code: String) -> Bool { code.hasPrefix("push-") }

@@ -47,6 +47,7 @@ public struct OrderRecord: Hashable, Sendable {
         }
         // Sorted as well, and all after "document".
         var others: JSONObject = [
+            "format": .integer(RecordError.format),
             "modified": .integer(self.modifiedEpochSeconds),
             "package": self.recipe.json,
             "recent": .string(self.recent.text),
@@ -73,6 +74,7 @@ public struct OrderRecord: Hashable, Sendable {
 
     private init(json: JSON) throws(RecordError) {
         let object = try RecordReader(json, path: "$")
+        try object.checkFormat()
         self.document = OrderDocument(members: try object.object("document"))
         self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
         self.recipe = try PackageRecipe(json: try object.value("package"), path: "$.package")

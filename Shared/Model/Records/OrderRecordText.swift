@@ -41,11 +41,13 @@ public struct OrderRecordText: Sendable {
         var places = Places()
         var version: Int64?
         var modified: Int64?
+        var format: Int64?
         var found = 0
         for member in members {
             switch Self.text(bytes, member.name) {
             case "contributions": places.contributions = member.value
             case "document": places.document = member.value
+            case "format": format = Self.integer(bytes, member.value)
             case "modified": modified = Self.integer(bytes, member.value)
             case "package": places.package = member.value
             case "recent": places.recent = member.value
@@ -58,7 +60,8 @@ public struct OrderRecordText: Sendable {
             found += 1
         }
         let optional = (places.seal == nil ? 0 : 1) + (places.contributions == nil ? 0 : 1)
-        guard found == 7 + optional, let version, let modified, OrderState.versionRange.contains(version),
+        guard found == 8 + optional, format == RecordError.format, let version, let modified,
+            OrderState.versionRange.contains(version),
             OrderState.modificationRange.contains(modified)
         else { return nil }
         var inner = JSONScanner(at: places.document.lowerBound)

@@ -16,7 +16,9 @@ public struct PendingPushRecord: Hashable, Sendable {
 
     /// The record as JSON in UTF-8, members sorted.
     public var encoded: [UInt8] {
-        var members: [(String, JSON)] = [("since", .integer(self.sinceEpochMilliseconds))]
+        var members: [(String, JSON)] = [
+            ("format", .integer(RecordError.format)), ("since", .integer(self.sinceEpochMilliseconds)),
+        ]
         if let registered = self.registeredEpochMilliseconds { members.append(("registered", .integer(registered))) }
         return JSON.object(JSONObject(members)).serialized
     }
@@ -26,6 +28,7 @@ public struct PendingPushRecord: Hashable, Sendable {
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> PendingPushRecord {
         let object = try RecordReader(try RecordError.json(value, "a pending push record"), path: "$")
+        try object.checkFormat()
         let range = 0...RFC3339.latest * 1000
         return PendingPushRecord(
             sinceEpochMilliseconds: try object.integer("since", in: range),

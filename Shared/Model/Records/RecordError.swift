@@ -8,6 +8,11 @@ public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
 
     public var description: String { self.message }
 
+    /// The format of the records that Waybill writes to its own topics: their member `format`. A record of another one
+    /// is not read, since its other members may mean something else.
+    /// Source: Design §3
+    static let format: Int64 = 1
+
     /// - Parameter what: the beginning of the sentence.
     static func json(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSON {
         do {

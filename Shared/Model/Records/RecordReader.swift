@@ -41,6 +41,13 @@ struct RecordReader {
         return integer
     }
 
+    /// Refuses a record of another format.
+    func checkFormat() throws(RecordError) {
+        guard try self.value("format").integer == RecordError.format else {
+            throw self.error("format", "\(RecordError.format), the format that this version of Waybill reads")
+        }
+    }
+
     /// Makes an identifier of a string; the error has the path if it cannot be one.
     func identifier<Identifier>(
         _ name: String, _ make: (String) throws(IdentifierError) -> Identifier

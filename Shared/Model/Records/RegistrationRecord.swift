@@ -16,6 +16,7 @@ public struct RegistrationRecord: Hashable, Sendable {
     /// The record as JSON in UTF-8, members sorted.
     public var encoded: [UInt8] {
         let json: JSON = [
+            "format": .integer(RecordError.format),
             "pushToken": .string(self.pushToken.rawValue),
             "registered": .integer(self.registeredEpochMilliseconds),
         ]
@@ -27,6 +28,7 @@ public struct RegistrationRecord: Hashable, Sendable {
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> RegistrationRecord {
         let object = try RecordReader(try RecordError.json(value, "a registration record"), path: "$")
+        try object.checkFormat()
         return RegistrationRecord(
             pushToken: try object.identifier("pushToken") { (text) throws(IdentifierError) in try PushToken(text) },
             registeredEpochMilliseconds: try object.integer("registered", in: 0...RFC3339.latest * 1000))

@@ -3,13 +3,14 @@ import Model
 
 /// The keys of Redis, one constant each.
 ///
+/// The number that all begin with is that of their format: a view of another format counts as missing.
 /// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: Design §7
 enum StoreKeys {
-    static func order(_ key: OrderKey) -> String { Self.tagged("waybill:order:{", key) }
+    static func order(_ key: OrderKey) -> String { Self.tagged("waybill:1:order:{", key) }
     /// Appends the parts: interpolation costs a microsecond, and this runs for each request of the gateway.
     private static func tagged(_ prefix: String, _ key: OrderKey) -> String {
         var text = prefix
-        text.reserveCapacity(17 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
+        text.reserveCapacity(19 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
         text += key.orderType.rawValue
         text += "/"
         text += key.order.rawValue
@@ -17,89 +18,85 @@ enum StoreKeys {
         return text
     }
     /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
-    static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
+    static func gone(_ key: OrderKey) -> String { "waybill:1:gone:{\(key)}" }
     /// A hash: the place of a change that arrived before its order -> the record.
-    static func early(_ key: OrderKey) -> String { Self.tagged("waybill:early:{", key) }
+    static func early(_ key: OrderKey) -> String { Self.tagged("waybill:1:early:{", key) }
     /// A hash: device -> the `RegistrationRecord` as JSON: the devices that are notified.
-    static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
+    static func devices(_ key: OrderKey) -> String { "waybill:1:devices:{\(key)}" }
     /// A hash: device -> `<offset>:<moment>::<origin>`, the `RegistrationStamp` of its registration.
-    static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
+    static func stamps(_ key: OrderKey) -> String { "waybill:1:devices-stamps:{\(key)}" }
     /// A hash like `stamps`: the ended registrations of an order, remembered for an hour.
-    static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
+    static func ended(_ key: OrderKey) -> String { "waybill:1:devices-ended:{\(key)}" }
     /// A number: the time when the debt of an order's new devices is paid, in milliseconds of the store's clock.
-    static func admitted(_ key: OrderKey) -> String { "waybill:devices-admitted:{\(key)}" }
+    static func admitted(_ key: OrderKey) -> String { "waybill:1:devices-admitted:{\(key)}" }
     /// A set of order identifiers: the orders that the device may list.
-    static func listed(_ device: DeviceTag) -> String { "waybill:listed:{\(device.text)}" }
+    static func listed(_ device: DeviceTag) -> String { "waybill:1:listed:{\(device.text)}" }
     /// A hash: order identifier -> the same stamp, with the microsecond of the store's clock at the registration.
-    static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
+    static func stamps(_ device: DeviceTag) -> String { "waybill:1:listed-stamps:{\(device.text)}" }
     /// The device's counterpart of an order's ended registrations.
-    static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }
+    static func ended(_ device: DeviceTag) -> String { "waybill:1:listed-ended:{\(device.text)}" }
     /// The prefix of the keys of all orders.
-    static let anyOrder = "waybill:order:{"
+    static let anyOrder = "waybill:1:order:{"
     /// The prefix of the keys of a type's orders.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
-        ("waybill:order:{\(type)/", "}")
+        ("waybill:1:order:{\(type)/", "}")
     }
     /// The progress of a scan of a type's orders.
-    static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
+    static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:1:resign:{\(type)}" }
     static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
     /// The beginning and the end of the keys of all assets.
-    static let assets = (prefix: "waybill:asset:{", suffix: "}")
+    static let assets = (prefix: "waybill:1:asset:{", suffix: "}")
     /// Returns the digest in an asset's key; nil for any other key.
     static func digest(ofAsset key: String) -> String? {
         guard key.hasPrefix(Self.assets.prefix), key.hasSuffix(Self.assets.suffix) else { return nil }
         return String(key.dropFirst(Self.assets.prefix.count).dropLast(Self.assets.suffix.count))
     }
     /// Exists while no order is known to name an asset: `<milliseconds>:<history of the server>`.
-    static func unusedMark(_ digest: String) -> String { "waybill:asset-unused:{\(digest)}" }
+    static func unusedMark(_ digest: String) -> String { "waybill:1:asset-unused:{\(digest)}" }
     /// A hash: the owner of the asset sweep, or the time when it is due.
-    static let sweep = "waybill:assets:{sweep}"
+    static let sweep = "waybill:1:assets:{sweep}"
 
     /// A hash: the facts about a fetched picture, by the text of its `PictureKey`.
-    static func picture(_ key: String) -> String { "waybill:picture:{\(key)}" }
+    static func picture(_ key: String) -> String { "waybill:1:picture:{\(key)}" }
     /// A sorted set: the text of a `PictureKey` by the time when it is to be fetched.
-    static let picturesDue = "waybill:picture:due:{pictures}"
+    static let picturesDue = "waybill:1:picture:due:{pictures}"
     /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture.
-    static func waitingOrders(_ key: String) -> String { "waybill:picture:waiting:{pictures}:\(key)" }
+    static func waitingOrders(_ key: String) -> String { "waybill:1:picture:waiting:{pictures}:\(key)" }
 
     /// The order of a token that was handed out, under the token's digest.
-    static func token(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
+    static func token(_ token: String) -> String { "waybill:1:token:{\(SHA256.hex(Array(token.utf8)))}" }
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
-    static func repeated(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
+    static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
-    static let notifiedPositions = "waybill:{told}"
+    static let notifiedPositions = "waybill:1:{told}"
     /// A hash: topic -> its number of partitions when all its keys were where they belong.
-    static let partitions = "waybill:{partitions}"
+    static let partitions = "waybill:1:{partitions}"
 
-    // Keys of the view as a whole: one of each on a single server, or on every master of a cluster. The number
-    // is the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
+    // Keys of the view as a whole: one of each on a single server, or on every master of a cluster.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
-    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
+    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:1:view:epoch", anchor) }
     /// A hash: `<cluster>/<topic>/<partition>` -> an offset below which everything is certainly stored here.
-    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
+    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:1:view:tails", anchor) }
     /// The restore in progress: `<plan>:<history of the server>`.
-    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
+    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:1:view:plan", anchor) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
-    static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:view:2:fresh", anchor) }
+    static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:1:view:fresh", anchor) }
     /// The last time when the whole view was complete and the slots of this master were marked:
     /// `<millisecond of its clock>:<digest of its slots>:<history of the server>`.
-    static func marked(_ anchor: String?) -> String { Self.anchored("waybill:view:2:marked", anchor) }
+    static func marked(_ anchor: String?) -> String { Self.anchored("waybill:1:view:marked", anchor) }
     /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
     /// the slot when the view was complete.
-    static let slotMark = "waybill:view:2:slot:{"
-    /// The epoch and the tails of the format before this one, see `EarlierFormat`.
-    static func earlierEpoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
-    static func earlierTails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
+    static let slotMark = "waybill:1:view:slot:{"
     /// A hash: `plan` and, per partition that is read, its owner and progress; followed by a colon and the cluster.
-    static let jobs = "waybill:view:2:ranges:{jobs}"
+    static let jobs = "waybill:1:view:ranges:{jobs}"
     /// The same for the orders of one type.
-    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:ranges:{\(type)}" }
+    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:1:view:ranges:{\(type)}" }
     /// A hash: packager -> `<millisecond of the store's clock>:<type>,<type>`, the brands that it has.
-    static let brands = "waybill:view:2:{brands}"
+    static let brands = "waybill:1:view:{brands}"
 
-    static func anchored(_ key: String, _ anchor: String?) -> String {
+    private static func anchored(_ key: String, _ anchor: String?) -> String {
         anchor.map { "\(key):{\($0)}" } ?? key
     }
 }

@@ -48,15 +48,13 @@ public struct OrderScan: Sendable {
     }
 
     /// Returns some keys, and the cursor to continue with.
-    ///
-    /// - Parameter count: the number of keys that Redis examines, of any kind.
-    func keys(
-        _ pattern: String, from cursor: String?, count: Int64 = pageKeys
+    private func keys(
+        _ pattern: String, from cursor: String?
     ) async throws(StoreError) -> (keys: [RedisValue], next: String?) {
         let topology = try await self.topology()
         let place = ScanCursor(cursor, in: topology)
         var arguments: [RedisArgument] = [
-            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(count),
+            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(Self.pageKeys),
         ]
         if let master = place.master { arguments.append(.place(.master(master))) }
         let reply = try await self.send(RedisCommand(arguments))

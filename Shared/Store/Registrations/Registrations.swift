@@ -87,14 +87,12 @@ public struct Registrations: Sendable {
             ])
     }
 
-    /// - Parameter keys: those of the device; nil for those of this format.
     static func deviceSide(
-        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...,
-        keys: [String]? = nil
+        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...
     ) -> RedisInvocation {
         let device = DeviceTag(key.device, key.order.orderType)
         return RedisInvocation(
-            script, keys: keys ?? [StoreKeys.listed(device), StoreKeys.stamps(device), StoreKeys.ended(device)],
+            script, keys: [StoreKeys.listed(device), StoreKeys.stamps(device), StoreKeys.ended(device)],
             arguments: [
                 .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
                 .string(stamp.origin),

@@ -53,7 +53,8 @@ extension StoreScripts {
             else
               recorded = moment
             end
-            redis.call('HSET', KEYS[1], ARGV[1], string.format('{"pushToken":%s,"recorded":%.0f,"registered":%.0f}',
+            redis.call('HSET', KEYS[1], ARGV[1], string.format(
+              '{"format":1,"pushToken":%s,"recorded":%.0f,"registered":%.0f}',
               cjson.encode(token), recorded, registered))
             return reply
           end

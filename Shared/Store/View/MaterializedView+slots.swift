@@ -104,8 +104,7 @@ extension MaterializedView {
     public func adopt(_ places: [Place], epoch: String) async throws(StoreError) -> Adoption {
         let open = places.indices.filter { places[$0].epoch == nil || !places[$0].isHere }
         let whole = places.filter { $0.epoch != nil && $0.isHere }
-        guard places.allSatisfy({ $0.anchor != nil && $0.plan == nil && !$0.isEarlier }), !open.isEmpty,
-            !whole.isEmpty
+        guard places.allSatisfy({ $0.anchor != nil && $0.plan == nil }), !open.isEmpty, !whole.isEmpty
         else { return .refused }
         let marks = try await self.slotMarks(of: places)
         let verdict = Self.judge(marks, open: open)

@@ -46,12 +46,8 @@ public struct MaterializedView: Sendable {
         let history: String
         /// True if the server does not report its history: then it goes unnoticed that it fell back.
         public var hidesHistory: Bool { self.history.isEmpty }
-        /// Offsets below which everything is certainly stored in this place, by `<cluster>/<topic>/<partition>`; in the
-        /// earlier format without the cluster.
+        /// Offsets below which everything is certainly stored in this place, by `<cluster>/<topic>/<partition>`.
         public let tails: [String: Int64]
-        /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
-        /// which have other keys there.
-        let isEarlier: Bool
         /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
         /// the newest that Kafka has.
         public let isFresh: Bool
@@ -60,7 +56,7 @@ public struct MaterializedView: Sendable {
 
         public init(
             anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
-            tails: [String: Int64] = [:], isEarlier: Bool = false, isFresh: Bool = false
+            tails: [String: Int64] = [:], isFresh: Bool = false
         ) {
             self.anchor = anchor
             self.epoch = epoch
@@ -68,15 +64,7 @@ public struct MaterializedView: Sendable {
             self.plan = plan
             self.history = history
             self.tails = tails
-            self.isEarlier = isEarlier
             self.isFresh = isFresh && plan != nil
-        }
-
-        /// Returns the offsets from which to restore.
-        public func tails(withRegistrationsIn topic: String, on cluster: String) -> [String: Int64] {
-            guard self.isEarlier else { return self.tails }
-            let orders = self.tails.filter { !$0.key.hasPrefix("\(topic)/") }
-            return Dictionary(uniqueKeysWithValues: orders.map { ("\(cluster)/\($0.key)", $0.value) })
         }
     }
 
@@ -88,20 +76,19 @@ public struct MaterializedView: Sendable {
             places.map {
                 RedisInvocation(
                     StoreScripts.look,
-                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
-                        + [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), StoreKeys.fresh($0)],
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
                     arguments: [])
             }, "looking at the view")
         var found: [Place] = []
         for (anchor, reply) in zip(places, replies) {
-            guard let parts = reply.array, parts.count == 7, let epoch = parts[0].text, let plan = parts[2].text,
+            guard let parts = reply.array, parts.count == 6, let epoch = parts[0].text, let plan = parts[2].text,
                 let tails = parts[3].array, let history = parts[4].text
             else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
             found.append(
                 Place(
                     anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
                     plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
-                    isEarlier: parts[5].integer == 1, isFresh: parts[6].integer == 1))
+                    isFresh: parts[5].integer == 1))
         }
         return found
     }

@@ -3,10 +3,8 @@ import Redis
 
 /// The jobs of a restore, shared by all packagers: each is assigned to one packager for the duration of its lease.
 ///
-/// Packagers of a version that reads forwards use another queue under the same plan, so that neither version mistakes
-/// the other's progress for its own. A worker that dies loses its lease, and its job continues at the last position
-/// noted.
-/// If the data in Redis is lost again, the queue is lost with it and everything starts over.
+/// A worker that dies loses its lease, and its job continues at the last position noted. If the data in Redis is lost
+/// again, the queue is lost with it and everything starts over.
 public struct RestoreJobQueue: Sendable {
     private let view: MaterializedView
     private let key: String

@@ -28,22 +28,17 @@ extension StoreScripts {
 
     /// Reads the whole state of the view.
     ///
-    /// KEYS: epoch, plan, tails, epoch and tails of the earlier format, fresh.
-    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if the tails are
-    /// those of the earlier format: there are no others, and its view is complete; 1 if there was no order when the
-    /// plan began.
+    /// KEYS: epoch, plan, tails, fresh.
+    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if there was no
+    /// order when the plan began.
     static let look = RedisScript(
         Self.history + """
             local epoch = redis.call('GET', KEYS[1])
             local plan = redis.call('GET', KEYS[2])
-            local tails, isEarlier = redis.call('HGETALL', KEYS[3]), 0
-            if #tails == 0 and isHere(redis.call('GET', KEYS[4])) then
-              tails, isEarlier = redis.call('HGETALL', KEYS[5]), 1
-            end
             return {
               epoch or '', isHere(epoch) and 1 or 0,
-              isHere(plan) and string.match(plan, '^(.*):') or '', tails, history(), isEarlier,
-              plan and plan == redis.call('GET', KEYS[6]) and 1 or 0
+              isHere(plan) and string.match(plan, '^(.*):') or '', redis.call('HGETALL', KEYS[3]), history(),
+              plan and plan == redis.call('GET', KEYS[4]) and 1 or 0
             }
             """)
 

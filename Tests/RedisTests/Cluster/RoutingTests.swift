@@ -100,7 +100,7 @@ func threeMasters() -> SlotMap {
             #expect(map.master(of: HashSlot.of("waybill:epoch:{\(anchor)}".utf8)) == master.address)
         }
         #expect(topology.anchors.filter { (Int($0) ?? 1024) < 1024 }.count >= 3)
-        let key = "waybill:order:{a/b}"
+        let key = "waybill:1:order:{a/b}"
         #expect(topology.master(of: key) == topology.master(of: "{\(topology.anchor(of: key) ?? "")}"))
         #expect(RedisTopology().anchors.isEmpty)
         #expect(RedisTopology().anchor(of: key) == nil)

@@ -40,7 +40,7 @@ function order.answer()
     local connection = redis:new()
     connection:set_timeout(1000)
     if not connection:connect("127.0.0.1", tonumber(ngx.var.redis_port)) then return ngx.exit(503) end
-    local key = "waybill:order:{" .. ngx.var[1] .. "/" .. ngx.var[2] .. "}"
+    local key = "waybill:1:order:{" .. ngx.var[1] .. "/" .. ngx.var[2] .. "}"
 
     -- With a condition the package is read only if it is needed, as in the gateway.
     if ngx.var.http_if_none_match or ngx.var.http_if_modified_since then
@@ -64,7 +64,7 @@ function order.answer()
     for digest in fields[7]:gmatch("%S+") do
         local asset = assets[digest]
         if not asset then
-            asset = connection:get("waybill:asset:{" .. digest .. "}")
+            asset = connection:get("waybill:1:asset:{" .. digest .. "}")
             assets[digest] = asset
         end
         parts[#parts + 1] = asset

@@ -62,7 +62,7 @@ final class MerchantLibrary: Service {
     var merchants: Merchants { self.current.withLock { $0 } }
 
     func run() async throws {
-        for failure in self.catalog.withLock({ $0.failures.values }) { self.log(failure) }
+        for (name, failure) in self.catalog.withLock({ $0.failures }) { self.log(failure, of: name) }
         for merchant in self.merchants.all { self.checkSecrecy(of: merchant) }
         self.account(nowEpochSeconds: Int64(time(nil)))
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
@@ -93,15 +93,20 @@ final class MerchantLibrary: Service {
         switch event {
         case .loaded(_, let merchant, former: _): self.checkSecrecy(of: merchant)
         case .removed(let name, _): self.logger.warning("merchant removed", metadata: ["merchant": "\(name)"])
-        case .failed(_, let failure): self.log(failure)
+        case .failed(let name, let failure): self.log(failure, of: name)
         case .empty:
             self.logger.error("the merchants directory is empty or cannot be read; all merchants stay in use")
         }
     }
 
-    private func log(_ failure: MerchantError) {
+    private func log(_ failure: MerchantError, of name: String) {
+        let isKept = self.catalog.withLock { $0.items[name] != nil }
         self.logger.error(
-            "cannot load merchant; its last good version stays in use", metadata: ["error": "\(failure)"])
+            "cannot load merchant",
+            metadata: [
+                "merchant": "\(name)", "error": "\(failure)",
+                "effect": isKept ? "its last good version stays in use" : "its pages and servers are refused",
+            ])
     }
 
     private func account(nowEpochSeconds now: Int64) {

@@ -33,7 +33,10 @@ function pass(order, version, isFresh) {
   for (let step = 1; step <= 4; step += 1) track.append(el("i", { class: reached >= step ? "on" : "" }));
   const total = order.total ? `${order.total.amount} ${order.total.currency}` : "";
   return el(
-    "article", { class: isFresh ? "pass fresh" : "pass", "data-order": order.orderIdentifier },
+    "article", {
+      class: isFresh ? "pass fresh" : "pass", "data-order": order.orderIdentifier,
+      "aria-label": `Order ${order.orderNumber || order.orderIdentifier}`,
+    },
     el("div", { class: "row" }, el("h3", {}, order.merchant || "Order"), el("span", { class: "amount" }, total)),
     el("p", { class: "what" }, `Order ${order.orderNumber || order.orderIdentifier}`),
     el("p", { class: "state" }, headline(order)),

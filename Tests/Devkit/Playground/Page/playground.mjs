@@ -33,6 +33,9 @@ async function review(kind, text) {
   return answer.problems || [];
 }
 
+/** Apple: a white button on dark pages. */
+const buttonStyle = () => (dark.matches ? "white" : "black");
+
 /** The checkout role's address, without a slash at its end. */
 const service = () => state.session.service.replace(/\/$/, "");
 
@@ -40,9 +43,10 @@ const service = () => state.session.service.replace(/\/$/, "");
 
 let lastIdentifier = 0;
 
-/** ARIA tabs. `panels` maps names to elements; returns the element and a function that selects. */
-function tabs(panels) {
-  const list = el("div", { class: "tabs", role: "tablist" });
+/** ARIA tabs of a block. `panels` maps names to elements; returns the element and a function that selects. */
+function tabs(block, panels) {
+  const heading = block.closest("section").getAttribute("aria-labelledby");
+  const list = el("div", { class: "tabs", role: "tablist", "aria-labelledby": heading });
   const element = el("div", {}, list);
   const buttons = {};
   const select = (name) => {
@@ -77,7 +81,7 @@ function tabs(panels) {
   });
   select(Object.keys(panels)[0]);
   const count = (name, number) => {
-    buttons[name].replaceChildren(name, ...(number > 0 ? [el("span", { class: "count" }, String(number))] : []));
+    buttons[name].replaceChildren(name, ...(number > 0 ? [" ", el("span", { class: "count" }, String(number))] : []));
   };
   return { element, select, count };
 }
@@ -115,7 +119,7 @@ class SourcePanel {
       return [
         el("div", { class: "source-head" }, el("h4", {}, title), el(
           "span", {}, told, el("button", { class: "small-button", type: "button", onclick: copy }, "Copy"))),
-        el("pre", { class: "code", tabindex: "0", "data-source": title }, code),
+        el("pre", { class: "code", tabindex: "0", role: "group", "aria-label": title, "data-source": title }, code),
       ];
     }));
   }
@@ -158,7 +162,7 @@ class CreateBlock {
     this.panel = new TranscriptPanel(
       transcript, (entry) => (entry.order ? this.owns(entry.order) : entry.block === this),
       (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
-    this.tabs = tabs({ Try: attempt, Transcript: this.panel.element, Source: this.source.element });
+    this.tabs = tabs(element, { Try: attempt, Transcript: this.panel.element, Source: this.source.element });
     element.append(this.tabs.element);
     this.choose("Payment request");
   }
@@ -248,7 +252,7 @@ class CreateBlock {
     }
     this.place.addEventListener("click", () => { state.active = this; }, { capture: true });
     this.controller = waybill.createController({
-      service: service(), api: state.api, button: { type: "buy", style: dark.matches ? "white" : "black" },
+      service: service(), api: state.api, button: { type: "buy", style: buttonStyle() },
       request: () => {
         if (!this.isReady()) throw new Error("an editor has problems, or is being checked");
         return this.editors["Payment request"].json;
@@ -260,10 +264,19 @@ class CreateBlock {
       onCancelled: ({ isCharging }) => { if (!isCharging) this.say("Cancelled. Nothing was ordered."); },
       onError: (detail) => this.failed(detail),
     });
-    const isThere = await this.controller.attach(this.place);
+    const { controller } = this;
+    const isThere = await controller.attach(this.place);
+    // Another one took its place while this one was loading.
+    if (this.controller !== controller) return;
     this.button = isThere ? this.place.querySelector("apple-pay-button, button") : undefined;
     if (!isThere) this.place.replaceChildren(el("p", { class: "note" }, "The merchant cannot be reached: load the page again."));
     this.changed();
+  }
+
+  /** Gives the button the style of the page's colours. */
+  restyle() {
+    if (this.button && this.button.matches("apple-pay-button")) this.button.setAttribute("buttonstyle", buttonStyle());
+    else if (this.button) this.connect();
   }
 
   async validateMerchant(validationURL) {
@@ -376,7 +389,7 @@ class UpdateBlock {
       transcript, (entry) => (entry.order ? entry.order === this.selected
         : (entry.to === "device" || entry.from === "device") && entry.time >= this.since),
       (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
-    this.tabs = tabs({
+    this.tabs = tabs(element, {
       Try: el("div", {}, this.list, this.empty, this.work), Transcript: this.panel.element, Source: this.source.element,
     });
     element.append(this.tabs.element);
@@ -601,6 +614,9 @@ async function start() {
     });
   });
   await openSession();
+  if (state.session.isReal) {
+    document.querySelector("#fakes").textContent = "Merchant sessions come from Apple's sandbox; APNs is played by a simulator;";
+  }
   const blocks = [...document.querySelectorAll(".block")].filter((block) => block.dataset.kind !== "update")
     .map((block, index) => new CreateBlock(block, index));
   const update = new UpdateBlock(document.querySelector(".block[data-kind=update]"));
@@ -609,7 +625,7 @@ async function start() {
     sessionStorage.setItem("api", api);
     await Promise.all(blocks.map((block) => block.connect()));
   };
-  dark.addEventListener("change", () => choose(state.api));
+  dark.addEventListener("change", () => { for (const block of blocks) block.restyle(); });
   const kept = sessionStorage.getItem("api");
   for (const radio of document.querySelectorAll("input[name=api]")) {
     if (kept) radio.checked = radio.value === kept;
