@@ -46,23 +46,34 @@ struct CheckoutLoad: Sendable {
     /// Runs `count` customers at a rate, fewer if the task is cancelled.
     func run(
         _ count: Int, rate: Int, _ customer: @escaping @Sendable (Int) async throws -> Outcome
-    ) async throws -> Outcomes {
+    ) async -> Outcomes {
         let megabytes = Mutex<Int64>(0)
         async let _: Void = {
             repeat {
                 megabytes.withLock { $0 = max($0, self.residentMegabytes) }
             } while (try? await Task.sleep(for: .milliseconds(250))) != nil
         }()
-        let outcomes = try await withThrowingTaskGroup(of: Outcome.self) { group in
+        let outcomes = await withTaskGroup(of: Outcome.self) { group in
             let start = ContinuousClock.now
             for number in 0..<count {
                 guard (try? await Task.sleep(until: start + .seconds(1) * number / rate)) != nil else { break }
                 // A customer that came waits for its answer.
-                group.addTask { try await Task { try await customer(number) }.value }
+                group.addTask { await Task { await Self.outcome(number, customer) }.value }
             }
-            return try await group.reduce(into: []) { $0.append($1) }
+            return await group.reduce(into: []) { $0.append($1) }
         }
         return Outcomes(all: outcomes, megabytes: megabytes.withLock { $0 })
+    }
+
+    private static func outcome(
+        _ number: Int, _ customer: @Sendable (Int) async throws -> Outcome
+    ) async -> Outcome {
+        let start = ContinuousClock.now
+        do {
+            return try await customer(number)
+        } catch {
+            return Outcome(duration: .now - start, end: "\(error)")
+        }
     }
 
     /// Resident memory of the checkout role, in MB.

@@ -78,18 +78,18 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
             checkout: checkout, gateway: stack.gateway, origins: hosts.map { "https://\($0)" }, http: http)
         var figures = JSONObject()
         // Warms up code paths and connections before anything is measured.
-        _ = try await load.run(100, rate: 50) { try await load.session($0) }
-        _ = try await load.run(100, rate: 50) { try await load.payment("warm-up", $0, isFetched: true) }
+        _ = await load.run(100, rate: 50) { try await load.session($0) }
+        _ = await load.run(100, rate: 50) { try await load.payment("warm-up", $0, isFetched: true) }
         figures["idleMegabytes"] = .integer(load.residentMegabytes)
-        figures["sessions"] = try await load.run(self.sessions, rate: self.sessionRate) {
+        figures["sessions"] = await load.run(self.sessions, rate: self.sessionRate) {
             try await load.session($0)
         }.report
-        figures["payments"] = try await load.run(self.payments, rate: self.rate) {
+        figures["payments"] = await load.run(self.payments, rate: self.rate) {
             try await load.payment("quick", $0, isFetched: true)
         }.report
-        figures["neighbour"] = try await self.besideNeighbour(load)
+        figures["neighbour"] = await self.besideNeighbour(load)
         shop.conduct.fail(.slow, times: self.slowPayments)
-        figures["slowPayments"] = try await load.run(self.slowPayments, rate: self.rate) {
+        figures["slowPayments"] = await load.run(self.slowPayments, rate: self.rate) {
             try await load.payment("slow", $0, isFetched: false)
         }.report
         Console.line(JSON.object(figures).text)
@@ -104,7 +104,7 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
     private static let rounds = 3
 
     /// Returns, for each kind of load, its figures `alone` and `beside` the neighbour, and the neighbour's.
-    private func besideNeighbour(_ load: CheckoutLoad) async throws -> JSON {
+    private func besideNeighbour(_ load: CheckoutLoad) async -> JSON {
         let neighbour = Neighbour(load: load, rate: self.neighbourRate)
         let kinds: [(name: String, rate: Int, customer: @Sendable (String, Int) async throws -> CheckoutLoad.Outcome)] =
             [
@@ -117,9 +117,9 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
             let count = max(1, (name == "sessions" ? self.sessions : self.payments) / Self.rounds)
             var (alone, beside) = (CheckoutLoad.Outcomes(), CheckoutLoad.Outcomes())
             for round in 0..<Self.rounds {
-                alone += try await load.run(count, rate: rate) { try await customer("aln\(round)x", $0) }
-                let (loaded, others) = try await neighbour.beside {
-                    try await load.run(count, rate: rate) { try await customer("bsd\(round)x", $0) }
+                alone += await load.run(count, rate: rate) { try await customer("aln\(round)x", $0) }
+                let (loaded, others) = await neighbour.beside {
+                    await load.run(count, rate: rate) { try await customer("bsd\(round)x", $0) }
                 }
                 beside += loaded
                 ofNeighbour += others

@@ -35,24 +35,18 @@ struct Neighbour: Sendable {
     /// Requests baskets for as long as `work` takes.
     /// - Returns: the result of `work`, and the outcomes of the neighbour's customers.
     func beside<Result: Sendable>(
-        _ work: @escaping @Sendable () async throws -> Result
-    ) async throws -> (Result, CheckoutLoad.Outcomes) {
+        _ work: @Sendable () async -> Result
+    ) async -> (Result, CheckoutLoad.Outcomes) {
         let flood = Task {
-            try await self.load.run(.max, rate: self.rate) { number in
+            await self.load.run(.max, rate: self.rate) { number in
                 try await self.load.basket(
                     origin: Self.origin,
                     address: "203.0.\(number % Self.networks).\(number / Self.networks % 250 + 1)")
             }
         }
-        let result: Result
-        do {
-            result = try await work()
-        } catch {
-            flood.cancel()
-            throw error
-        }
+        let result = await work()
         flood.cancel()
-        return (result, try await flood.value)
+        return (result, await flood.value)
     }
 
     /// A listener on 127.0.0.1 that accepts connections and reads nothing.
