@@ -95,14 +95,14 @@ def outbox(connector, table):
     []
     >>> outbox({"config": good | {"transforms.outbox.table.field.payload": "k", "value.converter": "JsonConverter"}},
     ...        "CREATE TABLE t (\\n    l text\\n);")[:3]
-    ['table.field.payload: no option of the event router', 'value.converter: not the StringConverter', 'k: no column of t']
+    ['table.field.payload: no option of the router', 'value.converter: not the StringConverter', 'k: no column of t']
     """
     config = connector["config"]
     prefix = f"transforms.{config['transforms']}."
     router = {name.removeprefix(prefix): value for name, value in config.items() if name.startswith(prefix)}
     name, body = re.search(r"CREATE TABLE (\w+) \((.*?)^\);", table, re.MULTILINE | re.DOTALL).groups()
     columns = re.findall(r"^ +(\w+) ", body, re.MULTILINE)
-    faults = [f"{option}: no option of the event router" for option in router if option not in ROUTER_OPTIONS]
+    faults = [f"{option}: no option of the router" for option in router if option not in ROUTER_OPTIONS]
     faults += [f"{part}.converter: not the StringConverter" for part in ("key", "value", "header")
                if not config.get(f"{part}.converter", "").endswith(".StringConverter")]
     used = [router.get(f"table.field.event.{part}", part) for part in ("id", "key", "payload")]

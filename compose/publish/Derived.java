@@ -11,13 +11,13 @@ import javax.crypto.spec.SecretKeySpec;
 public final class Derived {
     private static final String USAGE = """
         java Derived.java token ORDER            the authenticationToken that checkout hands to Wallet
-        java Derived.java link ORDER EXPIRES     a "Track with Apple Wallet" link; EXPIRES in UNIX seconds, at most a day
-                                                 ahead
+        java Derived.java link ORDER EXPIRES     a "Track with Apple Wallet" link; EXPIRES in UNIX seconds, at most
+                                                 a day ahead
 
         ORDER   <order type>/<order>
 
-        TOKEN_SECRETS, in the environment, is the file of secrets, whose first one derives; WEB_SERVICE_URL the gateway's
-        address, as it is in orders.
+        TOKEN_SECRETS, in the environment, is the file of secrets, whose first one derives; WEB_SERVICE_URL the
+        gateway's address, as it is in orders.
         """;
 
     private final SecretKeySpec key;

@@ -17,8 +17,8 @@ public final class OverHTTP {
         java OverHTTP.java remove ORDER ID          removes the order
 
         ORDER   <order type>/<order>
-        ID      the name of the change in your system, such as the key of its row: sent again under this name, it has one
-                effect
+        ID      the change's name in your system, such as the key of its row: sent again under this name, it has
+                one effect
 
         CHECKOUT_URL, in the environment, is the address of `waybill-gateway checkout`; CHECKOUT_KEY_FILE a file with a
         key of the scope `orders`, which also names the source. Prints the answer.

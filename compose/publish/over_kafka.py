@@ -5,7 +5,7 @@
   over_kafka.py remove ORDER ID          removes the order
 
 ORDER   <order type>/<order>: the subject of the event, and the key of its record
-ID      the name of the change in your system, such as the key of its row: sent again under this name, it has one effect
+ID      the change's name in your system, such as the key of its row: sent again under this name, it has one effect
 
 SOURCE, in the environment, is the system that publishes; PUBLISHER_PROPERTIES a file with properties of librdkafka, one
 name=value a line: bootstrap.servers, and what the brokers require. Needs cloudevents and confluent-kafka from PyPI.

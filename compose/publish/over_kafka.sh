@@ -5,10 +5,10 @@
 #   over_kafka.sh remove ORDER ID          removes the order
 #
 # ORDER   <order type>/<order>: the subject of the event, and the key of its record
-# ID      the name of the change in your system, such as the key of its row: sent again under this name, it has one effect
+# ID      the change's name in your system, such as the key of its row: sent again under this name, it has one effect
 #
-# SOURCE, in the environment, is the system that publishes; PUBLISHER_PROPERTIES a file with properties of librdkafka, one
-# name=value a line: bootstrap.servers, and what the brokers require. Needs kcat 1.7.
+# SOURCE, in the environment, is the system that publishes; PUBLISHER_PROPERTIES a file with properties of librdkafka,
+# one name=value a line: bootstrap.servers, and what the brokers require. Needs kcat 1.7.
 set -euo pipefail
 fail() { printf 'over_kafka: %s\n' "$*" >&2; exit 1; }
 [ $# -eq 3 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
