@@ -209,8 +209,9 @@ class ProgramTests(unittest.TestCase):
                     secrets.flush()
                     given = {"TOKEN_SECRETS": secrets.name, "WEB_SERVICE_URL": vector["webServiceURL"]}
                     order, expires = vector["order"], str(vector["expires"])
-                    derived = world.derive(name, "token", order, **given), world.derive(name, "link", order, expires, **given)
-                self.assertEqual(derived, (vector["token"], vector["link"]), vector["name"])
+                    token = world.derive(name, "token", order, **given)
+                    link = world.derive(name, "link", order, expires, **given)
+                self.assertEqual((token, link), (vector["token"], vector["link"]), vector["name"])
 
         self.each(HTTP.values(), check)
 
