@@ -26,8 +26,6 @@ enum TextFormat: Sendable {
     case knownCountry, knownCurrency
     /// The form of a payment network's name, so that networks that Apple adds are accepted.
     case network
-    /// Up to 64 characters.
-    case shortLabel
     /// An amount in a payment request: signed; not below zero; from 0 to 100,000,000.
     case signedAmount, price, totalAmount
 
@@ -54,7 +52,6 @@ enum TextFormat: Sendable {
         case .knownCountry: ISOCodes.countries.contains(text)
         case .knownCurrency: ISOCodes.currencies.contains(text)
         case .network: isNetworkName(text.utf8.span)
-        case .shortLabel: (1...64).contains(text.unicodeScalars.count)
         case .signedAmount: isAmount(text, isSigned: true)
         case .price: isAmount(text, isSigned: false)
         case .totalAmount: isTotal(text)
@@ -87,7 +84,6 @@ enum TextFormat: Sendable {
         case .knownCountry: "an ISO 3166-1 code of a country like US"
         case .knownCurrency: "an ISO 4217 code of a currency like USD"
         case .network: "the name of a network like masterCard: 2 to 64 letters and digits, a small one first"
-        case .shortLabel: "1 to 64 characters"
         case .signedAmount: "an amount in a string like \"-19.99\", with up to four decimals"
         case .price: "an amount in a string like \"19.99\", not below zero"
         case .totalAmount: "an amount in a string like \"19.99\", from 0 to 100000000"
@@ -97,7 +93,7 @@ enum TextFormat: Sendable {
     /// True if messages may repeat a wrong value. Personal data and secrets are not repeated.
     var isShown: Bool {
         switch self {
-        case .any, .filled, .url, .httpsURL, .email, .token, .base64, .shortLabel: false
+        case .any, .filled, .url, .httpsURL, .email, .token, .base64: false
         case .dateTime, .duration, .image, .file, .label, .decimal, .currency, .country, .orderTypeIdentifier,
             .orderIdentifier, .network, .knownCountry, .knownCurrency, .signedAmount, .price, .totalAmount:
             true
