@@ -68,7 +68,7 @@ final class GatewayServer: Service {
                     try edge.setUp(channel, slot, endpoints, pipelined)
                 }
             }
-            .bind(host: self.address.host, port: self.address.port).get()
+            .listen(on: self.address)
         let logger = self.environment.logger
         logger.info("listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.environment.readiness.met(Self.listening)
