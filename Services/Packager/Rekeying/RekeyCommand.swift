@@ -68,19 +68,15 @@ struct RekeyCommand: AsyncParsableCommand {
                 let registrations = RegistrationMove(
                     run: run, registrations: Registrations(redis: redis), view: view, topics: topics,
                     patience: patience)
-                do {
-                    let (tally, partitions) = try await run.run(topic) { values, partition in
-                        switch topic {
-                        case topics.orders: (try await orders.move(values, from: partition), nil)
-                        case topics.registrations: try await registrations.move(values, from: partition)
-                        default: (try await run.move(values, from: partition, of: topic), nil)
-                        }
+                let (tally, partitions) = try await run.run(topic) { values, partition in
+                    switch topic {
+                    case topics.orders: (try await orders.move(values, from: partition), nil)
+                    case topics.registrations: try await registrations.move(values, from: partition)
+                    default: (try await run.move(values, from: partition, of: topic), nil)
                     }
-                    total = total + tally
-                    if !isDryRun { try await counts.record(partitions, of: topic) }
-                } catch let error as KafkaError where error.code == .unknownTopic && topic == topics.pushPending {
-                    // Pushers work without it.
                 }
+                total = total + tally
+                if !isDryRun { try await counts.record(partitions, of: topic) }
             }
             result = .success(total)
         } catch {
