@@ -320,3 +320,82 @@ final class PushScheduler: Sendable {
         }
     }
 }
+
+extension PushNotification {
+    /// A notification with its brand's options.
+    init(
+        deviceToken: PushToken, topic: OrderTypeIdentifier, options: PushOptions, nowEpochSeconds: Int64
+    ) {
+        self.init(
+            deviceToken: deviceToken, topic: topic,
+            expirationEpochSeconds: options.expirationEpochSeconds(nowEpochSeconds: nowEpochSeconds))
+        self.pushType =
+            switch options.kind {
+            case .background: .background
+            case .alert: .alert
+            }
+        self.priority = UInt8(options.priority.rawValue)
+        self.collapseIdentifier = options.collapseIdentifier
+    }
+}
+
+/// Work outside the scheduler that must be finished before the records of a notification are done.
+struct PushEffect: Sendable {
+    enum Work: Sendable {
+        /// Removes registrations with a push token that is gone.
+        case retire(InvalidToken)
+        /// Publishes that a device was not notified.
+        case report(PushDeadLetter)
+        /// Writes to the pending topic that some devices have yet to be notified.
+        case suspend([ParkedPush])
+    }
+
+    /// The number of the target, returned when the work is done.
+    let number: UInt64
+    let work: Work
+}
+
+/// A push token that APNs reports as gone.
+struct InvalidToken: Sendable {
+    let token: PushToken
+    /// Registrations with it before this moment, in milliseconds since 1970, are removed.
+    let moment: Int64
+    /// The registrations that led to the notification, each as last looked up.
+    let registrations: [RegistrationKey: RegistrationRecord]
+
+    /// Returns true if APNs' answer concerns a registration.
+    func means(_ registration: RegistrationRecord) -> Bool {
+        registration.pushToken == self.token && registration.registeredEpochMilliseconds < self.moment
+    }
+}
+
+/// Counts of everything that the scheduler has in hand.
+struct PushGauges: Hashable, Sendable {
+    /// Records that are not done.
+    var records = 0
+    /// Pairs of a device and an order type to be notified, in any place.
+    var targets = 0
+    /// Targets that wait for the end of their window, for their turn in the hour, or for a retry.
+    var waiting = 0
+    /// Targets that wait for their turn with their credential.
+    var ready = 0
+    /// Targets whose notifications are with the clients.
+    var inFlight = 0
+    /// Targets that wait for an effect, such as the removal of a registration or a dead letter.
+    var settling = 0
+}
+
+extension PushStateMachine {
+    /// The present counts, computed without visiting each target.
+    var gauges: PushGauges {
+        var gauges = PushGauges()
+        gauges.records = self.recordCount
+        gauges.targets = self.targetCount
+        // Entries of targets that have moved on stay in a queue until their turn; they are rare.
+        gauges.ready = self.queues.reduce(0) { $0 + $1.ready.count + $1.suspects.count }
+        gauges.inFlight = self.queues.reduce(0) { $0 + $1.inFlight }
+        gauges.settling = self.settlingCount
+        gauges.waiting = max(0, gauges.targets - gauges.ready - gauges.inFlight - gauges.settling)
+        return gauges
+    }
+}
