@@ -163,7 +163,7 @@ public struct JSONObject: Hashable, Sendable {
     }
 
     /// Returns the index of the member of a name, or the index at which it would be inserted.
-    private func index(of name: String) -> (index: Int, exists: Bool) {
+    func index(of name: String) -> (index: Int, exists: Bool) {
         let members = self.members.span
         var low = 0
         var high = members.count

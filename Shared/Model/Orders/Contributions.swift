@@ -129,12 +129,12 @@ extension Contributions {
     /// - Returns: nil when they belong to another version.
     /// - Throws: `RecordError` when the JSON is not what `json` makes.
     static func read(_ json: JSON, version: Int64, path: String) throws(RecordError) -> Contributions? {
-        let object = try RecordReader(json, path: path)
+        var object = try JSONMembers(json, path: path, failure: RecordError.init)
         guard try object.integer("version", in: OrderState.versionRange) == version else { return nil }
         var contributions = Contributions()
         for (index, entry) in try object.array("parts").prefix(Self.limit).enumerated() {
             let path = "\(path).parts[\(index)]"
-            let part = try RecordReader(entry, path: path)
+            var part = try JSONMembers(entry, path: path, failure: RecordError.init)
             let owns = try part.array("owns").compactMap(\.string)
             contributions.parts.append(
                 Part(

@@ -69,12 +69,11 @@ public struct OrderRecord: Hashable, Sendable {
     /// The document is not validated: that was done before it was written, and rules may have changed since.
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> OrderRecord {
-        try OrderRecord(json: try RecordError.json(value, "an order record"))
+        try OrderRecord(try RecordError.members(value, "an order record"))
     }
 
-    private init(json: JSON) throws(RecordError) {
-        let object = try RecordReader(json, path: "$")
-        try object.checkFormat()
+    private init(_ members: JSONMembers<RecordError>) throws(RecordError) {
+        var object = members
         self.document = OrderDocument(members: try object.object("document"))
         self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
         self.recipe = try PackageRecipe(json: try object.value("package"), path: "$.package")
@@ -117,7 +116,7 @@ public struct PackageRecipe: Hashable, Sendable {
     }
 
     init(json: JSON, path: String) throws(RecordError) {
-        let object = try RecordReader(json, path: path)
+        var object = try JSONMembers(json, path: path, failure: RecordError.init)
         self.assets = []
         for (index, entry) in try object.array("assets").enumerated() {
             guard let digest = entry.string, digest.utf8.count == 64,

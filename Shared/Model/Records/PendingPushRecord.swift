@@ -27,8 +27,7 @@ public struct PendingPushRecord: Hashable, Sendable {
     ///
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> PendingPushRecord {
-        let object = try RecordReader(try RecordError.json(value, "a pending push record"), path: "$")
-        try object.checkFormat()
+        var object = try RecordError.members(value, "a pending push record")
         let range = 0...RFC3339.latest * 1000
         return PendingPushRecord(
             sinceEpochMilliseconds: try object.integer("since", in: range),
