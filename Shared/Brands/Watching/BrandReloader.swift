@@ -7,7 +7,6 @@ public import Operations
 public import ServiceLifecycle
 import Synchronization
 public import Tokens
-import UnixSignals
 
 /// Watches the brands' directory while a service runs: every few seconds and on SIGHUP.
 ///
@@ -24,8 +23,6 @@ public final class BrandReloader: Service {
     /// Called after each change, with the brands as of that change.
     private let onChange: @Sendable (Brands) async -> Void
     private let warnings = Mutex(ExpiryWarnings())
-    /// Set by SIGHUP until the scan that it requested begins.
-    private let isForced = Atomic<Bool>(false)
 
     /// - Parameters:
     ///   - tokens: mints whose shared secrets are watched as well.
@@ -46,40 +43,18 @@ public final class BrandReloader: Service {
     }
 
     public func run() async throws {
-        // Trapped before this process becomes visible, since the signal ends a process that does not trap it.
-        let hangups = await UnixSignalsSequence(trapping: .sighup)
-        self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
-        for failure in self.library.failures { self.log(.failed(failure)) }
-        self.account()
-        // The buffer holds one request: those made during a scan cause one more scan, and no more than that.
-        let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        try? await cancelWhenGracefulShutdown {
-            try await withThrowingTaskGroup { group in
-                group.addTask {
-                    while true {
-                        try await Task.sleep(for: self.interval)
-                        wake.yield()
-                    }
-                }
-                group.addTask {
-                    for await _ in hangups {
-                        self.logger.info("SIGHUP: checking brands")
-                        self.isForced.store(true, ordering: .relaxed)
-                        wake.yield()
-                    }
-                }
-                group.addTask {
-                    for await _ in wakes { await self.look() }
-                }
-                // None of them ends except by cancellation.
-                try await group.waitForAll()
-            }
+        await watchFiles(every: self.interval) {
+            self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
+            for failure in self.library.failures { self.log(.failed(failure)) }
+            self.account()
+        } look: { isAsked in
+            if isAsked { self.logger.info("SIGHUP: checking brands") }
+            await self.look(isForced: isAsked)
         }
     }
 
     /// Scans the directory once.
-    private func look() async {
-        let isForced = self.isForced.exchange(false, ordering: .relaxed)
+    private func look(isForced: Bool) async {
         let looked = try? await NIOThreadPool.singleton.runIfActive { [library, tokens] in
             (library.look(isForced: isForced, nowEpochSeconds: Int64(time(nil))), tokens?.look(isForced: isForced))
         }
