@@ -8,8 +8,6 @@ enum DER {
     static let octetString: UInt8 = 0x04
     static let sequence: UInt8 = 0x30
     static let set: UInt8 = 0x31
-    static let utcTime: UInt8 = 0x17
-    static let generalizedTime: UInt8 = 0x18
     /// `[0]` with elements inside, implicit or explicit.
     static let context0: UInt8 = 0xA0
 
