@@ -181,7 +181,7 @@ let package = Package(
         tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Tokens", "Brands", "Operations",
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens", "Brands", "Operations",
                 "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
                 .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,

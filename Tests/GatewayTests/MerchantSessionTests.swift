@@ -1,5 +1,6 @@
 import Cryptography
 import Foundation
+import Fetch
 import Model
 import NIOCore
 import TestKit

@@ -1,3 +1,4 @@
+import Fetch
 import FoundationEssentials
 import Model
 

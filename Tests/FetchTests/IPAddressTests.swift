@@ -2,7 +2,7 @@ import Foundation
 import TestKit
 import Testing
 
-@testable import Gateway
+@testable import Fetch
 
 @Suite struct IPAddressTests {
     /// Returns the address as the C library parses it.
