@@ -109,7 +109,7 @@ let package = Package(
             "Brands",
             [
                 "Model", "Cryptography", "Packaging", "Tokens", "Operations", .nioPosix, .logging, .coreMetrics,
-                .serviceLifecycle, .unixSignals,
+                .serviceLifecycle,
             ], exclude: ["README.md"]),
 
         service(
@@ -118,13 +118,13 @@ let package = Package(
                 "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
                 "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging,
                 .coreMetrics,
-                .serviceLifecycle, .unixSignals, .argumentParser,
+                .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store",
-                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .unixSignals,
+                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),
         service(

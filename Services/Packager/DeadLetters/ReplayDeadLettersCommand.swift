@@ -5,8 +5,6 @@ import Kafka
 import Logging
 import Model
 import Operations
-import ServiceLifecycle
-import UnixSignals
 
 /// `waybill-packager dead-letters replay`
 struct ReplayDeadLettersCommand: AsyncParsableCommand {
@@ -84,26 +82,19 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     private func replay(
         _ plan: ReplayPlan, _ removals: RemovalLedger, _ context: DeadLettersCommand.Context
     ) async throws -> DeadLetterReplay.End {
-        let limit = context.environment.common.shutdownLimit
         let producer = try KafkaProducer(
-            context.environment.producing(within: limit / 2),
+            context.environment.producing(within: context.environment.common.shutdownLimit / 2),
             topics: [context.topics.orderChanges, context.topics.deadLetters])
         let line = ProgressLine(head: "dead letters: ", to: .error)
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
             logger: context.environment.logger
         ) { line.show($0, isLast: $1) }
-        var configuration = ServiceGroupConfiguration(
-            services: [.init(service: run, successTerminationBehavior: .gracefullyShutdownGroup)],
-            gracefulShutdownSignals: [.sigterm, .sigint], logger: context.environment.logger)
-        configuration.maximumGracefulShutdownDuration = limit
-        let result: Result<Void, any Error>
-        do { result = .success(try await ServiceGroup(configuration: configuration).run()) } catch {
-            result = .failure(error)
+        let close = {
+            await producer.close()
+            await context.reader.close()
         }
-        await producer.close()
-        await context.reader.close()
-        try result.get()
+        try await withCleanup(close) { try await context.environment.run(run) }
         return run.end ?? .gaveUp("it was cancelled", .init())
     }
 
