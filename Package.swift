@@ -137,9 +137,8 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
-                .nioHTTP1,
-                .nioSSL, .nioHTTP2, .nioHPACK,
+                "CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
+                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(

@@ -27,55 +27,18 @@ struct PrivateKey: ~Copyable {
     var bits: Int { Int(unsafe EVP_PKEY_get_bits(self.raw)) }
 
     /// True if it is a key on the curve P-256.
-    var isP256: Bool { unsafe isKeyOnP256(self.raw) }
+    var isP256: Bool {
+        guard unsafe EVP_PKEY_is_a(self.raw, "EC") == 1 else { return false }
+        return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { buffer in
+            var length = 0
+            let known = unsafe EVP_PKEY_get_group_name(self.raw, buffer.baseAddress, buffer.count, &length)
+            // Sixty-four characters were requested, so the buffer has an address.
+            return unsafe known == 1 && String(cString: buffer.baseAddress!) == "prime256v1"
+        }
+    }
 
     /// Lends the pointer. It must not leave the closure.
     func withRaw<Result>(_ body: (OpaquePointer) throws(CryptographyError) -> Result) throws(CryptographyError)
         -> Result
     { unsafe try body(self.raw) }
-}
-
-/// The sole owner of one `EVP_PKEY *` of which only the public half is used.
-@safe
-struct PublicKey: ~Copyable {
-    private let raw: OpaquePointer
-
-    /// Reads the key of a PEM text: SubjectPublicKeyInfo, or a private key without a password.
-    init(pem: [UInt8], name: String) throws(CryptographyError) {
-        ErrorQueue.clear()
-        let parsed: OpaquePointer? = unsafe MemoryInput.with(pem) { bio in
-            unsafe PEM_read_bio_PUBKEY(bio, nil, refusePassword, nil)
-        }
-        let key: OpaquePointer? =
-            if let parsed = unsafe parsed {
-                unsafe parsed
-            } else {
-                unsafe MemoryInput.with(pem) { bio in unsafe PEM_read_bio_PrivateKey(bio, nil, refusePassword, nil) }
-            }
-        guard let key = unsafe key else {
-            throw CryptographyError.drained(.malformed, "reading \(name): no key in PEM without a password was found")
-        }
-        unsafe self.raw = key
-        // The first attempt left its error on the queue if the second one succeeded.
-        ErrorQueue.clear()
-    }
-
-    deinit { unsafe EVP_PKEY_free(self.raw) }
-
-    /// True if it is a key on the curve P-256.
-    var isP256: Bool { unsafe isKeyOnP256(self.raw) }
-
-    /// Lends the pointer. It must not leave the closure.
-    func withRaw<Result>(_ body: (OpaquePointer) -> Result) -> Result { unsafe body(self.raw) }
-}
-
-/// Returns true if a key is an elliptic one on the curve P-256.
-func isKeyOnP256(_ key: OpaquePointer) -> Bool {
-    guard unsafe EVP_PKEY_is_a(key, "EC") == 1 else { return false }
-    return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { buffer in
-        var length = 0
-        let known = unsafe EVP_PKEY_get_group_name(key, buffer.baseAddress, buffer.count, &length)
-        // Sixty-four characters were requested, so the buffer has an address.
-        return unsafe known == 1 && String(cString: buffer.baseAddress!) == "prime256v1"
-    }
 }

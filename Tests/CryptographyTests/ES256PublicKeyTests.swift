@@ -2,7 +2,7 @@ import Foundation
 import TestKit
 import Testing
 
-@testable import Cryptography
+import Cryptography
 
 @Suite struct ES256PublicKeyTests {
     /// Source: RFC 6979 §A.2.5 (P-256, SHA-256, message "sample")
