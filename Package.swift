@@ -180,7 +180,8 @@ let package = Package(
         tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens", "Brands", "Operations",
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens", "Brands",
+                "Operations",
                 "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
                 .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,
