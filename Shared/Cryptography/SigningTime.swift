@@ -23,7 +23,7 @@ enum SigningTime {
     static func epochSeconds(_ tag: UInt8, _ content: ArraySlice<UInt8>) -> Int64? {
         let der = DER.element(tag, Array(content))
         let time = unsafe der.withUnsafeBufferPointer { bytes in
-            var start = unsafe bytes.baseAddress
+            var start = bytes.baseAddress
             return unsafe d2i_ASN1_TIME(nil, &start, bytes.count)
         }
         defer { unsafe ASN1_TIME_free(time) }

@@ -24,7 +24,7 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         if unsafe inet_pton(AF_INET, text, &bytes) == 1 {
             self.init(version4: UInt32(truncatingIfNeeded: Self.number(bytes[..<4])))
         } else if unsafe inet_pton(AF_INET6, text, &bytes) == 1 {
-            self.bits = Self.number(bytes[...])
+            self.init(bits: Self.number(bytes[...]))
         } else {
             return nil
         }
@@ -47,7 +47,7 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         switch (family, raw.count) {
         case (AF_INET, MemoryLayout<sockaddr_in>.size...):
             self.init(version4: unsafe UInt32(truncatingIfNeeded: Self.number(Array(raw[4..<8])[...])))
-        case (AF_INET6, MemoryLayout<sockaddr_in6>.size...): self.bits = unsafe Self.number(Array(raw[8..<24])[...])
+        case (AF_INET6, MemoryLayout<sockaddr_in6>.size...): self.init(bits: unsafe Self.number(Array(raw[8..<24])[...]))
         default: return nil
         }
     }

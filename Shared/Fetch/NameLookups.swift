@@ -1,3 +1,4 @@
+import CCurl
 import Glibc
 
 /// The look-ups of one fetcher's hosts: those in progress, and their recent results. No I/O, no clock.

@@ -23,7 +23,7 @@ public final class ES256PublicKey: Sendable {
     public init(pem: [UInt8]) throws(CryptographyError) {
         defer { ERR_clear_error() }
 
-        guard let raw = unsafe Self.read(pem, PEM_read_bio_PUBKEY) ?? Self.read(pem, PEM_read_bio_PrivateKey) else {
+        guard let raw = unsafe Self.read(pem, isPrivate: false) ?? Self.read(pem, isPrivate: true) else {
             throw CryptographyError(.malformed, "reading the provider key: no key in PEM without a password was found")
         }
         let key = unsafe Key(raw: raw)
@@ -33,18 +33,15 @@ public final class ES256PublicKey: Sendable {
         self.key = Mutex(key)
     }
 
-    private static func read(
-        _ pem: [UInt8],
-        _ reader: (
-            OpaquePointer?, UnsafeMutablePointer<OpaquePointer?>?, pem_password_cb?, UnsafeMutableRawPointer?
-        ) -> OpaquePointer?
-    ) -> OpaquePointer? {
+    private static func read(_ pem: [UInt8], isPrivate: Bool) -> OpaquePointer? {
         unsafe pem.withUnsafeBytes { bytes in
             let bio = unsafe BIO_new_mem_buf(bytes.baseAddress, Int32(bytes.count))
             defer { unsafe BIO_free(bio) }
 
             // No password, so a key that has one is not asked for on the terminal.
-            return unsafe reader(bio, nil, { _, _, _, _ in -1 }, nil)
+            return unsafe isPrivate
+                ? PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil)
+                : PEM_read_bio_PUBKEY(bio, nil, { _, _, _, _ in -1 }, nil)
         }
     }
 
