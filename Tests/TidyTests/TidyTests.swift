@@ -67,6 +67,38 @@ import Testing
         }
     }
 
+    /// The most lines of Swift of each room.
+    static let budgets: [String: Int] = [
+        "Services/Gateway": 9820,
+        "Services/Packager": 8340,
+        "Services/Pusher": 6160,
+        "Shared/APNS": 3320,
+        "Shared/Brands": 1800,
+        "Shared/Browser": 60,
+        "Shared/Cryptography": 1440,
+        "Shared/Fetch": 1500,
+        "Shared/HTTP2": 620,
+        "Shared/Kafka": 3860,
+        "Shared/Model": 6000,
+        "Shared/Operations": 2620,
+        "Shared/Packaging": 1480,
+        "Shared/Redis": 3380,
+        "Shared/Store": 4900,
+        "Shared/Tokens": 360,
+    ]
+
+    /// Nothing grows unnoticed, and no room takes what another one has saved.
+    @Test(arguments: budgets.keys.sorted())
+    func aRoomStaysWithinItsBudgetOfLines(_ room: String) throws {
+        let lines = try Self.sources([room]).reduce(0) { $0 + $1.lines.count - 1 }
+        let budget = Self.budgets[room, default: 0]
+        let advice = "\(room) has \(lines) lines, its budget in TidyTests is \(budget)"
+        #expect(
+            lines <= budget,
+            "\(advice): look for what can go or be merged; else raise it, and say in the commit what it is for")
+        #expect(lines > budget - 250, "\(advice): lower it, so that the lines do not grow back")
+    }
+
     @Test(arguments: try sources(["Services", "Shared", "Tests"]))
     func noSentenceOfACommentHasAClauseAsItsSubject(_ file: Source) {
         for sentence in Self.clauses(file) { Issue.record("\(file.path): begin with a noun: \(sentence)") }
@@ -117,6 +149,7 @@ import Testing
                 let isModuleMap = FileManager.default.fileExists(
                     atPath: root.appending(path: "\(top)/\(room)/module.modulemap").path())
                 #expect(isModuleMap || Self.arrows["\(top)/\(room)"] != nil, "\(top)/\(room) has no row in the table")
+                #expect(isModuleMap || Self.budgets["\(top)/\(room)"] != nil, "\(top)/\(room) has no budget of lines")
             }
         }
     }
