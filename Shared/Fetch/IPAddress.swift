@@ -47,7 +47,8 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
         switch (family, raw.count) {
         case (AF_INET, MemoryLayout<sockaddr_in>.size...):
             self.init(version4: unsafe UInt32(truncatingIfNeeded: Self.number(Array(raw[4..<8])[...])))
-        case (AF_INET6, MemoryLayout<sockaddr_in6>.size...): self.init(bits: unsafe Self.number(Array(raw[8..<24])[...]))
+        case (AF_INET6, MemoryLayout<sockaddr_in6>.size...):
+            self.init(bits: unsafe Self.number(Array(raw[8..<24])[...]))
         default: return nil
         }
     }

@@ -1,6 +1,6 @@
 import Cryptography
-import Foundation
 import Fetch
+import Foundation
 import Model
 import NIOCore
 import TestKit

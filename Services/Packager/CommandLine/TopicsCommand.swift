@@ -38,7 +38,7 @@ struct TopicsCommand: AsyncParsableCommand {
         let setup = TopicSetup(
             environment.common.topics, partitions: self.partitions, replication: self.replication)
         let admin = try KafkaAdmin(environment.kafka)
-        let report = try await withCleanup({ await admin.close() }) { try await setup.run(admin) }
+        let report = try await withCleanup(admin.close) { try await setup.run(admin) }
         StandardStream.output.write(report.text)
         if !report.isWell { throw ExitCode(2) }
     }

@@ -56,9 +56,9 @@ struct RestoreCommand: AsyncParsableCommand {
             throw ValidationError(unknownBrand: type, known: settings.brands.brands)
         }
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
-        return try await withCleanup({ await redis.close() }) {
+        return try await withCleanup(redis.close) {
             let reader = try KafkaReader(environment.kafka)
-            return try await withCleanup({ await reader.close() }) {
+            return try await withCleanup(reader.close) {
                 try await Self.restore(brand, order, settings.tokens, redis, reader, environment, report)
             }
         }

@@ -31,7 +31,7 @@ struct PushDeadLetterSurvey: Sendable {
     /// - Throws: `KafkaError`; `.unknownTopic` if there is no such topic.
     func read(_ kafka: KafkaConfiguration, topic: String) async throws -> Found {
         let reader = try KafkaReader(kafka)
-        return try await withCleanup({ await reader.close() }) { try await self.read(reader, topic: topic) }
+        return try await withCleanup(reader.close) { try await self.read(reader, topic: topic) }
     }
 
     private func read(_ reader: KafkaReader, topic: String) async throws -> Found {

@@ -67,7 +67,7 @@ struct TellCommand: AsyncParsableCommand {
         if self.dryRun || found.devices.isEmpty { return }
         let producer = try KafkaProducer(
             environment.producing(within: environment.common.shutdownLimit), topics: [topics.pushPending])
-        let count = try await withCleanup({ await producer.close() }) {
+        let count = try await withCleanup(producer.close) {
             try await Retelling(
                 producer: producer, topic: topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
             ).tell(found.devices)

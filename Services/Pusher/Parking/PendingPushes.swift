@@ -278,7 +278,7 @@ final class PendingPushes: Sendable {
     /// - Throws: `KafkaError`, within 10 s if no broker answers.
     private func bounds() async throws -> [OffsetRange] {
         let reader = try KafkaReader(self.kafka)
-        return try await withCleanup({ await reader.close() }) { try await reader.bounds(of: self.topic) }
+        return try await withCleanup(reader.close) { try await reader.bounds(of: self.topic) }
     }
 }
 
