@@ -61,7 +61,7 @@ let package = Package(
     products: [
         .executable(name: "waybill-gateway", targets: ["Gateway"]),
         .executable(name: "waybill-packager", targets: ["Packager"]),
-        .executable(name: "waybill-pusher", targets: ["Pusher"]),
+        .executable(name: "waybill-pusher", targets: ["PusherProgram"]),
         .executable(name: "waybill-dev", targets: ["Devkit"]),
     ],
     dependencies: [
@@ -127,12 +127,15 @@ let package = Package(
                 "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),
-        service(
-            "Pusher",
-            [
+        .target(
+            name: "Pusher",
+            dependencies: [
                 "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations", .nioCore,
                 .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
-            ]),
+            ],
+            path: "Services/Pusher", exclude: ["README.md", "Main"], swiftSettings: house),
+        .executableTarget(
+            name: "PusherProgram", dependencies: ["Pusher"], path: "Services/Pusher/Main", swiftSettings: house),
 
         .target(
             name: "TestKit",
@@ -144,7 +147,8 @@ let package = Package(
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Browser", "CPlaygroundFiles", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
+                "TestKit", "Pusher", "APNS", "Brands", "Operations", "Browser", "CPlaygroundFiles", "Model", "Kafka",
+                "Redis", "Store", "Cryptography", .nioCore,
                 .nioPosix, .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", exclude: ["Playground/Page"], swiftSettings: house),
@@ -203,7 +207,10 @@ let package = Package(
         tests("BrowserTests", ["Browser"]),
         tests(
             "DevkitTests",
-            ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "Brands", "TestKit", "TestTraits", .nioHTTP1]),
+            [
+                "Devkit", "APNS", "Model", "Kafka", "Cryptography", "Packaging", "Brands", "TestKit", "TestTraits",
+                .nioHTTP1,
+            ]),
         tests("TidyTests"),
     ]
 )

@@ -12,14 +12,16 @@ import Redis
 import ServiceLifecycle
 import Store
 
+/// The program: `Main` is all that is not in the library, so that tools of tests can use that.
+public func runPusher() async { await Pusher.main() }
+
 /// Notifies devices through APNs that one of their orders has changed.
-@main
 struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
         version: Self.version.description,
-        subcommands: [LoadTestCommand.self, TellCommand.self, HealthCommand.self])
+        subcommands: [TellCommand.self, HealthCommand.self])
 
     static let version = ProgramVersion(
         "waybill-pusher",

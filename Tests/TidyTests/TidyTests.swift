@@ -71,7 +71,7 @@ import Testing
     static let budgets: [String: Int] = [
         "Services/Gateway": 9820,
         "Services/Packager": 8340,
-        "Services/Pusher": 6160,
+        "Services/Pusher": 5840,
         "Shared/APNS": 3320,
         "Shared/Brands": 1800,
         "Shared/Browser": 60,

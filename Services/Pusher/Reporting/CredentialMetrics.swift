@@ -1,4 +1,4 @@
-import APNS
+package import APNS
 import CoreMetrics
 import Model
 import Operations
@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// Thread: any, including the client's event loop. A frequent event costs an atomic addition; a rare one, or a series
 /// that is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
-final class CredentialMetrics: Sendable {
+package final class CredentialMetrics: Sendable {
     /// Upper ends of the buckets for the age of a change when APNs answers, in seconds: fine around the expected p99,
     /// and up to the hour that an outage may last.
     static let ageBounds = [
@@ -70,7 +70,7 @@ final class CredentialMetrics: Sendable {
     }
 
     /// Processes an event of the client's connections; does not block.
-    func happened(_ event: APNSEvent) { CredentialUpdate(event).map(self.apply) }
+    package func happened(_ event: APNSEvent) { CredentialUpdate(event).map(self.apply) }
 
     /// Sets the gauges of the client's state.
     func stands(_ snapshot: APNSSnapshot) {
@@ -90,7 +90,7 @@ final class CredentialMetrics: Sendable {
     }
 
     /// Counts the outcomes of a burst of requests: nearly all are the same, so they cost one addition together.
-    func answered(_ replies: [PushReply]) {
+    package func answered(_ replies: [PushReply]) {
         var accepted = 0
         var seconds: [Double] = []
         seconds.reserveCapacity(replies.count)
@@ -118,7 +118,7 @@ final class CredentialMetrics: Sendable {
     func deadLetter(_ code: PushDeadLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
 
     /// Adds the counts of the scheduler.
-    func count(_ counts: PushCounts) {
+    package func count(_ counts: PushCounts) {
         self.count(.delivered, by: counts.delivered)
         self.count(.retried, by: counts.retried)
         self.count(.coalesced, by: counts.coalesced)

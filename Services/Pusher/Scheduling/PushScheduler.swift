@@ -1,19 +1,25 @@
-import APNS
-import Brands
-import Kafka
-import Model
+package import APNS
+package import Brands
+package import Kafka
+package import Model
 import Synchronization
 
 /// The state machine with its lock, and the clients that send its notifications. It performs no work itself: it returns
 /// the work, and `PushDispatcher` does it.
 ///
 /// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
-final class PushScheduler: Sendable {
+package final class PushScheduler: Sendable {
     /// The client of a queue, with the options of its notifications.
-    struct Way: Sendable {
+    package struct Way: Sendable {
         let client: APNSClient
         let generation: Int
         var options: PushOptions
+
+        package init(client: APNSClient, generation: Int, options: PushOptions) {
+            self.client = client
+            self.generation = generation
+            self.options = options
+        }
     }
 
     /// Work to be done outside the lock.
@@ -54,7 +60,7 @@ final class PushScheduler: Sendable {
     ///   - clock: the clock for windows, pauses and limits.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
-    init(
+    package init(
         limits: PushLimits, pendingTopic: String,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         wallClock: @escaping @Sendable () -> Int64,
@@ -72,7 +78,7 @@ final class PushScheduler: Sendable {
     /// Installs a client.
     ///
     /// - Returns: the client that it replaces.
-    func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
+    package func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
         self.state.withLock { state in
             let queue = state.machine.open(type, generation: way.generation, now: self.clock())
             defer { state.ways[queue] = way }
@@ -103,7 +109,7 @@ final class PushScheduler: Sendable {
     /// Removes all clients, which ends all sending.
     ///
     /// - Returns: all clients.
-    func removeAll() -> [APNSClient] {
+    package func removeAll() -> [APNSClient] {
         self.state.withLock { state in
             defer { state.ways = [:] }
             return state.ways.values.map(\.client)
@@ -136,7 +142,7 @@ final class PushScheduler: Sendable {
     }
 
     /// Adds records whose devices are not looked up yet.
-    func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+    package func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         self.state.withLock { $0.machine.receive(records) }
     }
 
@@ -258,7 +264,7 @@ final class PushScheduler: Sendable {
 
     /// Returns the events since the last call for each order type; those of all order types without a brand have the
     /// type nil.
-    func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
+    package func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
         self.state.withLock { state in
             var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.unknownTypes)]
             state.machine.unknownTypes = PushCounts()
@@ -288,7 +294,7 @@ final class PushScheduler: Sendable {
     }
 
     /// The counts of the scheduler.
-    var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
+    package var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
 
     /// Collects the notifications that each queue may send.
     private func giveOut(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
@@ -340,7 +346,7 @@ extension PushNotification {
 }
 
 /// Work outside the scheduler that must be finished before the records of a notification are done.
-struct PushEffect: Sendable {
+package struct PushEffect: Sendable {
     enum Work: Sendable {
         /// Removes registrations with a push token that is gone.
         case retire(InvalidToken)
@@ -370,7 +376,7 @@ struct InvalidToken: Sendable {
 }
 
 /// Counts of everything that the scheduler has in hand.
-struct PushGauges: Hashable, Sendable {
+package struct PushGauges: Hashable, Sendable {
     /// Records that are not done.
     var records = 0
     /// Pairs of a device and an order type to be notified, in any place.

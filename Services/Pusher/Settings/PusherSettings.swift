@@ -77,12 +77,12 @@ struct PusherSettings {
 }
 
 /// Limits on waiting times and on everything in hand. Operators set some of them; only tests change the others.
-struct PushLimits: Hashable, Sendable {
+package struct PushLimits: Hashable, Sendable {
     /// The time for which changes for one device are collected before it is notified once; zero: each change is sent
     /// immediately.
-    var window = Duration.seconds(1)
+    package var window = Duration.seconds(1)
     /// Most notifications that a device gets in an hour; 0: no limit.
-    var hourlyLimit = 60
+    package var hourlyLimit = 60
     /// Most notifications of an order in an hour that registrations cause; half of them may come at once.
     var registrationLimit = 100
     /// The longest time for which a device or a credential without progress may hold changes back.
@@ -90,7 +90,7 @@ struct PushLimits: Hashable, Sendable {
     /// Most attempts for one notification that fail because of its device.
     var attempts = 8
     /// Most notifications of one credential that are with its client.
-    var inFlight = 10_000
+    package var inFlight = 10_000
     /// Most records in hand; lookups may exceed it.
     var records = 100_000
     /// Most devices that wait.
@@ -113,6 +113,8 @@ struct PushLimits: Hashable, Sendable {
     var parkedHold = Duration.seconds(5)
     /// The same for a device in the scheduler that may be notified: it is ready, or waits for a retry.
     var schedulerHold = Duration.seconds(30)
+
+    package init() {}
 }
 
 /// Settings of the pusher whose check needs more than a range.

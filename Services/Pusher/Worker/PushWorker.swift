@@ -14,12 +14,12 @@ import Synchronization
 /// Owner: `run`, which ends with nothing in flight and after leaving the group. Thread: its own tasks; notifications
 /// that follow replies are submitted from the clients' event loops. Bounded: by the scheduler, which limits the number
 /// of records; while it is full none are requested, and the consumer pauses its partitions.
-final class PushWorker: Service {
+package final class PushWorker: Service {
     /// Most records of one batch; their values are released before the next batch.
-    static let batchRecords = 1000
+    package static let batchRecords = 1000
     static let batchBytes = 8 << 20
     /// The longest delay before the end of a window is noticed.
-    static let tick = Duration.milliseconds(100)
+    package static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
     let dispatcher: PushDispatcher

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Pusher
 import Synchronization
 
 /// Generates records and passes them to the scheduler, as the worker does with records that it has read and looked up,

@@ -2,7 +2,7 @@ import APNS
 import Model
 import Testing
 
-@testable import Pusher
+@testable import Devkit
 
 @Suite struct LoadTestTests {
     @Test(arguments: [

@@ -6,6 +6,7 @@ import Model
 import NIOCore
 import NIOPosix
 import Operations
+import Pusher
 
 /// Sends generated records, from their creation to their verdicts, through scheduler, client and metrics as in the
 /// service, without Kafka, Redis and dead letters.

@@ -5,14 +5,13 @@ import Model
 import NIOPosix
 import Operations
 
-/// `waybill-pusher load-test`: sends generated notifications as fast as it can, for the benchmark.
+/// `waybill-dev load-test`: sends generated notifications as fast as it can, for the benchmark of the pusher.
 ///
-/// Without Kafka and without Redis; hidden, since it is of no use to operators.
+/// Without Kafka and without Redis.
 struct LoadTestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "load-test",
-        abstract: "Sends generated notifications to a server on this machine and reports the rate.",
-        shouldDisplay: false)
+        abstract: "Sends generated notifications to a server on this machine and reports the rate.")
 
     @Option(help: "The server, https://127.0.0.1:PORT; only one on this machine is accepted.")
     var url = "https://127.0.0.1:443"
