@@ -80,7 +80,7 @@ import Testing
         "Shared/HTTP2": 620,
         "Shared/Kafka": 3860,
         "Shared/Model": 6000,
-        "Shared/Operations": 2620,
+        "Shared/Operations": 2640,
         "Shared/Packaging": 1480,
         "Shared/Redis": 3380,
         "Shared/Store": 4900,
