@@ -61,7 +61,7 @@ let package = Package(
     products: [
         .executable(name: "waybill-gateway", targets: ["Gateway"]),
         .executable(name: "waybill-packager", targets: ["Packager"]),
-        .executable(name: "waybill-pusher", targets: ["Pusher"]),
+        .executable(name: "waybill-pusher", targets: ["PusherProgram"]),
         .executable(name: "waybill-dev", targets: ["Devkit"]),
     ],
     dependencies: [
@@ -109,7 +109,7 @@ let package = Package(
             "Brands",
             [
                 "Model", "Cryptography", "Packaging", "Tokens", "Operations", .nioPosix, .logging, .coreMetrics,
-                .serviceLifecycle, .unixSignals,
+                .serviceLifecycle,
             ], exclude: ["README.md"]),
 
         service(
@@ -118,34 +118,37 @@ let package = Package(
                 "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
                 "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging,
                 .coreMetrics,
-                .serviceLifecycle, .unixSignals, .argumentParser,
+                .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store",
-                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .unixSignals,
+                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),
-        service(
-            "Pusher",
-            [
+        .target(
+            name: "Pusher",
+            dependencies: [
                 "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations", .nioCore,
                 .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
-            ]),
+            ],
+            path: "Services/Pusher", exclude: ["README.md", "Main"], swiftSettings: house),
+        .executableTarget(
+            name: "PusherProgram", dependencies: ["Pusher"], path: "Services/Pusher/Main", swiftSettings: house),
 
         .target(
             name: "TestKit",
             dependencies: [
-                "CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
-                .nioHTTP1,
-                .nioSSL, .nioHTTP2, .nioHPACK,
+                "CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
+                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Browser", "CPlaygroundFiles", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
+                "TestKit", "Pusher", "APNS", "Brands", "Operations", "Browser", "CPlaygroundFiles", "Model", "Kafka",
+                "Redis", "Store", "Cryptography", .nioCore,
                 .nioPosix, .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", exclude: ["Playground/Page"], swiftSettings: house),
@@ -181,7 +184,8 @@ let package = Package(
         tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Tokens", "Brands", "Operations",
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens", "Brands",
+                "Operations",
                 "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
                 .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,
@@ -203,7 +207,10 @@ let package = Package(
         tests("BrowserTests", ["Browser"]),
         tests(
             "DevkitTests",
-            ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "Brands", "TestKit", "TestTraits", .nioHTTP1]),
+            [
+                "Devkit", "APNS", "Model", "Kafka", "Cryptography", "Packaging", "Brands", "TestKit", "TestTraits",
+                .nioHTTP1,
+            ]),
         tests("TidyTests"),
     ]
 )

@@ -1,10 +1,14 @@
 import ArgumentParser
+import Brands
 import Cryptography
 import Fetch
 import Kafka
 import Model
 import Operations
+import Packaging
 import Redis
+import ServiceLifecycle
+import Store
 
 /// Folds order changes from Kafka into orders, packages and signs them, and puts them into Redis.
 @main
@@ -41,5 +45,155 @@ struct RunCommand: AsyncParsableCommand {
             conditions: [WorkerCondition.joined, ViewRecovery.condition], refusesEviction: true, needs: Packager.needs,
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })
+    }
+}
+
+extension Packager {
+    /// The consumer group of all packagers, for the default prefix of topics: see `Topics.group`.
+    static let group = "waybill-packager"
+
+    /// Returns the packager's requirements for Kafka's topics.
+    ///
+    /// A change has up to 1 MiB, and so has an order; escapes, the fields around it, and the headers of a dead letter
+    /// may add to that.
+    static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
+        topics.orderChangeSources.filter { !Topics.isPattern($0) }.map { KafkaTopicNeed($0, isRead: true) } + [
+            KafkaTopicNeed(
+                topics.orders, isRead: true, isWritten: true, isCompacted: true, messageBytes: 1 << 20,
+                largestBytes: 4 << 20),
+            KafkaTopicNeed(
+                topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
+            KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
+        ]
+    }
+
+    /// Makes the worker and the services that it works with.
+    ///
+    /// - Parameter limits: the limits on records in hand.
+    static func build(
+        _ settings: PackagerSettings, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = KeyedWorker.limits
+    ) throws -> [any Service] {
+        let common = environment.common
+        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let producer = try KafkaProducer(
+            // No longer than it takes until another worker gets the partitions of a stalled one: a version published
+            // after that may follow that worker's versions.
+            environment.producing(within: min(common.shutdownLimit / 2, common.kafka.sessionTimeout)),
+            topics: [common.topics.orders, common.topics.deadLetters])
+        let packagers = OrderPackagers(settings.brands.brands, tokens: settings.tokens)
+        let wakes = ViewRecovery.Wakes()
+        let view = MaterializedView(redis: redis)
+        let watch = ViewEpochCache(view) { wakes.wake() }
+        redis.onAnotherServer { wakes.wake() }
+        let store = OrderStore(redis: redis, view: watch)
+        let pictureIndex = PictureIndex(
+            pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
+        var processor = ChangeProcessor(
+            topics: common.topics, packagers: packagers.current, store: store,
+            registrations: Registrations(redis: redis), producer: producer,
+            metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
+        processor.pictureIndex = pictureIndex
+        processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
+        processor.unknown = UnknownOrders(
+            patience: settings.unknownOrderPatience, gauge: processor.metrics.unknownOrders)
+        let awaited = AwaitedTypes()
+        processor.isRestoring = { awaited.current.contains($0) }
+        processor.view = watch
+        var repackager = OrderRepackager(
+            topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
+        repackager.pictureIndex = pictureIndex
+        let pictures = PictureWorker(
+            pictureIndex, store: store, fetcher: try Fetcher(settings.pictures),
+            repackage: { [repackager] in _ = try await repackager.repackage($0) },
+            hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
+        let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
+            brands.groups(served: packagers.orderTypes, restoring: awaited.current)
+        }
+        let worker = try KeyedWorker(
+            group: common.topics.group(of: Self.group), topics: common.topics.orderChangeSources,
+            environment: environment,
+            limits: limits, groups: groups, onCommit: CrashPoint.commits
+        ) { [processor] works in
+            var processor = processor
+            processor.packagers = packagers.current
+            return await processor.process(works)
+        } onStopped: {
+            await producer.close()
+            await redis.close()
+        }
+        let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
+            packagers.update($0)
+        }
+        let recovery = try Self.recovery(
+            view, wakes, awaited, store, pictureIndex, packagers, settings.brands, environment)
+        // Stopped in reverse: the worker closes what it shares with the others.
+        let sweeper = AssetSweeper(
+            sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
+        let monitor = RedisMonitor(redis, environment)
+        let partitions = PartitionWatch(
+            topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
+            environment: environment)
+        return [reloader, worker, pictures, recovery, sweeper, monitor, partitions]
+    }
+
+    /// Makes the service that maintains the view.
+    private static func recovery(
+        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore,
+        _ pictureIndex: PictureIndex, _ packagers: OrderPackagers, _ brands: BrandLibrary,
+        _ environment: ServiceEnvironment
+    ) throws -> ViewRecovery {
+        let metrics = RestoreMetrics(factory: environment.metrics)
+        let topics = environment.common.topics
+        let fleet = FleetBrands(view) {
+            Set(brands.groups(served: packagers.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
+        }
+        return ViewRecovery(
+            view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
+            reader: try KafkaReader(environment.kafka),
+            orders: OrderRestorer(
+                store: store, packagers: { packagers.current },
+                isAwaited: { brands.reasonToAwait($0) != nil || fleet.knows($0) }, pictureIndex: pictureIndex,
+                metrics: metrics,
+                logger: environment.logger),
+            registrations: RegistrationRestorer(
+                registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
+            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes,
+            awaited: awaited, fleet: fleet)
+    }
+}
+
+extension BrandLibrary {
+    /// Returns the reason why changes of an order type without a packager wait; nil if there is no brand for it.
+    ///
+    /// A brand that fails is found by the order type that it had or that its brand.json declares, or by the name of its
+    /// folder.
+    func reasonToAwait(_ type: OrderTypeIdentifier) -> String? {
+        if let failure = self.failures.first(where: { $0.orderType == type || $0.folder == type.rawValue }) {
+            return "brand \(failure.label) cannot be loaded: \(failure.error)"
+        }
+        // In this order: a brand that was repaired between the two checks is found by the second.
+        return self.brands.serves(type) ? "brand \(type) is just being loaded" : nil
+    }
+}
+
+extension BrandLibrary {
+    /// Returns a group for each order type: each shares the records in hand, and waits alone while its brand cannot be
+    /// loaded.
+    ///
+    /// - Parameters:
+    ///   - served: types whose changes can be processed.
+    ///   - restoring: types whose orders must be restored before their changes are processed.
+    func groups(served: Set<OrderTypeIdentifier>, restoring: Set<OrderTypeIdentifier> = []) -> [KeyGroup] {
+        let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
+        let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))
+        let known = Set(served.map(\.rawValue))
+        return names.sorted().map { name in
+            if known.contains(name) {
+                let isRestoring = restoring.contains { $0.rawValue == name }
+                return KeyGroup(name: name, awaits: isRestoring ? "its orders are still to be restored" : nil)
+            }
+            let reason = (try? OrderTypeIdentifier(name)).flatMap { self.reasonToAwait($0) }
+            return KeyGroup(name: name, awaits: reason)
+        }
     }
 }

@@ -27,7 +27,15 @@ struct PrivateKey: ~Copyable {
     var bits: Int { Int(unsafe EVP_PKEY_get_bits(self.raw)) }
 
     /// True if it is a key on the curve P-256.
-    var isP256: Bool { unsafe isKeyOnP256(self.raw) }
+    var isP256: Bool {
+        guard unsafe EVP_PKEY_is_a(self.raw, "EC") == 1 else { return false }
+        return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { buffer in
+            var length = 0
+            let known = unsafe EVP_PKEY_get_group_name(self.raw, buffer.baseAddress, buffer.count, &length)
+            // Sixty-four characters were requested, so the buffer has an address.
+            return unsafe known == 1 && String(cString: buffer.baseAddress!) == "prime256v1"
+        }
+    }
 
     /// Lends the pointer. It must not leave the closure.
     func withRaw<Result>(_ body: (OpaquePointer) throws(CryptographyError) -> Result) throws(CryptographyError)

@@ -90,3 +90,37 @@ public enum Hexadecimal {
         value + (value < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10)
     }
 }
+
+/// HMAC with SHA-256.
+///
+/// Source: RFC 2104, RFC 4231
+public enum HMACSHA256 {
+    /// Returns the 32 bytes of the code.
+    /// - Parameter key: a key of any length; one longer than 64 bytes is hashed first, as the standard requires.
+    public static func authenticate(_ message: [UInt8], key: [UInt8]) -> [UInt8] {
+        var inner = [UInt8](repeating: 0x36, count: Self.blockSize)
+        var outer = [UInt8](repeating: 0x5C, count: Self.blockSize)
+        let fitting = key.count > Self.blockSize ? SHA256.digest(key) : key
+        for (index, byte) in fitting.enumerated() {
+            inner[index] ^= byte
+            outer[index] ^= byte
+        }
+        return SHA256.digest(outer + SHA256.digest(inner + message))
+    }
+
+    /// Bytes of one block of SHA-256. Source: FIPS 180-4 §1
+    private static let blockSize = 64
+}
+
+/// Returns true if two byte strings are equal, in a time that does not depend on the place of a difference.
+///
+/// The lengths are not secret: if they differ, the answer is immediate.
+/// Source: openssl CRYPTO_memcmp(3)
+public func constantTimeEqual(_ a: [UInt8], _ b: [UInt8]) -> Bool {
+    guard a.count == b.count else { return false }
+    return unsafe a.withUnsafeBytes { left in
+        unsafe b.withUnsafeBytes { right in
+            unsafe CRYPTO_memcmp(left.baseAddress, right.baseAddress, left.count) == 0
+        }
+    }
+}

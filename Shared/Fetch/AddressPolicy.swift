@@ -16,74 +16,46 @@ public struct AddressPolicy: Sendable {
     /// Returns true if a connection to the address may be made.
     public func allows(_ address: IPAddress) -> Bool {
         if self.exceptions.contains(address) { return true }
-        switch address.bytes.count {
-        case 4: return !Self.special.contains { $0.contains(address.bytes) }
-        case 16:
-            // The address embedded in a carrier address is the one that is finally reached.
-            if Self.carriers.contains(where: { $0.contains(address.bytes) }) {
-                return !Self.special.contains { $0.contains(Array(address.bytes[12...])) }
-            }
-            return Self.globalUnicast.contains(address.bytes)
-                && !Self.specialUnicast.contains { $0.contains(address.bytes) }
-        default: return false
+        // The IPv4 address inside another one is the one that is finally reached.
+        let inner = IPAddress(version4: UInt32(truncatingIfNeeded: address.bits))
+        if address.isVersion4 || Self.translated.contains(address) {
+            return !Self.special.contains { $0.contains(inner) }
         }
+        return Self.globalUnicast.contains(address) && !Self.specialUnicast.contains { $0.contains(address) }
     }
 
-    /// The leading bits that a range of addresses has in common.
-    private struct Prefix: Sendable {
-        let bytes: [UInt8]
-        let length: Int
+    /// - Parameter texts: constants, each a network.
+    private static func networks(_ texts: String...) -> [AddressNetwork] { texts.compactMap { AddressNetwork($0) } }
 
-        init(_ bytes: UInt8..., length: Int) {
-            self.bytes = bytes
-            self.length = length
-        }
+    private static let special = networks(
+        "0.0.0.0/8",  // this network
+        "10.0.0.0/8",  // private
+        "100.64.0.0/10",  // shared by carriers (CGNAT)
+        "127.0.0.0/8",  // loopback
+        "169.254.0.0/16",  // link-local, and clouds' metadata services
+        "172.16.0.0/12",  // private
+        "192.0.0.0/24",  // protocol assignments
+        "192.0.2.0/24",  // documentation
+        "192.88.99.0/24",  // 6to4 relays
+        "192.168.0.0/16",  // private
+        "198.18.0.0/15",  // benchmarks
+        "198.51.100.0/24",  // documentation
+        "203.0.113.0/24",  // documentation
+        "224.0.0.0/4",  // multicast
+        "240.0.0.0/4"  // reserved, and broadcast
+    )
 
-        func contains(_ address: [UInt8]) -> Bool {
-            for index in 0..<(self.length + 7) / 8 {
-                let bits = min(8, self.length - index * 8)
-                let mask = UInt8(truncatingIfNeeded: 0xFF00 >> bits)
-                let own = index < self.bytes.count ? self.bytes[index] : 0
-                guard index < address.count, address[index] & mask == own & mask else { return false }
-            }
-            return true
-        }
-    }
-
-    private static let special: [Prefix] = [
-        Prefix(0, length: 8),  // this network
-        Prefix(10, length: 8),  // private
-        Prefix(100, 64, length: 10),  // shared by carriers (CGNAT)
-        Prefix(127, length: 8),  // loopback
-        Prefix(169, 254, length: 16),  // link-local, and clouds' metadata services
-        Prefix(172, 16, length: 12),  // private
-        Prefix(192, 0, 0, length: 24),  // protocol assignments
-        Prefix(192, 0, 2, length: 24),  // documentation
-        Prefix(192, 88, 99, length: 24),  // 6to4 relays
-        Prefix(192, 168, length: 16),  // private
-        Prefix(198, 18, length: 15),  // benchmarks
-        Prefix(198, 51, 100, length: 24),  // documentation
-        Prefix(203, 0, 113, length: 24),  // documentation
-        Prefix(224, length: 4),  // multicast
-        Prefix(240, length: 4),  // reserved, and broadcast
-    ]
-
-    /// IPv4 in the last four bytes: mapped addresses, and NAT64, which a network without IPv4 needs to reach anything.
-    ///
-    /// Source: RFC 4291 §2.5.5.2, RFC 6052 §2.1
-    private static let carriers: [Prefix] = [
-        Prefix(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, length: 96),
-        Prefix(0x00, 0x64, 0xFF, 0x9B, length: 96),
-    ]
+    /// IPv4 in the last four bytes: NAT64, which a network without IPv4 needs to reach anything. Source: RFC 6052 §2.1
+    private static let translated = AddressNetwork(IPAddress(bits: 0x64_FF9B << 96), length: 96)
 
     /// Everything else is loopback, unspecified, link-local, unique local, multicast or unassigned. Source: RFC 4291
     /// §2.4
-    private static let globalUnicast = Prefix(0x20, length: 3)
+    private static let globalUnicast = AddressNetwork(IPAddress(bits: 0x2 << 124), length: 3)
 
-    private static let specialUnicast: [Prefix] = [
-        Prefix(0x20, 0x01, 0x00, length: 23),  // protocol assignments: Teredo, ORCHID, benchmarks
-        Prefix(0x20, 0x01, 0x0D, 0xB8, length: 32),  // documentation
-        Prefix(0x20, 0x02, length: 16),  // 6to4, deprecated: RFC 7526
-        Prefix(0x3F, 0xFF, 0x00, length: 20),  // documentation
-    ]
+    private static let specialUnicast = networks(
+        "2001::/23",  // protocol assignments: Teredo, ORCHID, benchmarks
+        "2001:db8::/32",  // documentation
+        "2002::/16",  // 6to4, deprecated: RFC 7526
+        "3fff::/20"  // documentation
+    )
 }

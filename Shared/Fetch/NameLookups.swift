@@ -1,3 +1,6 @@
+import CCurl
+import Glibc
+
 /// The look-ups of one fetcher's hosts: those in progress, and their recent results. No I/O, no clock.
 ///
 /// A look-up without an answer occupies its thread for many seconds, and cannot be ended. Requests for one host share a
@@ -69,4 +72,30 @@ struct NameLookups {
     private static func refused(_ host: String, _ reason: String) -> Step {
         .known(.failure(FetchError(.connection, "looking up \(host): \(reason)")))
     }
+}
+
+/// Looks up a host with the system's resolver. Blocks, for many seconds if no name server answers.
+///
+/// - Returns: the first 16 addresses, in the order in which they should be tried.
+func systemLookup(_ host: String) -> NameLookups.Result {
+    var hints = unsafe addrinfo()
+    unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    unsafe hints.ai_protocol = Int32(IPPROTO_TCP)
+    var list: UnsafeMutablePointer<addrinfo>?
+    let code = unsafe getaddrinfo(host, nil, &hints, &list)
+    guard code == 0 else {
+        let reason = unsafe String(cString: gai_strerror(code))
+        return .failure(FetchError(.connection, "looking up \(host): \(reason)"))
+    }
+    defer { unsafe freeaddrinfo(list) }
+
+    var addresses: [IPAddress] = []
+    var next = unsafe list
+    while let entry = unsafe next, addresses.count < 16 {
+        let raw = unsafe UnsafeRawBufferPointer(start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
+        if let address = unsafe IPAddress(family: entry.pointee.ai_family, raw) { addresses.append(address) }
+        unsafe next = entry.pointee.ai_next
+    }
+    guard !addresses.isEmpty else { return .failure(FetchError(.connection, "looking up \(host): no address")) }
+    return .success(addresses)
 }

@@ -173,3 +173,45 @@ func describe(_ code: Int32) -> String { unsafe String(cString: nghttp2_strerror
 private func check(_ code: Int32) throws(HTTP2Error) {
     guard code == 0 else { throw HTTP2Error(.library, "queueing an HTTP/2 frame: \(describe(code))") }
 }
+
+/// A result of receiving bytes or writing frames, for the owner of a session.
+public enum HTTP2Event: Sendable {
+    /// A stream has ended; occurs exactly once for each submitted request while the session lives.
+    case streamEnded(HTTP2StreamEnd)
+    /// The peer announced its settings.
+    ///
+    /// The number is the effective limit of open streams; `UInt32.max` if the peer set none.
+    /// Source: RFC 9113 §6.5.2, SETTINGS_MAX_CONCURRENT_STREAMS
+    case settings(maxConcurrentStreams: UInt32)
+    /// The peer accepts no new streams.
+    ///
+    /// Streams above `lastStream` were not processed; a `.streamEnded` with REFUSED_STREAM follows for each. The debug
+    /// data is cut at `HTTP2ClientSession.keptBytes`.
+    /// Source: RFC 9113 §6.8
+    case goAway(lastStream: Int32, code: HTTP2ErrorCode, debugData: [UInt8])
+    /// The peer answered our PING with this number.
+    case pingAcknowledged(UInt64)
+}
+
+/// One header field of a response, its name in lower case.
+public struct HTTP2Header: Hashable, Sendable {
+    public let name: String
+    /// As received, with bytes that are not UTF-8 replaced.
+    public let value: String
+}
+
+/// All that is known about a stream when it has ended.
+public struct HTTP2StreamEnd: Sendable {
+    public let stream: Int32
+    /// The caller's own number, given at `submit`.
+    public let tag: Int
+    public let errorCode: HTTP2ErrorCode
+    /// The `:status` of the final response, or of an interim one if no final response arrived; nil if neither did.
+    public let status: Int?
+    /// The headers of the response that the session was configured to keep.
+    public let headers: [HTTP2Header]
+    /// The response's body, cut at `HTTP2ClientSession.keptBytes`.
+    public let body: [UInt8]
+    /// True if the peer ended the stream itself, so that header and body are complete whatever the error code is.
+    public let isComplete: Bool
+}

@@ -1,4 +1,7 @@
+import Dispatch
 import FoundationEssentials
+import Glibc
+import Kafka
 import Logging
 public import Model
 import NIOPosix
@@ -82,5 +85,57 @@ public enum ServiceMain {
         configuration.maximumGracefulShutdownDuration = drain + ShutdownWatchdog.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()
         logger.info("stopped")
+    }
+}
+
+/// The core file of a process that crashes, which would have its keys in it.
+enum CoreFiles {
+    /// Keeps memory out of core files, for the rest of the process: a file is limited to no bytes, and a dump that the
+    /// system gives to a program, which no limit affects, has no memory in it. Debuggers may attach as before.
+    ///
+    /// Source: core(5), "Controlling which mappings are written to the core dump", "Piping core dumps to a program"
+    /// - Returns: false if the system refuses the one or the other.
+    static func forbid() -> Bool {
+        var none = rlimit(rlim_cur: 0, rlim_max: 0)
+        let isLimited = unsafe setrlimit(__rlimit_resource_t(RLIMIT_CORE.rawValue), &none) == 0
+        let isEmpty = (try? Data("0".utf8).write(to: URL(filePath: "/proc/self/coredump_filter"))) != nil
+        return isLimited && isEmpty
+    }
+}
+
+/// A watchdog that ends the process if its services do not end in time.
+///
+/// A service that is asked to end, and later cancelled, may still never do so: a library that hangs while it closes
+/// (librdkafka before 2.1.0 when a partition was lost, CHANGELOG #4187), or a thread that never returns. Records that
+/// are not committed by then are delivered again to another member, so nothing is lost by exiting.
+///
+/// Owner: the service group, which stops this one first. Thread: one of its own from the beginning of the shutdown, as
+/// those of the pool may be the ones that hang. Bounded: by the limit.
+struct ShutdownWatchdog: Service {
+    /// Time from the beginning of the shutdown.
+    let limit: Duration
+    let logger: Logger
+    let end: @Sendable () -> Void
+
+    /// - Parameter end: ends the process; `_exit`, since handlers and destructors may hang as well.
+    init(limit: Duration, logger: Logger, end: @escaping @Sendable () -> Void = { _exit(1) }) {
+        self.limit = limit
+        self.logger = logger
+        self.end = end
+    }
+
+    /// Returns the time after which services are cancelled: the rest of the limit is left for them to end.
+    static func patience(of limit: Duration) -> Duration { limit - min(.seconds(2), limit / 10) }
+
+    func run() async throws {
+        // Cancellation also begins the shutdown: another service failed.
+        try? await gracefulShutdown()
+        let (limit, logger, end) = (self.limit, self.logger, self.end)
+        try KafkaThread.start("shutdown") {
+            let wait = DispatchTimeInterval.milliseconds(Int(limit / .milliseconds(1)))
+            _ = DispatchSemaphore(value: 0).wait(timeout: .now() + wait)
+            logger.critical("shutdown timed out, exiting", metadata: ["limit": "\(limit)"])
+            end()
+        }
     }
 }

@@ -1,8 +1,7 @@
+import Cryptography
 import Foundation
 import TestKit
 import Testing
-
-@testable import Cryptography
 
 @Suite struct ES256PublicKeyTests {
     /// Source: RFC 6979 §A.2.5 (P-256, SHA-256, message "sample")

@@ -25,6 +25,7 @@ struct Devkit: AsyncParsableCommand {
             DemoCommand.self,
             FakesCommand.self,
             KafkaCommand.self,
+            LoadTestCommand.self,
             PlaygroundCommand.self,
             PortsCommand.self,
             PublishCommand.self,

@@ -1,4 +1,5 @@
 import Cryptography
+import Fetch
 import Foundation
 import Model
 import NIOCore

@@ -36,6 +36,17 @@ import Testing
         }
     }
 
+    @Test(.server) func anAddressThatIsTakenIsNamed() async throws {
+        try await self.with { port in
+            let second = OperationsServer(
+                address: ListenAddress(host: "127.0.0.1", port: port), readiness: Readiness(conditions: []),
+                metrics: MetricsRegistry(), group: .singleton,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            let failure = await #expect(throws: ListenFailure.self) { try await second.run() }
+            #expect(failure?.description == "listening on 127.0.0.1:\(port): another program listens there")
+        }
+    }
+
     @Test(.server) func probesAndMetricsAreAnswered() async throws {
         let readiness = Readiness(conditions: ["redis"])
         let metrics = MetricsRegistry()

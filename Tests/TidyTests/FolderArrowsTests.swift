@@ -35,7 +35,8 @@ import Testing
         "Services/Pusher": [
             "DeadLetters": ["Policies", "Records"],
             "FollowUps": ["Reporting", "Scheduling"],
-            "LoadTest": ["Records", "Reporting", "Scheduling", "Settings", "Worker"],
+            // The entry point is in a library, so that tools of tests can use its parts.
+            "Main": [""],
             "Parking": ["Records", "Reporting", "Scheduling", "Settings"],
             "Policies": [],
             "Records": [],

@@ -26,7 +26,7 @@ import Testing
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
         "Shared/Operations": ["Model", "Kafka", "Redis"],
-        "Tests/TestKit": ["CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
+        "Tests/TestKit": ["CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 
     static let ours = Set(arrows.keys.map { String($0.split(separator: "/")[1]) }).union(arrows.values.joined())
@@ -54,7 +54,7 @@ import Testing
 
     @Test(arguments: try sources(["Services", "Shared"]))
     func sourceFollowsTheCodingRules(_ file: Source) {
-        #expect(file.lines.count <= 400, "\(file.path): \(file.lines.count) lines, at most 400")
+        #expect(file.lines.count <= 600, "\(file.path): \(file.lines.count) lines, at most 600")
         let banned = Self.banned.filter { $0.words.contains { file.text.contains($0) } }
         for (index, line) in file.lines.enumerated() {
             let place = "\(file.path):\(index + 1)"
@@ -65,6 +65,38 @@ import Testing
                 Issue.record("\(place): \(found) is banned, use \(rule.instead)")
             }
         }
+    }
+
+    /// The most lines of Swift of each room.
+    static let budgets: [String: Int] = [
+        "Services/Gateway": 9820,
+        "Services/Packager": 8340,
+        "Services/Pusher": 5840,
+        "Shared/APNS": 3320,
+        "Shared/Brands": 1800,
+        "Shared/Browser": 60,
+        "Shared/Cryptography": 1440,
+        "Shared/Fetch": 1500,
+        "Shared/HTTP2": 620,
+        "Shared/Kafka": 3860,
+        "Shared/Model": 6000,
+        "Shared/Operations": 2640,
+        "Shared/Packaging": 1480,
+        "Shared/Redis": 3380,
+        "Shared/Store": 4900,
+        "Shared/Tokens": 360,
+    ]
+
+    /// Nothing grows unnoticed, and no room takes what another one has saved.
+    @Test(arguments: budgets.keys.sorted())
+    func aRoomStaysWithinItsBudgetOfLines(_ room: String) throws {
+        let lines = try Self.sources([room]).reduce(0) { $0 + $1.lines.count - 1 }
+        let budget = Self.budgets[room, default: 0]
+        let advice = "\(room) has \(lines) lines, its budget in TidyTests is \(budget)"
+        #expect(
+            lines <= budget,
+            "\(advice): look for what can go or be merged; else raise it, and say in the commit what it is for")
+        #expect(lines > budget - 250, "\(advice): lower it, so that the lines do not grow back")
     }
 
     @Test(arguments: try sources(["Services", "Shared", "Tests"]))
@@ -105,8 +137,8 @@ import Testing
 
     @Test func eachCModuleHasOneOwner() {
         for module in Self.ours where module.first == "C" && module.dropFirst().first?.isUppercase == true {
-            let owners = Self.arrows.filter { $0.value.contains(module) }.keys
-            #expect(owners.count == 1 || module == "Cryptography", "\(module) is owned by \(owners.sorted())")
+            let owners = Self.arrows.filter { $0.value.contains(module) && !$0.key.hasPrefix("Tests/") }.keys
+            #expect(owners.count <= 1 || module == "Cryptography", "\(module) is owned by \(owners.sorted())")
         }
     }
 
@@ -117,6 +149,7 @@ import Testing
                 let isModuleMap = FileManager.default.fileExists(
                     atPath: root.appending(path: "\(top)/\(room)/module.modulemap").path())
                 #expect(isModuleMap || Self.arrows["\(top)/\(room)"] != nil, "\(top)/\(room) has no row in the table")
+                #expect(isModuleMap || Self.budgets["\(top)/\(room)"] != nil, "\(top)/\(room) has no budget of lines")
             }
         }
     }

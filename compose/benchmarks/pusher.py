@@ -40,13 +40,13 @@ class PusherBench(Bench):
 
     def load_test(self, port, devices, *words):
         """Returns the command that sends generated records through the pusher: a notification in hand per device."""
-        return [program("waybill-pusher"), "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
+        return [program("waybill-dev"), "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
                 f"{self.certificates}/root.pem", "--devices", str(devices), "--ahead", str(devices), *map(str, words)]
 
     # --- against nghttpd ---------------------------------------------------------------------------------------------
 
     def measure_rates(self):
-        paths = output_of([program("waybill-pusher"), "load-test", "--paths", "--devices", str(DEVICES)]).split()
+        paths = output_of([program("waybill-dev"), "load-test", "--paths", "--devices", str(DEVICES)]).split()
         server = Nghttpd(self.folder, self.certificates, paths)
         self.ending.callback(server.process.stop)
         count = self.arguments.notifications

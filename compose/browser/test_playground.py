@@ -212,6 +212,36 @@ class PlaygroundTests(unittest.TestCase):
         page.press("Enter")
         page.wait(f"{visitor.inside('update', '.verdict')}.textContent.includes('is signed')")
 
+    def test_the_focus_stays_while_the_page_is_drawn_again(self):
+        visitor = self.visit()
+        page = visitor.page
+        visitor.ready("order")
+        page.evaluate(f"{visitor.inside('order', '.choices button:last-child')}.focus()")
+        page.press("Enter")
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Order")
+        page.wait("document.activeElement.getAttribute('aria-pressed') === 'true'")
+        order = visitor.pay("order")
+        visitor.in_device(order)
+        visitor.wait_titles("order", "Registers for updates: 201")
+        visitor.tab("order", "Transcript")
+        page.evaluate(f"{visitor.inside('order', '.entries summary')}.focus()")
+        page.press("Enter")
+        text = f"{visitor.inside('order', '.entries pre')}.textContent"
+        page.wait(f"{text}.includes('currencyCode')")
+        before = len(visitor.titles("order"))
+        page.evaluate(f"fetch('/playground/orders/{order}/notify', {{ method: 'POST' }})")
+        page.wait(f"{visitor.all_titles('order')}.length > {before}")
+        self.assertEqual(page.evaluate("document.activeElement.textContent.includes('The payment sheet opens')"), True)
+        self.assertTrue(page.evaluate("document.activeElement.parentElement.open"))
+        # Secrets are shown on request only, also in an entry that is open.
+        told = (f"[...{visitor.block('order')}.querySelectorAll('.entries li')]"
+                ".find((one) => one.textContent.includes('Registers'))")
+        page.evaluate(f"{told}.querySelector('summary').click()")
+        page.wait(f"/AppleOrder \\S{{4}}…/.test({told}.textContent)")
+        for length in ("{32}\\s", "{4}…"):
+            page.evaluate(f"{visitor.block('order')}.querySelector('.tools input[type=checkbox]').click()")
+            page.wait(f"/AppleOrder \\S{length}/.test({told}.textContent)")
+
     def test_everything_has_a_role_and_a_name(self):
         visitor = self.visit()
         visitor.in_device(visitor.pay("order"))

@@ -1,3 +1,4 @@
+import Glibc
 import NIOCore
 import NIOHTTP1
 
@@ -49,5 +50,21 @@ extension ByteBuffer {
     fileprivate mutating func writeDecimal(_ number: Int) {
         if number >= 10 { self.writeDecimal(number / 10) }
         self.writeInteger(0x30 + UInt8(number % 10))
+    }
+}
+
+/// The text of the `Date` header, updated each second.
+struct DateLine {
+    private var second: Int64 = -1
+    private var line = ""
+
+    mutating func text() -> String {
+        var now = timespec()
+        unsafe clock_gettime(CLOCK_REALTIME_COARSE, &now)
+        if Int64(now.tv_sec) != self.second {
+            self.second = Int64(now.tv_sec)
+            self.line = HTTPDate.format(epochSeconds: self.second)
+        }
+        return self.line
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import NIOHPACK
 import NIOHTTP2
 
 /// The state shared by the streams of an HTTP/2 connection: limits, time, and the end.
@@ -216,5 +217,122 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         case is any NIOHTTP2Error where !self.goAway.isForError: break
         default: context.close(promise: nil)
         }
+    }
+}
+
+/// The GOAWAY frames of an HTTP/2 connection; between the library that makes frames and the network.
+///
+/// The library refuses each new stream after its first GOAWAY, even below the announced number, so the announcement of
+/// an end passes it by. For an error of the connection it names no stream, or the highest there can be: here both
+/// become the last stream that was processed. Source: RFC 9113 §5.4.1, §6.8
+final class GoAwayHandler: ChannelOutboundHandler {
+    typealias OutboundIn = IOData
+    typealias OutboundOut = IOData
+
+    /// Confirmed by the client, it proves that the announcement has arrived.
+    static let ping = HTTP2PingData(withInteger: 0x5761_7962_696C_6C00)
+    /// Source: RFC 9113 §4.1, §6.8
+    private static let headLength = 9
+    private static let type: UInt8 = 7
+
+    /// The last stream that was processed.
+    var lastStream = HTTP2StreamID.rootStream
+    /// True if the library has sent GOAWAY for an error.
+    private(set) var isForError = false
+    /// True if the next write is the payload of the frame whose head was the last one.
+    private var isPayloadNext = false
+    private var context: ChannelHandlerContext?
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard !self.isPayloadNext, case .byteBuffer(var bytes) = self.unwrapOutboundIn(data),
+            let head = bytes.getInteger(at: bytes.readerIndex, as: UInt32.self),
+            bytes.readableBytes >= Self.headLength
+        else {
+            self.isPayloadNext = false
+            return context.write(data, promise: promise)
+        }
+        self.isPayloadNext = Int(head >> 8) > bytes.readableBytes - Self.headLength
+        guard UInt8(truncatingIfNeeded: head) == Self.type else { return context.write(data, promise: promise) }
+        let payload = bytes.readerIndex + Self.headLength
+        bytes.setInteger(UInt32(Int(self.lastStream)), at: payload)
+        if bytes.getInteger(at: payload + 4, as: UInt32.self) != 0 { self.isForError = true }
+        context.write(self.wrapOutboundOut(.byteBuffer(bytes)), promise: promise)
+    }
+
+    /// Sends GOAWAY with the highest number and a ping.
+    func announce() {
+        guard let context = self.context else { return }
+        var bytes = context.channel.allocator.buffer(capacity: 2 * Self.headLength + 16)
+        bytes.writeInteger(UInt32(8 << 8) | UInt32(Self.type))
+        bytes.writeRepeatingByte(0, count: 5)
+        bytes.writeInteger(UInt32(Int(HTTP2StreamID.maxID)))
+        bytes.writeInteger(UInt32(0))
+        bytes.writeInteger(UInt32(8 << 8) | 6)
+        bytes.writeRepeatingByte(0, count: 5)
+        bytes.writeInteger(Self.ping.integer)
+        context.writeAndFlush(self.wrapOutboundOut(.byteBuffer(bytes)), promise: nil)
+    }
+
+    /// Returns when the network has everything that was written.
+    func sent() -> EventLoopFuture<Void> {
+        guard let context = self.context else { preconditionFailure("in a pipeline") }
+        return context.writeAndFlush(self.wrapOutboundOut(.byteBuffer(ByteBuffer())))
+    }
+}
+
+/// Limits for an HTTP/2 connection.
+///
+/// One connection is one client, or one proxy with many: the numbers leave room for the latter.
+struct HTTP2Limits: Sendable {
+    /// Concurrent requests, announced to the client.
+    var streams = 100
+    /// Bytes of a request's fields, as HPACK counts them. More ends the connection: its compression state is lost.
+    /// Source: RFC 9113 §6.5.2, §10.5.1
+    var headerList = HeadLimits().head
+    /// Bytes of all bodies whose requests are not being processed yet. One body may have `RequestLimits.body`.
+    var bodies = 512 << 10
+    /// Bytes of answers not yet read by the client after which no further request is processed.
+    var unwritten = 1 << 20
+    /// Bytes that a GET counts as until its answer exists; a package has 20 kB to a few hundred.
+    var estimate = 32 << 10
+    /// The longest time for a request to arrive, and for a connection to be without one.
+    var requestLimit = RequestLimits.idle
+    /// The time that a request may take to arrive, if it is less than `requestLimit`.
+    var arrivalLimit = RequestLimits.idle
+    /// The longest time for a client to read an answer.
+    var answerLimit = RequestLimits.answer
+    /// The time for which a connection that must end stays open for requests in flight.
+    var lingering = TimeAmount.seconds(2)
+
+    /// The protections of swift-nio-http2. A connection that exceeds them is ended by GOAWAY.
+    ///
+    /// Source: RFC 9113 §10.5; CVE-2023-44487 (rapid reset), CVE-2019-9512 to 9518 (floods), CVE-2024-27316
+    /// (CONTINUATION)
+    var connection: NIOHTTP2Handler.ConnectionConfiguration {
+        var connection = NIOHTTP2Handler.ConnectionConfiguration()
+        connection.initialSettings = [
+            HTTP2Setting(parameter: .maxConcurrentStreams, value: self.streams),
+            HTTP2Setting(parameter: .maxHeaderListSize, value: self.headerList),
+            HTTP2Setting(parameter: .initialWindowSize, value: RequestLimits.body),
+        ]
+        connection.maximumSequentialEmptyDataFrames = 1
+        connection.maximumSequentialContinuationFrames = 4
+        // Answers to PING and SETTINGS that a client does not read.
+        connection.maximumBufferedControlFrames = 256
+        connection.maximumConnectionGlitches = 100
+        connection.controlFrameRateLimit.maximumCount = 100
+        return connection
+    }
+
+    /// The protections per kind of frame that belongs to a stream.
+    var stream: NIOHTTP2Handler.StreamConfiguration {
+        var stream = NIOHTTP2Handler.StreamConfiguration()
+        stream.streamResetFrameRateLimit.maximumCount = 100
+        stream.streamErrorRateLimit.maximumCount = 100
+        return stream
     }
 }

@@ -18,3 +18,50 @@ struct RateLimit: Hashable, Sendable {
         self.clear = now + min(self.amount(at: now) + amount, limit)
     }
 }
+
+/// The debts of many clients in a table of constant size.
+///
+/// A client has eight possible places, chosen by its hash, which is seeded differently in each process, so that no
+/// client can aim at another's places. If all eight are taken, the debt that ends soonest is forgiven: with more
+/// clients than places some exceed their limit, and no client is refused because of another.
+struct RateLimitTable<Client: Hashable & Sendable>: Sendable {
+    private struct Entry: Sendable {
+        var client: Client
+        var debt: RateLimit
+    }
+
+    private static var ways: Int { 8 }
+    private var entries: [Entry?]
+
+    /// - Parameter capacity: the number of clients that fit, 8 or more.
+    init(capacity: Int) {
+        self.entries = Array(repeating: nil, count: max(1, capacity / Self.ways) * Self.ways)
+    }
+
+    /// The number of clients that fit.
+    var capacity: Int { self.entries.count }
+
+    /// The debt of a client, stored or not.
+    subscript(client: Client) -> RateLimit {
+        get {
+            for index in self.places(of: client) {
+                if let entry = self.entries[index], entry.client == client { return entry.debt }
+            }
+            return RateLimit()
+        }
+        set {
+            let places = self.places(of: client)
+            let own = places.first { self.entries[$0]?.client == client }
+            let index = own ?? places.min { self.clear($0) < self.clear($1) } ?? places.lowerBound
+            self.entries[index] = Entry(client: client, debt: newValue)
+        }
+    }
+
+    private func clear(_ index: Int) -> NIODeadline { self.entries[index]?.debt.clear ?? RateLimit().clear }
+
+    private func places(of client: Client) -> Range<Int> {
+        let set = UInt(bitPattern: client.hashValue) % UInt(self.entries.count / Self.ways)
+        let start = Int(set) * Self.ways
+        return start..<start + Self.ways
+    }
+}

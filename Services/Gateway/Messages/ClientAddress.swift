@@ -1,3 +1,4 @@
+import Fetch
 import NIOCore
 
 /// The identity of a client for limits per address: its IPv4 address, or the /64 of its IPv6 address.
@@ -41,5 +42,13 @@ struct ClientNetwork: Hashable, Sendable {
 
     init(_ address: IPAddress) {
         self.prefix = address.bits & UInt128.max << (address.isVersion4 ? 8 : 80)
+    }
+}
+
+extension IPAddress {
+    /// Takes the address of a socket; nil if it has none, such as a Unix domain socket.
+    init?(_ address: SocketAddress) {
+        guard let text = address.ipAddress else { return nil }
+        self.init(text)
     }
 }

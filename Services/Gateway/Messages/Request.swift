@@ -1,4 +1,5 @@
 import NIOCore
+import Synchronization
 
 /// A complete request, from any version of HTTP.
 struct Request: Sendable {
@@ -43,4 +44,101 @@ struct Request: Sendable {
     let client: ClientAddress
     /// For answers that take their time; nil if the presence is unknown.
     var presence: Presence?
+}
+
+/// Parses the `Authorization` header of orders.
+///
+/// Source: Wallet Orders §1.2a: scheme name in any case, exactly one space, the token is the rest
+enum Authorization {
+    static func token(_ header: String?) -> String? {
+        guard let header else { return nil }
+        let scheme: StaticString = "appleorder"
+        let length = scheme.utf8CodeUnitCount
+        let bytes = header.utf8.span
+        guard bytes.count > length + 1, bytes[length] == .space, bytes[length + 1] != .space,
+            bytes.extracting(0..<length).isEqualIgnoringCase(scheme)
+        else { return nil }
+        return String(header.utf8.dropFirst(length + 1))
+    }
+}
+
+/// The peer of a connection: a client, or a trusted proxy that names the client.
+struct Peer: Sendable {
+    /// The peer as a client.
+    let client: ClientAddress
+    /// All trusted proxies if the peer is one of them; nil for others, whose `X-Forwarded-For` is ignored.
+    let proxies: TrustedProxies?
+
+    /// True if the peer's `X-Forwarded-For` is trusted.
+    var isTrusted: Bool { self.proxies != nil }
+
+    /// Returns the client that sent a request which arrived from this peer.
+    ///
+    /// - Parameter forwardedFor: the values of the request's `X-Forwarded-For` headers, in their order.
+    func client(forwardedFor: [String]) -> ClientAddress {
+        guard let proxies = self.proxies, !forwardedFor.isEmpty else { return self.client }
+        return ForwardedFor(forwardedFor).client(trusting: proxies).map { ClientAddress($0) } ?? self.client
+    }
+}
+
+/// The presence of a client on its connection.
+///
+/// For answers that take their time: a client that disconnected must not hold a place that others wait for.
+final class Presence: Sendable {
+    private let gone = Atomic(false)
+
+    /// True if the client closed the connection, or its half of it.
+    var isGone: Bool { self.gone.load(ordering: .relaxed) }
+
+    func leave() { self.gone.store(true, ordering: .relaxed) }
+}
+
+/// A header field that only some roles read.
+struct RequestField: Hashable, Sendable {
+    /// The names that are kept, in lower case.
+    enum Name: String, CaseIterable, Sendable {
+        case accept
+        case accessControlRequestHeaders = "access-control-request-headers"
+        case accessControlRequestMethod = "access-control-request-method"
+        case contentType = "content-type"
+        case cookie
+        case fetchSite = "sec-fetch-site"
+        case host
+        case idempotencyKey = "idempotency-key"
+        case key = "x-api-key"
+        case origin
+        case referer
+        case basketToken = "waybill-basket-token"
+
+        init?(_ name: Span<UInt8>) {
+            guard (4...30).contains(name.count) else { return nil }
+            var text = ""
+            for index in name.indices { text.unicodeScalars.append(Unicode.Scalar(name[index].lowercasedASCII)) }
+            self.init(rawValue: text)
+        }
+    }
+
+    let name: Name
+    let value: String
+}
+
+extension Request.Fields {
+    /// The value of a field that occurs once; nil if it is absent or repeated.
+    subscript(name: RequestField.Name) -> String? {
+        let values = self.others.filter { $0.name == name }
+        return values.count == 1 ? values[0].value : nil
+    }
+
+    /// True if a field occurs more than once.
+    func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
+}
+
+/// The limits of one request, whatever the version of HTTP.
+enum RequestLimits {
+    /// Most bytes of a body. A registration has a few hundred, a log a few thousand.
+    static let body = 64 << 10
+    /// The longest time for a connection to stay without a complete request, or without any input or output.
+    static let idle = TimeAmount.seconds(75)
+    /// The longest time for a client to read an answer. The largest package is 5 MB, and a phone may be on a train.
+    static let answer = TimeAmount.minutes(5)
 }

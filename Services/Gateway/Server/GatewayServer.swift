@@ -1,8 +1,15 @@
+import Brands
+import Cryptography
+import Fetch
+import Kafka
 import Logging
+import Model
 import NIOCore
 import NIOPosix
 import Operations
+import Redis
 import ServiceLifecycle
+import Store
 import Synchronization
 
 /// Listens for Wallet until it is stopped; then lets clients go elsewhere, and finishes the requests in progress.
@@ -68,7 +75,7 @@ final class GatewayServer: Service {
                     try edge.setUp(channel, slot, endpoints, pipelined)
                 }
             }
-            .bind(host: self.address.host, port: self.address.port).get()
+            .listen(on: self.address)
         let logger = self.environment.logger
         logger.info("listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.environment.readiness.met(Self.listening)
@@ -106,5 +113,79 @@ final class GatewayServer: Service {
     /// The listening socket was closed by an error of the system.
     struct ListenerClosed: Error, CustomStringConvertible {
         let description = "listening for clients: the system closed the socket"
+    }
+}
+
+extension GatewayServer {
+    /// The version of the program in all its roles.
+    static let version = ProgramVersion(
+        "waybill-gateway",
+        libraries: [
+            ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
+            ("libcurl", curlVersion()),
+        ])
+
+    /// Returns the gateway's requirements on Kafka's topics. A registration takes a few hundred bytes.
+    static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
+        [KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true, messageBytes: 4096)]
+    }
+
+    /// Makes the server and its parts.
+    static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
+        let common = environment.common
+        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let producer = try KafkaProducer(
+            environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
+        let metrics = GatewayMetrics(factory: environment.metrics)
+        let reader = PackageReader(redis: redis)
+        let view = MaterializedView(redis: redis)
+        let views = StaleReadGuard(view)
+        let package = PackageEndpoint(
+            reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
+            metrics: metrics)
+        let link = LinkEndpoint(package: package, tokens: settings.tokens)
+        let registrations = RegistrationEndpoints(
+            reader: reader, views: views, registrations: Registrations(redis: redis),
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
+            tokens: settings.tokens, producer: producer, topics: common.topics, metrics: metrics,
+            deviceLimit: settings.deviceLimit)
+        let compatibility = CompatibilityEndpoints(
+            package: package, registrations: registrations, store: OrderStore(redis: redis),
+            index: TokenIndex(redis: redis), brands: settings.brands)
+        let endpoints = Endpoints(
+            basePath: settings.basePath, brands: settings.brands, package: package,
+            link: link, registrations: registrations,
+            log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
+            metrics: metrics,
+            logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil)
+        let edge = Self.edge(settings.edge, environment)
+        let server = GatewayServer(
+            address: settings.listen, endpoints: endpoints, environment: environment, edge: edge,
+            onStopped: {
+                await producer.close()
+                await redis.close()
+            })
+        let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
+        let monitor = RedisMonitor(redis, environment)
+        return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
+    }
+
+    static func edge(_ settings: TransportSettings, _ environment: ServiceEnvironment) -> TransportPolicy {
+        var edge = TransportPolicy(metrics: TransportMetrics(factory: environment.metrics))
+        let wished = settings.limits.total
+        let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())
+        if fitting < wished {
+            environment.logger.warning(
+                "the limit of open files allows fewer connections than configured",
+                metadata: ["connections": "\(fitting)", "configured": "\(wished)"])
+        }
+        edge.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)
+        edge.proxies = settings.proxies
+        edge.drain.most = settings.drain
+        edge.certificates = settings.tls.map { files, certificate in
+            CertificateReload(
+                files: files, certificate: certificate, metrics: edge.metrics, logger: environment.logger)
+        }
+        return edge
     }
 }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 import Kafka
 import Operations
 
@@ -35,14 +34,11 @@ struct TopicsCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
-        let environment = ServiceEnvironment(command: "waybill-packager", common)
-        let setup = TopicSetup(common.topics, partitions: self.partitions, replication: self.replication)
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let setup = TopicSetup(
+            environment.common.topics, partitions: self.partitions, replication: self.replication)
         let admin = try KafkaAdmin(environment.kafka)
-        let result: Result<TopicSetup.Report, KafkaError>
-        do { result = .success(try await setup.run(admin)) } catch { result = .failure(error) }
-        await admin.close()
-        let report = try result.get()
+        let report = try await withCleanup(admin.close) { try await setup.run(admin) }
         StandardStream.output.write(report.text)
         if !report.isWell { throw ExitCode(2) }
     }

@@ -89,3 +89,121 @@ struct DeadLetterChoice: ParsableArguments {
 
 /// Returns the present time in milliseconds since 1970.
 func nowMilliseconds() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
+
+/// Selects dead letters. A member that is nil matches all.
+struct DeadLetterFilter: Hashable, Sendable {
+    var code: String?
+    /// An order's whole key, `<orderTypeIdentifier>/<orderIdentifier>`.
+    var order: String?
+    /// An order type identifier.
+    var type: String?
+    /// Bounds on the dead letter's timestamp, in milliseconds since 1970: the first inclusive, the second exclusive.
+    var since: Int64?
+    var until: Int64?
+    /// One dead letter, with its duplicates.
+    var position: DeadLetterPosition?
+
+    func matches(_ letter: DeadLetterRecord) -> Bool {
+        if let code = self.code, letter.code != code { return false }
+        if let order = self.order, letter.order != order { return false }
+        if let type = self.type, !letter.order.hasPrefix("\(type)/") { return false }
+        if let since = self.since, letter.record.timestampMilliseconds < since { return false }
+        if let until = self.until, letter.record.timestampMilliseconds >= until { return false }
+        return true
+    }
+}
+
+/// `waybill-packager dead-letters list`
+struct ListDeadLettersCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "Lists dead letters, newest last, and counts them by code.",
+        discussion: """
+            A dead letter that was sent twice, because a packager was killed, is shown once with 2×. The counts cover \
+            all that match, whatever --limit says.
+            """)
+
+    /// Dead letters that are read again together for their lines.
+    private static let page = 1000
+
+    @OptionGroup var choice: DeadLetterChoice
+
+    @Option(help: "Show at most this many of the newest, 0 to 100000.")
+    var limit = 100
+
+    @Flag(help: "Print one JSON object per line; the counts come last.")
+    var json = false
+
+    func validate() throws {
+        guard (0...100_000).contains(self.limit) else {
+            throw ValidationError("--limit \(self.limit): must be from 0 to 100000")
+        }
+    }
+
+    func run() async throws {
+        let filter = try self.choice.filter(nowMilliseconds: nowMilliseconds())
+        let context = try DeadLettersCommand.Context()
+        let ledger = try await context.survey(filter)
+        let entries = ledger.newest(self.limit)
+        if !self.json, !entries.isEmpty { DeadLettersCommand.say(DeadLetterFormatter.head) }
+        for first in stride(from: 0, to: entries.count, by: Self.page) {
+            let page = entries[first..<min(first + Self.page, entries.count)]
+            let lines = try await context.letters.letters(at: page.map(\.position), DeadLetterFormatter.Line.init)
+            let texts = page.compactMap { entry -> String? in
+                // It may have been deleted since it was counted.
+                guard let line = lines[entry.position] else { return nil }
+                let isReplayed = ledger.isReplayed(entry)
+                return self.json
+                    ? DeadLetterFormatter.json(line, copies: entry.copies, isReplayed: isReplayed).text
+                    : DeadLetterFormatter.row(line, copies: entry.copies, isReplayed: isReplayed)
+            }
+            if !texts.isEmpty { DeadLettersCommand.say(texts.joined(separator: "\n")) }
+        }
+        DeadLettersCommand.say(
+            self.json ? DeadLetterFormatter.summaryJSON(ledger).text : DeadLetterFormatter.summary(ledger))
+        await context.reader.close()
+    }
+}
+
+/// `waybill-packager dead-letters show PARTITION/OFFSET`
+struct ShowDeadLetterCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Shows all of one dead letter: headers, reason, value, and what a replay would do.")
+
+    @Argument(
+        help: "The dead letter, PARTITION/OFFSET as list shows it.", transform: DeadLetterPosition.init(argument:))
+    var letter: DeadLetterPosition
+
+    @Flag(help: "Print one JSON object.")
+    var json = false
+
+    func run() async throws {
+        let context = try DeadLettersCommand.Context()
+        let position = self.letter
+        // Reads the whole partition: duplicates and the marker of a replay may be anywhere in it.
+        let ledger = try await context.survey(DeadLetterFilter(position: position))
+        guard let letter = try await context.letters.letters(at: [position], { $0 })[position] else {
+            throw ValidationError("\(position): there is no dead letter at this place")
+        }
+        let identity = letter.identity
+        let entry = ledger.entries.first { $0.identity == identity }
+        let (copies, isReplayed) = (entry?.copies ?? 1, entry.map(ledger.isReplayed) ?? false)
+        DeadLettersCommand.say(
+            self.json
+                ? DeadLetterFormatter.wholeJSON(letter, copies: copies, isReplayed: isReplayed, topics: context.topics)
+                    .text
+                : DeadLetterFormatter.whole(letter, copies: copies, isReplayed: isReplayed, topics: context.topics))
+        await context.reader.close()
+    }
+}
+
+extension DeadLetterPosition {
+    /// - Throws: `ValidationError` if the text is not a position.
+    init(argument: String) throws {
+        guard let position = DeadLetterPosition(argument) else {
+            throw ValidationError("\(argument): must be PARTITION/OFFSET, such as 3/17")
+        }
+        self = position
+    }
+}

@@ -1,5 +1,7 @@
+import CoreMetrics
 import FoundationEssentials
 import Operations
+import Synchronization
 
 /// Calls `body` for each item, spread over all cores, and returns the results in order.
 ///
@@ -27,3 +29,30 @@ func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
 
 /// The number of items that take at most a few milliseconds.
 private let few = 32
+
+/// Counts the bytes of stored documents that are in memory, of all batches in work.
+final class DocumentLoad: Sendable {
+    private struct Bytes {
+        var now = 0
+        var most = 0
+    }
+
+    private let bytes = Mutex(Bytes())
+    private let gauge: Gauge
+
+    /// - Parameter gauge: follows the count.
+    init(_ gauge: Gauge) { self.gauge = gauge }
+
+    /// The most that was in memory at once.
+    var most: Int { self.bytes.withLock { $0.most } }
+
+    /// - Parameter count: negative for documents that are released.
+    func add(_ count: Int) {
+        let now = self.bytes.withLock { bytes in
+            bytes.now += count
+            bytes.most = max(bytes.most, bytes.now)
+            return bytes.now
+        }
+        self.gauge.record(now)
+    }
+}

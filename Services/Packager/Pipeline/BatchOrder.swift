@@ -39,3 +39,8 @@ extension ChangePosition {
             origin: ChangeOrigin(cluster: record.cluster, topic: record.topic))
     }
 }
+
+/// The reason why something was not done; trying again is safe at any point.
+struct RetriableFailure: Error, CustomStringConvertible {
+    let description: String
+}

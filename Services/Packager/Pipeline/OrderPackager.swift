@@ -3,6 +3,7 @@ import Kafka
 import Model
 import Packaging
 import Store
+import Synchronization
 import Tokens
 
 /// Makes packages of one brand's orders, on any number of threads at once.
@@ -287,5 +288,79 @@ extension [OrderTypeIdentifier: OrderPackager] {
             for digest in package.assets where entries[digest] == nil { entries[digest] = packager.entries[digest] }
         }
         return entries.map { ($0.key.rawValue, $0.value) }
+    }
+}
+
+/// The packagers of all brands, kept in step with them.
+///
+/// A batch takes them once, so that all of it is made with the same brands.
+final class OrderPackagers: Sendable {
+    private struct Kept {
+        let brand: Brand
+        let packager: OrderPackager
+    }
+
+    private let tokens: TokenAuthority
+    private let kept: Mutex<[OrderTypeIdentifier: Kept]>
+
+    init(_ brands: Brands, tokens: TokenAuthority) {
+        self.tokens = tokens
+        self.kept = Mutex(Self.make(brands, [:], tokens))
+    }
+
+    /// The packagers as they are now.
+    var current: [OrderTypeIdentifier: OrderPackager] { self.kept.withLock { $0.mapValues(\.packager) } }
+
+    /// The order types that have a packager now.
+    var orderTypes: Set<OrderTypeIdentifier> { self.kept.withLock { Set($0.keys) } }
+
+    /// Follows the brands; a packager whose brand is unchanged is kept, with what it remembers.
+    func update(_ brands: Brands) {
+        let old = self.kept.withLock { $0 }
+        let new = Self.make(brands, old, self.tokens)
+        self.kept.withLock { $0 = new }
+    }
+
+    private static func make(
+        _ brands: Brands, _ old: [OrderTypeIdentifier: Kept], _ tokens: TokenAuthority
+    ) -> [OrderTypeIdentifier: Kept] {
+        var new: [OrderTypeIdentifier: Kept] = [:]
+        for type in brands.orderTypes {
+            guard let brand = brands[type] else { continue }
+            if let kept = old[type], kept.brand.isSameLoading(as: brand) {
+                new[type] = kept
+            } else {
+                new[type] = Kept(brand: brand, packager: OrderPackager(brand, tokens: tokens))
+            }
+        }
+        return new
+    }
+}
+
+/// Decides which stored orders get a new token: those whose token was minted under a secret other than the one that
+/// mints, and on request those that brought one.
+struct TokenRenewal: Sendable {
+    /// The secrets of the brand.
+    let secrets: TokenSecrets
+    /// Secrets that were removed from all files of the services.
+    var withdrawn: TokenSecrets?
+    /// True to replace also tokens that were minted under none of these secrets.
+    var includesOthers = false
+
+    /// - Returns: nil for an order that keeps its token.
+    func token(for state: OrderState) -> AuthenticationToken? {
+        let new = self.secrets.token(for: state.key)
+        guard new != state.token else { return nil }
+        let old = state.token.rawValue
+        let isMinted =
+            self.secrets.isToken(old, of: state.key) || self.withdrawn?.isToken(old, of: state.key) ?? false
+        return isMinted || self.includesOthers ? new : nil
+    }
+
+    /// The name of the run, by which the next run continues it if it has the same purpose.
+    var purpose: String {
+        let withdrawn = self.withdrawn.map { ["without"] + $0.fingerprints } ?? []
+        return (["tokens"] + self.secrets.fingerprints + withdrawn + (self.includesOthers ? ["all"] : []))
+            .joined(separator: " ")
     }
 }

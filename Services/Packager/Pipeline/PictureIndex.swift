@@ -1,5 +1,7 @@
 import CoreMetrics
+import Fetch
 import Model
+import Operations
 import Packaging
 import Store
 
@@ -82,4 +84,73 @@ extension PictureRecord.Content {
             name: file.name, contentDigest: file.contentDigest, asset: file.asset.rawValue,
             checksum: Int64(file.checksum), size: Int64(file.size))
     }
+}
+
+/// The reasons for a failure to get a picture, as metrics and logs name them.
+enum PictureFailure: String, CaseIterable, Sendable {
+    case url = "url"
+    case hostNotAllowed = "host_not_allowed"
+    case addressNotAllowed = "address_not_allowed"
+    case redirects = "redirects"
+    case notFound = "not_found"
+    case refused = "refused"
+    case serverError = "server_error"
+    case tooLarge = "too_large"
+    case notAPicture = "not_a_picture"
+    case timeout = "timeout"
+    case connection = "connection"
+    case tls = "tls"
+
+    /// True if a retry may succeed soon.
+    var isTemporary: Bool {
+        switch self {
+        case .serverError, .timeout, .connection, .tls: true
+        case .url, .hostNotAllowed, .addressNotAllowed, .redirects, .notFound, .refused, .tooLarge, .notAPicture: false
+        }
+    }
+
+    /// - Returns: nil if the picture is not the cause: the fetcher was busy, or is stopping.
+    init?(_ error: FetchError) {
+        switch error.code {
+        case .url: self = .url
+        case .hostNotAllowed: self = .hostNotAllowed
+        case .addressNotAllowed: self = .addressNotAllowed
+        case .tooManyRedirects: self = .redirects
+        case .status(404), .status(410): self = .notFound
+        // Too many requests, or one that took too long: temporary. Source: RFC 9110 §15.5, RFC 6585 §4
+        case .status(408), .status(425), .status(429), .status(500...): self = .serverError
+        case .status: self = .refused
+        case .tooLarge: self = .tooLarge
+        case .timeout: self = .timeout
+        case .connection, .malformed: self = .connection
+        case .tls: self = .tls
+        case .busy, .cancelled, .closed, .library: return nil
+        }
+    }
+}
+
+/// The metrics of pictures from URLs.
+struct PictureMetrics: Sendable {
+    /// Pictures that were fetched, anew or unchanged.
+    let fetched: Counter
+    /// Pictures that were left out of packages for the time being.
+    let omitted: Counter
+    /// Pictures that could not be waited for because too many already are.
+    let unnoted: Counter
+    /// Pictures that are waited for, by all workers.
+    let waiting: Gauge
+    /// The duration of a fetch, including failed ones.
+    let time: Timer
+    private let failures: [PictureFailure: Counter]
+
+    init(factory: any MetricsFactory) {
+        self.fetched = Counter(label: "waybill_pictures_fetched_total", factory: factory)
+        self.omitted = Counter(label: "waybill_pictures_omitted_total", factory: factory)
+        self.unnoted = Counter(label: "waybill_pictures_unnoted_total", factory: factory)
+        self.waiting = Gauge(label: "waybill_pictures_waiting", factory: factory)
+        self.time = Timer(label: "waybill_picture_fetch_seconds", factory: factory)
+        self.failures = Dictionary(label: "waybill_picture_failures_total", by: "reason", factory: factory)
+    }
+
+    func failed(_ reason: PictureFailure) { self.failures[reason]?.increment() }
 }

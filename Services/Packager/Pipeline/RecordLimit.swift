@@ -1,3 +1,5 @@
+import Kafka
+import Model
 import Synchronization
 
 /// The largest record that the topic of orders accepts, as far as known: the producer's limit, lowered by what brokers
@@ -29,4 +31,12 @@ final class RecordLimit: Sendable {
     func taken(_ size: Int) {
         if size > self.value { self.bytes.store(self.producer, ordering: .relaxed) }
     }
+}
+
+/// A record that cannot be applied.
+struct RefusedRecord {
+    /// The place of its work in the batch.
+    let place: Int
+    let record: KafkaRecord
+    let fault: ChangeFault
 }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import FoundationEssentials
 import Kafka
 import Model
 import Operations
@@ -36,8 +35,7 @@ struct RekeyCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
-        let environment = ServiceEnvironment(command: "waybill-packager", common)
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let tally = try await Self.rekey(environment, rate: self.rate, isDryRun: self.dryRun)
         if tally.left > 0 { throw ExitCode(2) }
     }
@@ -52,8 +50,12 @@ struct RekeyCommand: AsyncParsableCommand {
         let producer = try KafkaProducer(
             environment.producing(within: .seconds(30)),
             topics: [topics.orders, topics.registrations, topics.pushPending])
-        let result: Result<RekeyTally, any Error>
-        do {
+        let close = {
+            await producer.close()
+            await reader.close()
+            await redis.close()
+        }
+        return try await withCleanup(close) {
             try await Self.checkTimestamps(environment, topics.registrations)
             let view = ViewEpochCache(MaterializedView(redis: redis))
             let counts = PartitionCounts(redis: redis)
@@ -68,28 +70,18 @@ struct RekeyCommand: AsyncParsableCommand {
                 let registrations = RegistrationMove(
                     run: run, registrations: Registrations(redis: redis), view: view, topics: topics,
                     patience: patience)
-                do {
-                    let (tally, partitions) = try await run.run(topic) { values, partition in
-                        switch topic {
-                        case topics.orders: (try await orders.move(values, from: partition), nil)
-                        case topics.registrations: try await registrations.move(values, from: partition)
-                        default: (try await run.move(values, from: partition, of: topic), nil)
-                        }
+                let (tally, partitions) = try await run.run(topic) { values, partition in
+                    switch topic {
+                    case topics.orders: (try await orders.move(values, from: partition), nil)
+                    case topics.registrations: try await registrations.move(values, from: partition)
+                    default: (try await run.move(values, from: partition, of: topic), nil)
                     }
-                    total = total + tally
-                    if !isDryRun { try await counts.record(partitions, of: topic) }
-                } catch let error as KafkaError where error.code == .unknownTopic && topic == topics.pushPending {
-                    // Pushers work without it.
                 }
+                total = total + tally
+                if !isDryRun { try await counts.record(partitions, of: topic) }
             }
-            result = .success(total)
-        } catch {
-            result = .failure(error)
+            return total
         }
-        await producer.close()
-        await reader.close()
-        await redis.close()
-        return try result.get()
     }
 
     /// Checks that records keep their producers' timestamps, by which the ends of registrations are judged.

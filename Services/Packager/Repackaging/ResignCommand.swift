@@ -1,16 +1,13 @@
 import ArgumentParser
 import Brands
-import FoundationEssentials
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
 import Redis
-import ServiceLifecycle
 import Store
 import Tokens
-import UnixSignals
 
 /// `waybill-packager resign`: packages stored orders again after a brand's certificate or files changed.
 struct ResignCommand: AsyncParsableCommand {
@@ -58,11 +55,9 @@ struct ResignCommand: AsyncParsableCommand {
         _ brand: OrderTypeIdentifier, _ options: ResignRun.Options,
         renewal: (TokenSecrets) throws -> TokenRenewal?
     ) async throws {
-        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
-        let common = try CommonSettings(settings)
-        let own = try PackagerSettings(settings, common: common)
+        let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let own = try PackagerSettings(settings, common: environment.common)
         if let failure = own.brands.failures.first(where: { $0.orderType == brand }) { throw failure.error }
-        let environment = ServiceEnvironment(command: "waybill-packager", common)
         let line = ProgressLine(head: "\(brand): ", to: .error)
         let end = try await Self.resign(
             brand, own, environment, options, renewal: try renewal(own.tokens.secrets(for: brand))
@@ -108,17 +103,11 @@ struct ResignCommand: AsyncParsableCommand {
             type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),
             repackager: repackager,
             logger: environment.logger, report: report)
-        var configuration = ServiceGroupConfiguration(
-            services: [.init(service: run, successTerminationBehavior: .gracefullyShutdownGroup)],
-            gracefulShutdownSignals: [.sigterm, .sigint], logger: environment.logger)
-        configuration.maximumGracefulShutdownDuration = common.shutdownLimit
-        let result: Result<Void, any Error>
-        do { result = .success(try await ServiceGroup(configuration: configuration).run()) } catch {
-            result = .failure(error)
+        let close = {
+            await producer?.close()
+            await redis.close()
         }
-        await producer?.close()
-        await redis.close()
-        try result.get()
+        try await withCleanup(close) { try await environment.run(run) }
         return run.end ?? .gaveUp("it was cancelled")
     }
 }

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Brands
-import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -33,10 +32,8 @@ struct RestoreCommand: AsyncParsableCommand {
     var order: OrderIdentifier?
 
     func run() async throws {
-        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
-        let common = try CommonSettings(settings)
-        let own = try PackagerSettings(settings, common: common)
-        let environment = ServiceEnvironment(command: "waybill-packager", common)
+        let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let own = try PackagerSettings(settings, common: environment.common)
         let line = ProgressLine(head: "\(self.brand): ", to: .error)
         let end = try await Self.restore(self.brand, self.order, own, environment) {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
@@ -59,21 +56,12 @@ struct RestoreCommand: AsyncParsableCommand {
             throw ValidationError(unknownBrand: type, known: settings.brands.brands)
         }
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
-        let reader: KafkaReader
-        do { reader = try KafkaReader(environment.kafka) } catch {
-            await redis.close()
-            throw error
+        return try await withCleanup(redis.close) {
+            let reader = try KafkaReader(environment.kafka)
+            return try await withCleanup(reader.close) {
+                try await Self.restore(brand, order, settings.tokens, redis, reader, environment, report)
+            }
         }
-        let result: Result<Int?, any Error>
-        do {
-            result = .success(
-                try await Self.restore(brand, order, settings.tokens, redis, reader, environment, report))
-        } catch {
-            result = .failure(error)
-        }
-        await reader.close()
-        await redis.close()
-        return try result.get()
     }
 
     private static func restore(

@@ -72,3 +72,86 @@ enum RestorePlan {
         return tails
     }
 }
+
+/// Turns observed ends of partitions into offsets below which Redis certainly has everything.
+///
+/// An order is in Redis before it is published; a registration is published first, and is there within seconds. So an
+/// end from half a minute ago is certain now, if the view has been the same all the time.
+struct TailSamples {
+    /// The least age of an end that counts: longer than any request takes.
+    static let lag: Duration = .seconds(30)
+    /// The time between two samples of the ends; with `lag` it bounds the number of samples that are kept.
+    static let interval: Duration = .seconds(5)
+
+    private struct Sample {
+        let at: ContinuousClock.Instant
+        let ends: [String: Int64]
+    }
+
+    private var epochs: [String?] = []
+    private var samples: [Sample] = []
+
+    /// Returns true if it is time for the next sample.
+    func isDue(at now: ContinuousClock.Instant) -> Bool {
+        self.samples.last.map { now - $0.at >= Self.interval } ?? true
+    }
+
+    /// Adds a sample of the present ends of the partitions.
+    ///
+    /// - Parameter places: the places of a complete view.
+    /// - Returns: offsets that have become certain, if there are new ones.
+    mutating func add(
+        _ ends: [String: Int64], in places: [MaterializedView.Place], at now: ContinuousClock.Instant
+    ) -> [String: Int64]? {
+        let epochs = places.map(\.epoch)
+        if epochs != self.epochs {
+            // Ends that were seen under another view say nothing about this one.
+            self.epochs = epochs
+            self.samples = []
+        }
+        self.samples.append(Sample(at: now, ends: ends))
+        guard let certain = self.samples.lastIndex(where: { now - $0.at >= Self.lag }) else { return nil }
+        let tails = self.samples[certain].ends
+        self.samples.removeSubrange(...certain)
+        return tails
+    }
+}
+
+/// The progress of all packagers together in a restore, and their rate.
+struct RestoreProgress {
+    /// The time over which the rate is measured.
+    static let window: Duration = .seconds(15)
+
+    private var history: [(at: ContinuousClock.Instant, done: Int64)] = []
+    /// Offsets to read in all. In a compacted topic some hold no record.
+    private(set) var total: Int64 = 0
+    private(set) var done: Int64 = 0
+
+    /// Brands that orders wait for.
+    private(set) var awaitedBrands: [String] = []
+
+    /// Records the present state of the jobs.
+    mutating func update(_ jobs: [RestoreJobQueue.Job], at now: ContinuousClock.Instant) {
+        self.awaitedBrands = Set(jobs.flatMap { $0.awaited?.types ?? [] }).map(\.rawValue).sorted()
+        self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
+        self.done = jobs.reduce(0) { $0 &+ ($1.isDone ? $1.to - $1.from : $1.done) }
+        self.history.append((now, self.done))
+        while self.history.count > 2, now - self.history[0].at > Self.window { self.history.removeFirst() }
+    }
+
+    var remaining: Int64 { max(0, self.total - self.done) }
+
+    var percent: Int64 { self.total <= 0 ? 100 : self.done * 100 / self.total }
+
+    /// Offsets a second, compacted ones included.
+    var rate: Double {
+        guard let first = self.history.first, let last = self.history.last, last.at > first.at else { return 0 }
+        return max(0, Double(last.done - first.done) / ((last.at - first.at) / .seconds(1)))
+    }
+
+    /// The time left at the present rate; nil if nothing progresses.
+    var secondsLeft: Int64? {
+        let rate = self.rate
+        return rate > 0 ? Int64(min((Double(self.remaining) / rate).rounded(.up), 1e9)) : nil
+    }
+}

@@ -201,3 +201,56 @@ final class KeyedWorker: Service {
             ])
     }
 }
+
+/// All records of one key that are processed together.
+struct KeyedWork: Sendable {
+    /// The key of the records; nil for those that have none.
+    let key: [UInt8]?
+    /// Never empty; those of one partition in the order of their offsets.
+    let records: [KafkaRecord]
+    /// The number of times this key had to wait, without having been done in between.
+    let attempts: Int
+
+    init(key: [UInt8]?, records: [KafkaRecord], attempts: Int = 0) {
+        self.key = key
+        self.records = records
+        self.attempts = attempts
+    }
+
+    /// The outcome of a piece of work.
+    enum Outcome: Hashable, Sendable {
+        /// Fully processed.
+        case done
+        /// It must be retried; a retry is safe at any point.
+        ///
+        /// - Parameter reason: for people; no secrets.
+        case later(reason: String)
+        /// It waits for records that may still arrive for its key, and is tried again when one does, at the latest
+        /// after this time. Nothing is wrong with it.
+        case awaits(Duration)
+    }
+}
+
+/// The outcome of each piece of a batch's work: done, unless it must wait or be tried again.
+struct BatchOutcomes: Sendable {
+    /// In the order of the work.
+    private(set) var outcomes: [KeyedWork.Outcome]
+
+    init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
+
+    /// Postpones a piece of work; one that must wait already keeps its first reason.
+    mutating func postpone(_ place: Int, _ reason: String) {
+        if self.outcomes[place] == .done { self.outcomes[place] = .later(reason: reason) }
+    }
+
+    /// Makes a piece of work wait for records that may still arrive.
+    mutating func wait(_ place: Int, _ time: Duration) {
+        if self.outcomes[place] == .done { self.outcomes[place] = .awaits(time) }
+    }
+
+    mutating func postpone(_ places: some Sequence<Int>, _ reason: String) {
+        for place in places { self.postpone(place, reason) }
+    }
+
+    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done }
+}

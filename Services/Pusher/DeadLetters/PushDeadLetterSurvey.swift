@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 
 /// Reads the dead letters of notifications.
 ///
@@ -30,10 +31,7 @@ struct PushDeadLetterSurvey: Sendable {
     /// - Throws: `KafkaError`; `.unknownTopic` if there is no such topic.
     func read(_ kafka: KafkaConfiguration, topic: String) async throws -> Found {
         let reader = try KafkaReader(kafka)
-        let result: Result<Found, any Error>
-        do { result = .success(try await self.read(reader, topic: topic)) } catch { result = .failure(error) }
-        await reader.close()
-        return try result.get()
+        return try await withCleanup(reader.close) { try await self.read(reader, topic: topic) }
     }
 
     private func read(_ reader: KafkaReader, topic: String) async throws -> Found {

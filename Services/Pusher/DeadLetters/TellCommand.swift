@@ -55,29 +55,24 @@ struct TellCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
-        let environment = ServiceEnvironment(command: "waybill-pusher", common)
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-pusher")
+        let topics = environment.common.topics
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         let survey = PushDeadLetterSurvey(code: self.code, since: try self.moment(now: now))
-        let found = try await survey.read(environment.kafka, topic: common.topics.deadLetters)
+        let found = try await survey.read(environment.kafka, topic: topics.deadLetters)
         Self.say("\(found.letters) dead letters, \(found.devices.count) devices to notify")
         guard !found.isOverfull else {
             throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: use --since or --code")
         }
         if self.dryRun || found.devices.isEmpty { return }
         let producer = try KafkaProducer(
-            environment.producing(within: common.shutdownLimit), topics: [common.topics.pushPending])
-        let result: Result<Int, any Error>
-        do {
-            result = .success(
-                try await Retelling(
-                    producer: producer, topic: common.topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
-                ).tell(found.devices))
-        } catch {
-            result = .failure(error)
+            environment.producing(within: environment.common.shutdownLimit), topics: [topics.pushPending])
+        let count = try await withCleanup(producer.close) {
+            try await Retelling(
+                producer: producer, topic: topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
+            ).tell(found.devices)
         }
-        await producer.close()
-        Self.say("\(try result.get()) devices written to \(common.topics.pushPending)")
+        Self.say("\(count) devices written to \(topics.pushPending)")
     }
 
     /// Writes to standard output. If the reader is gone, SIGPIPE ends the program, as is customary.

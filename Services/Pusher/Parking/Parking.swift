@@ -1,6 +1,7 @@
 import DequeModule
 import Kafka
 import Model
+import Synchronization
 
 /// Records whose order types must wait, folded by key and kept apart from the scheduler. No I/O, no clock.
 ///
@@ -386,5 +387,124 @@ struct Parking {
         let type = key.order.orderType
         self.queues[type]?.count -= 1
         if self.queues[type]?.count == 0 { self.queues[type] = nil }
+    }
+}
+
+/// The progress of reading each partition of the pending topic up to the end that it had on assignment: before that,
+/// the tombstone of a record may not be read yet.
+///
+/// Bounded: one entry for each partition.
+struct PendingFolds {
+    /// The time without a record after which a partition counts as read to its end: the last offsets may hold no
+    /// records.
+    static let quiet = Duration.seconds(10)
+
+    private struct Fold {
+        let end: Int64
+        var movedAt: ContinuousClock.Instant
+    }
+
+    private var known: Set<Int32> = []
+    private var underWay: [Int32: Fold] = [:]
+
+    /// True if `begin` was called for a partition.
+    func isKnown(_ partition: Int32) -> Bool { self.known.contains(partition) }
+
+    /// True if records read from a partition may be taken out.
+    func isOpen(_ partition: Int32) -> Bool { self.known.contains(partition) && self.underWay[partition] == nil }
+
+    /// - Parameter end: the offset after the last record.
+    mutating func begin(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
+        self.known.insert(partition)
+        self.underWay[partition] = Fold(end: end, movedAt: now)
+    }
+
+    /// - Parameter next: the offset that is read next.
+    /// - Returns: true if this opened the partition.
+    mutating func advance(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) -> Bool {
+        guard let fold = self.underWay[partition] else { return false }
+        guard next < fold.end else {
+            self.underWay[partition] = nil
+            return true
+        }
+        self.underWay[partition]?.movedAt = now
+        return false
+    }
+
+    /// - Returns: the partitions that were opened.
+    mutating func endQuiet(now: ContinuousClock.Instant) -> [Int32] {
+        let quiet = self.underWay.filter { now - $0.value.movedAt >= Self.quiet }.map(\.key)
+        for partition in quiet { self.underWay[partition] = nil }
+        return quiet
+    }
+
+    mutating func forget(_ partition: Int32) {
+        self.known.remove(partition)
+        self.underWay[partition] = nil
+    }
+}
+
+/// The parked keys, shared by the code that parks them, looks them up, writes them to the pending topic, and drops
+/// those of revoked partitions.
+///
+/// Owner: the worker. Thread: any. Under the lock nothing is called but `Parking` and the bodies of `with`. Bounded: by
+/// `Parking`.
+final class PushParking: Sendable {
+    private let state: Mutex<Parking>
+
+    init(limits: PushLimits, topics: Topics) {
+        let parking = Parking(
+            Parking.Limits(keys: limits.parkedKeys, records: limits.parkedRecords, pending: limits.pendingKeys),
+            pendingTopic: topics.pushPending)
+        self.state = Mutex(parking)
+    }
+
+    /// The number of records of shared topics that may be added.
+    var room: Int { self.state.withLock { $0.room } }
+    /// The number of records of the pending topic that may be added.
+    var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
+    /// True if records of the pending topic were taken out and are not done.
+    var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
+    /// The order types with parked records.
+    var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }
+    /// Records of shared topics that are parked.
+    var recordCount: Int { self.state.withLock { $0.recordCount } }
+    /// Keys of each order type.
+    var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
+
+    /// Removes from a batch the records that must wait: those of some order types, and those of keys that are parked
+    /// already.
+    ///
+    /// - Returns: the entries to be parked, and their records as indices of the batch.
+    func setAside(
+        _ batch: inout PushBatch, of types: Set<OrderTypeIdentifier>
+    ) -> [(push: ParkedPush, records: [Int])] {
+        self.state.withLock { parking in
+            if parking.isEmpty, types.isEmpty { return [] }
+            return batch.setAside { types.contains($0.order.orderType) || parking.contains($0) }
+        }
+    }
+
+    /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
+    /// - Returns: records of the pending topic that are done, since there are newer ones of their keys.
+    @discardableResult
+    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
+        let now = ContinuousClock.now
+        return self.state.withLock { parking in pushes.compactMap { parking.park($0, due: due, now: now) } }
+    }
+
+    /// Takes out the keys whose devices are looked up next: see `Parking.take`.
+    func take(_ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant) -> [ParkedPush] {
+        self.state.withLock { $0.take(openings, records: records, now: now) }
+    }
+
+    /// Drops the records of revoked partitions.
+    ///
+    /// - Returns: their records that will not be finished here.
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] { self.state.withLock { $0.drop(partitions) } }
+
+    /// Runs `body` with the parked keys; it must not block.
+    func with<Value: Sendable>(_ body: (inout sending Parking) -> sending Value) -> Value {
+        self.state.withLock { body(&$0) }
     }
 }

@@ -278,10 +278,7 @@ final class PendingPushes: Sendable {
     /// - Throws: `KafkaError`, within 10 s if no broker answers.
     private func bounds() async throws -> [OffsetRange] {
         let reader = try KafkaReader(self.kafka)
-        let result: Result<[OffsetRange], any Error>
-        do { result = .success(try await reader.bounds(of: self.topic)) } catch { result = .failure(error) }
-        await reader.close()
-        return try result.get()
+        return try await withCleanup(reader.close) { try await reader.bounds(of: self.topic) }
     }
 }
 

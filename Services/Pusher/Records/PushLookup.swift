@@ -1,17 +1,28 @@
 import FoundationEssentials
-import Model
+package import Model
 import Store
 
 /// Finds the devices that must be notified of a batch.
-struct PushLookup: Sendable {
+package struct PushLookup: Sendable {
     /// A device to notify.
-    struct Found: Sendable {
+    package struct Found: Sendable {
         let orderType: OrderTypeIdentifier
         let order: OrderIdentifier
         let device: DeviceIdentifier
         let registration: RegistrationRecord
         /// The records that concern it, as indices of the batch.
         let records: [Int]
+
+        package init(
+            orderType: OrderTypeIdentifier, order: OrderIdentifier, device: DeviceIdentifier,
+            registration: RegistrationRecord, records: [Int]
+        ) {
+            self.orderType = orderType
+            self.order = order
+            self.device = device
+            self.registration = registration
+            self.records = records
+        }
     }
 
     let registrations: Registrations

@@ -1,12 +1,12 @@
 import CoreMetrics
 import Model
-import Operations
+package import Operations
 import Synchronization
 
 /// The pusher's metrics, named in one place.
 ///
 /// Thread: any. Bounded: one entry for each credential since the start.
-final class PusherMetrics: Sendable {
+package final class PusherMetrics: Sendable {
     /// Records taken from `waybill.orders` and `waybill.registrations`.
     let recordsConsumed: Counter
     /// Records that could not be parsed.
@@ -40,7 +40,7 @@ final class PusherMetrics: Sendable {
     private let credentials = Mutex<[String: CredentialMetrics]>([:])
 
     /// - Parameter host: `host:port` of APNs, a label of all metrics about credentials.
-    init(factory: MetricsRegistry, host: String) {
+    package init(factory: MetricsRegistry, host: String) {
         self.factory = factory
         self.host = host
         self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
@@ -65,7 +65,7 @@ final class PusherMetrics: Sendable {
     }
 
     /// The metrics of a credential, always the same object; frequent users keep it.
-    subscript(_ credential: String) -> CredentialMetrics {
+    package subscript(_ credential: String) -> CredentialMetrics {
         self.credentials.withLock { credentials in
             if let metrics = credentials[credential] { return metrics }
             let metrics = CredentialMetrics(name: credential, host: self.host, factory: self.factory)
@@ -76,13 +76,13 @@ final class PusherMetrics: Sendable {
 
     /// The metrics of notifications without a brand, and so without a credential: one name for all, since any publisher
     /// may name order types.
-    var unknownTypes: CredentialMetrics { self[Self.unknownType] }
+    package var unknownTypes: CredentialMetrics { self[Self.unknownType] }
     static let unknownType = "none"
 
     /// Sets the gauges of the scheduler.
     ///
     /// - Parameter quiet: nil if nothing is in hand.
-    func report(_ gauges: PushGauges, quiet: Duration?) {
+    package func report(_ gauges: PushGauges, quiet: Duration?) {
         self.recordsInHand.set(gauges.records)
         self.waiting.set(gauges.waiting)
         self.ready.set(gauges.ready)

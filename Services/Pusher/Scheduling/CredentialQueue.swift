@@ -251,3 +251,51 @@ struct CredentialQueue {
         }
     }
 }
+
+/// The attempts of one notification so far.
+struct PushAttempts: Sendable {
+    /// The same for all attempts of one notification, different for the next.
+    let serial: UInt64
+    /// True if it was never sent: only its first attempt counts against the hourly limit.
+    var isFirst = true
+    /// True if it is in flight as a suspect: see `CredentialQueue.suspects`.
+    var isSuspect = false
+    /// The time when it was last given to the client.
+    var sent: ContinuousClock.Instant
+    /// The same, milliseconds since 1970.
+    var sentEpochMilliseconds: Int64 = .max
+    var schedule = RetrySchedule()
+    var history = PushHistory()
+
+    /// - Parameter now: used until it is sent.
+    init(serial: UInt64, now: ContinuousClock.Instant) {
+        self.serial = serial
+        self.sent = now
+    }
+}
+
+/// The events of one credential since the counts were last taken, for the metrics and the log.
+package struct PushCounts: Sendable {
+    /// Notifications that APNs accepted.
+    package var delivered = 0
+    /// Attempts that are repeated.
+    package var retried = 0
+    /// Changes that were merged into another notification.
+    package var coalesced = 0
+    /// Notifications that waited because of the hourly limit.
+    var limited = 0
+    /// Notifications whose token APNs does not know, and whose registration is kept.
+    var unknown = 0
+    /// Notifications that were dropped, by reason.
+    package var dropped: [String: Int] = [:]
+    /// Time from the publication of a change to APNs' answer: for each delivered notification its oldest change.
+    var agesInMilliseconds: [Int64] = []
+
+    /// The most distinct reasons: some contain text from APNs.
+    private static let reasonLimit = 32
+
+    mutating func drop(_ reason: String, count: Int = 1) {
+        let isKnown = self.dropped[reason] != nil || self.dropped.count < Self.reasonLimit
+        self.dropped[isKnown ? reason : "others", default: 0] += count
+    }
+}

@@ -4,7 +4,7 @@ import Synchronization
 /// The effects of notifications that have their verdicts, and the tasks that wait for them.
 ///
 /// Bounded by the scheduler: one effect for each target at most.
-final class FollowUpQueue: Sendable {
+package final class FollowUpQueue: Sendable {
     private struct State {
         var retirements: Deque<PushEffect> = []
         var letters: Deque<PushEffect> = []
@@ -57,7 +57,7 @@ final class FollowUpQueue: Sendable {
     }
 
     /// Waits for an effect and returns it; nil after `end`. Each effect must be followed by `ended`.
-    func next() async -> PushEffect? {
+    package func next() async -> PushEffect? {
         while true {
             let (effect, isEnded) = self.state.withLock { state -> (PushEffect?, Bool) in
                 if state.isEnded { return (nil, true) }
@@ -77,7 +77,7 @@ final class FollowUpQueue: Sendable {
     }
 
     /// Notes that an effect is done or abandoned.
-    func ended(_ effect: PushEffect) {
+    package func ended(_ effect: PushEffect) {
         self.state.withLock { state in
             state.inWork -= 1
             if effect.isLetter { state.lettersInWork -= 1 }
@@ -85,7 +85,7 @@ final class FollowUpQueue: Sendable {
     }
 
     /// Stops handing out effects, and releases the tasks that wait.
-    func end() {
+    package func end() {
         let queues = self.state.withLock { state in
             state.isEnded = true
             defer { state.idle = [] }

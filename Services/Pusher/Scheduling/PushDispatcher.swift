@@ -1,6 +1,6 @@
-import APNS
-import Kafka
-import Model
+package import APNS
+package import Kafka
+package import Model
 
 /// Does the work that the scheduler decides on: submits due notifications to the clients, reports finished records and
 /// changes of credentials, and queues effects. It also receives the clients' replies.
@@ -8,18 +8,23 @@ import Model
 /// Owner: the worker. Thread: any. Replies arrive on the clients' event loops, and the notifications that they make
 /// room for are submitted from there, so that a notification costs no task switch. A client's handlers retain the
 /// dispatcher, and the scheduler retains the client until it is replaced or removed. Bounded: by the scheduler.
-final class PushDispatcher: Sendable {
-    let scheduler: PushScheduler
-    let followUps = FollowUpQueue()
+package final class PushDispatcher: Sendable {
+    package let scheduler: PushScheduler
+    package let followUps = FollowUpQueue()
     private let onFinished: @Sendable ([KafkaReceipt]) -> Void
     private let onChange: @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void
+
+    /// - Parameter onFinished: called with the records that are done; must not block.
+    package convenience init(_ scheduler: PushScheduler, onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void) {
+        self.init(scheduler, onFinished: onFinished, onChange: { _, _ in })
+    }
 
     /// - Parameters:
     ///   - onFinished: called with the records that are done; must not block.
     ///   - onChange: called when a credential's health or breaker changes; must not block.
     init(
         _ scheduler: PushScheduler, onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
-        onChange: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
+        onChange: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void
     ) {
         self.scheduler = scheduler
         self.onFinished = onFinished
@@ -27,10 +32,12 @@ final class PushDispatcher: Sendable {
     }
 
     /// Adds the devices that some records concern: see `PushScheduler.add`.
-    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) { self.perform(self.scheduler.add(found, numbers)) }
+    package func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
+        self.perform(self.scheduler.add(found, numbers))
+    }
 
     /// Processes replies of one credential's client.
-    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
+    package func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
         self.perform(self.scheduler.receive(replies, of: type, generation: generation))
     }
 
@@ -46,7 +53,7 @@ final class PushDispatcher: Sendable {
     ///
     /// - Returns: the time when something is due next; nil if nothing is.
     @discardableResult
-    func look() -> ContinuousClock.Instant? {
+    package func look() -> ContinuousClock.Instant? {
         let (next, work) = self.scheduler.look(openEffects: self.followUps.count)
         self.perform(work)
         return next
@@ -55,7 +62,7 @@ final class PushDispatcher: Sendable {
     /// Notes that an effect was performed.
     ///
     /// - Parameter standing: for a token that is gone, the present registrations of its keys.
-    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
+    package func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
         self.perform(self.scheduler.done(effect, standing: standing))
     }
 

@@ -1,19 +1,25 @@
-import APNS
-import Brands
-import Kafka
-import Model
+package import APNS
+package import Brands
+package import Kafka
+package import Model
 import Synchronization
 
 /// The state machine with its lock, and the clients that send its notifications. It performs no work itself: it returns
 /// the work, and `PushDispatcher` does it.
 ///
 /// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
-final class PushScheduler: Sendable {
+package final class PushScheduler: Sendable {
     /// The client of a queue, with the options of its notifications.
-    struct Way: Sendable {
+    package struct Way: Sendable {
         let client: APNSClient
         let generation: Int
         var options: PushOptions
+
+        package init(client: APNSClient, generation: Int, options: PushOptions) {
+            self.client = client
+            self.generation = generation
+            self.options = options
+        }
     }
 
     /// Work to be done outside the lock.
@@ -54,7 +60,7 @@ final class PushScheduler: Sendable {
     ///   - clock: the clock for windows, pauses and limits.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
-    init(
+    package init(
         limits: PushLimits, pendingTopic: String,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         wallClock: @escaping @Sendable () -> Int64,
@@ -72,7 +78,7 @@ final class PushScheduler: Sendable {
     /// Installs a client.
     ///
     /// - Returns: the client that it replaces.
-    func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
+    package func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
         self.state.withLock { state in
             let queue = state.machine.open(type, generation: way.generation, now: self.clock())
             defer { state.ways[queue] = way }
@@ -103,7 +109,7 @@ final class PushScheduler: Sendable {
     /// Removes all clients, which ends all sending.
     ///
     /// - Returns: all clients.
-    func removeAll() -> [APNSClient] {
+    package func removeAll() -> [APNSClient] {
         self.state.withLock { state in
             defer { state.ways = [:] }
             return state.ways.values.map(\.client)
@@ -136,7 +142,7 @@ final class PushScheduler: Sendable {
     }
 
     /// Adds records whose devices are not looked up yet.
-    func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+    package func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         self.state.withLock { $0.machine.receive(records) }
     }
 
@@ -258,7 +264,7 @@ final class PushScheduler: Sendable {
 
     /// Returns the events since the last call for each order type; those of all order types without a brand have the
     /// type nil.
-    func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
+    package func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
         self.state.withLock { state in
             var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.unknownTypes)]
             state.machine.unknownTypes = PushCounts()
@@ -288,7 +294,7 @@ final class PushScheduler: Sendable {
     }
 
     /// The counts of the scheduler.
-    var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
+    package var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
 
     /// Collects the notifications that each queue may send.
     private func giveOut(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
@@ -318,5 +324,84 @@ final class PushScheduler: Sendable {
             work.finished = state.machine.takeFinished()
             return work
         }
+    }
+}
+
+extension PushNotification {
+    /// A notification with its brand's options.
+    init(
+        deviceToken: PushToken, topic: OrderTypeIdentifier, options: PushOptions, nowEpochSeconds: Int64
+    ) {
+        self.init(
+            deviceToken: deviceToken, topic: topic,
+            expirationEpochSeconds: options.expirationEpochSeconds(nowEpochSeconds: nowEpochSeconds))
+        self.pushType =
+            switch options.kind {
+            case .background: .background
+            case .alert: .alert
+            }
+        self.priority = UInt8(options.priority.rawValue)
+        self.collapseIdentifier = options.collapseIdentifier
+    }
+}
+
+/// Work outside the scheduler that must be finished before the records of a notification are done.
+package struct PushEffect: Sendable {
+    enum Work: Sendable {
+        /// Removes registrations with a push token that is gone.
+        case retire(InvalidToken)
+        /// Publishes that a device was not notified.
+        case report(PushDeadLetter)
+        /// Writes to the pending topic that some devices have yet to be notified.
+        case suspend([ParkedPush])
+    }
+
+    /// The number of the target, returned when the work is done.
+    let number: UInt64
+    let work: Work
+}
+
+/// A push token that APNs reports as gone.
+struct InvalidToken: Sendable {
+    let token: PushToken
+    /// Registrations with it before this moment, in milliseconds since 1970, are removed.
+    let moment: Int64
+    /// The registrations that led to the notification, each as last looked up.
+    let registrations: [RegistrationKey: RegistrationRecord]
+
+    /// Returns true if APNs' answer concerns a registration.
+    func means(_ registration: RegistrationRecord) -> Bool {
+        registration.pushToken == self.token && registration.registeredEpochMilliseconds < self.moment
+    }
+}
+
+/// Counts of everything that the scheduler has in hand.
+package struct PushGauges: Hashable, Sendable {
+    /// Records that are not done.
+    var records = 0
+    /// Pairs of a device and an order type to be notified, in any place.
+    var targets = 0
+    /// Targets that wait for the end of their window, for their turn in the hour, or for a retry.
+    var waiting = 0
+    /// Targets that wait for their turn with their credential.
+    var ready = 0
+    /// Targets whose notifications are with the clients.
+    var inFlight = 0
+    /// Targets that wait for an effect, such as the removal of a registration or a dead letter.
+    var settling = 0
+}
+
+extension PushStateMachine {
+    /// The present counts, computed without visiting each target.
+    var gauges: PushGauges {
+        var gauges = PushGauges()
+        gauges.records = self.recordCount
+        gauges.targets = self.targetCount
+        // Entries of targets that have moved on stay in a queue until their turn; they are rare.
+        gauges.ready = self.queues.reduce(0) { $0 + $1.ready.count + $1.suspects.count }
+        gauges.inFlight = self.queues.reduce(0) { $0 + $1.inFlight }
+        gauges.settling = self.settlingCount
+        gauges.waiting = max(0, gauges.targets - gauges.ready - gauges.inFlight - gauges.settling)
+        return gauges
     }
 }

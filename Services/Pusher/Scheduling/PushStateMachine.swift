@@ -1,3 +1,4 @@
+import APNS
 import Kafka
 import Model
 
@@ -303,5 +304,254 @@ struct PushStateMachine {
         self.targets[Int(free)] = target
         self.slots[key] = free
         return Int(free)
+    }
+}
+
+/// The share of the scheduler that each queue may fill, so that a slow, busy or unavailable one does not block the
+/// others.
+extension PushStateMachine {
+    /// The most links that one queue may hold before its further records are parked: three times the free room. So a
+    /// queue that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
+    /// While there are others, no queue holds more than `queueLinks`: a parked record takes no lookup, so the records
+    /// of other queues that follow a large change are reached several times sooner.
+    ///
+    /// Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998
+    var share: Int {
+        let share = max(1, self.room * 3)
+        return self.queues.count > 1 ? min(share, self.limits.queueLinks) : share
+    }
+
+    /// Order types whose records must be parked: only probes can be sent for them, they have used their share, or they
+    /// have no brand.
+    var parkedTypes: Set<OrderTypeIdentifier> {
+        var types: Set<OrderTypeIdentifier> = []
+        let share = self.share
+        for queue in self.queues.indices {
+            guard
+                self.queues[queue].isTroubled || self.queues[queue].links >= share
+                    || !self.queues[queue].isOpen
+            else { continue }
+            types.insert(self.queues[queue].orderType)
+        }
+        return types
+    }
+
+    /// Returns the number of an order type's parked keys that may be looked up.
+    ///
+    /// Parked keys fill half of a share at most, so that new records of the same queue still pass directly. A queue
+    /// whose credential is ill or stopped gets as many as its probes need, one without a brand gets none.
+    func opening(of type: OrderTypeIdentifier) -> Int {
+        guard let number = self.number(of: type), self.queues[number].isOpen else { return 0 }
+        let most = self.queues[number].isTroubled ? self.limits.probes : max(1, self.share / 2)
+        return max(0, min(self.room, most - self.queues[number].links))
+    }
+}
+
+/// Moves notifications that wait too long in the scheduler to the pending topic, so that the offsets of their records
+/// advance.
+extension PushStateMachine {
+    /// The number of targets examined in one call.
+    static let suspendStep = 4096
+
+    /// Searches the next part of the targets for devices that have waited too long: for a brand that is not loaded or
+    /// whose credential is ill or stopped, for their turn under the hourly limit, or to be sent or retried. Records
+    /// from the pending topic stay.
+    ///
+    /// - Returns: at most `most` effects.
+    mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
+        guard most > 0, self.linkCount > 0 else { return [] }
+        var effects: [PushEffect] = []
+        for _ in 0..<min(Self.suspendStep, self.targets.count) {
+            self.suspendCursor = self.suspendCursor + 1 < self.targets.count ? self.suspendCursor + 1 : 0
+            let slot = self.suspendCursor
+            guard self.isStuck(slot, now: now) else { continue }
+            self.beginSending(slot)
+            effects.append(self.suspend(slot))
+            if effects.count == most { break }
+        }
+        return effects
+    }
+
+    private func isStuck(_ slot: Int, now: ContinuousClock.Instant) -> Bool {
+        guard self.targets[slot].place == .ready || self.targets[slot].place == .waiting else { return false }
+        let queue = Int(self.targets[slot].queue)
+        let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
+        // A notification that was never sent waits after its window only because of the hourly limit: for a minute or
+        // more, and a restart would repeat all records after its own.
+        let awaitsTurn = self.targets[slot].place == .waiting && self.targets[slot].tries.isFirst
+        let hold = cannotSend || awaitsTurn ? self.limits.parkedHold : self.limits.schedulerHold
+        guard now - self.targets[slot].since >= self.limits.window + hold else { return false }
+        return self.targets[slot].waiting.contains { !self.records[Int($0.record)].isPending }
+    }
+
+    /// Moves a target whose links are in `sent` to the pending topic.
+    mutating func suspend(_ slot: Int) -> PushEffect {
+        let target = self.targets[slot]
+        let type = self.queues[Int(target.queue)].orderType
+        var pushes: [PendingPushKey: ParkedPush] = [:]
+        for link in target.sent {
+            let key = PendingPushKey(order: OrderKey(orderType: type, order: link.order), device: link.device)
+            let published = self.records[Int(link.record)].epochMilliseconds
+            let push = ParkedPush(
+                key: key, receipts: [], epochMilliseconds: max(published, pushes[key]?.epochMilliseconds ?? -1))
+            pushes[key] = push
+        }
+        return self.settleLater(slot, .suspend(Array(pushes.values)))
+    }
+}
+
+extension PushOutcome {
+    /// True if a notification with this outcome failed because of the service or a connection, not of its device.
+    var isOfTheService: Bool {
+        guard case .retry(let retry) = verdict(of: self, sentEpochMilliseconds: .max) else { return false }
+        return retry.scope != .device
+    }
+}
+
+extension PushStateMachine {
+    /// Drops the waiting records of revoked partitions. Notifications in flight still get their verdicts.
+    ///
+    /// - Returns: the records that will not be finished here, including those dropped since the last call.
+    mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
+        var isAny = false
+        for index in self.records.indices where self.records[index].open > 0 && !self.records[index].isDropped {
+            let receipt = self.records[index].receipt
+            let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
+            guard partitions.contains(partition) else { continue }
+            self.records[index].isLeaving = true
+            isAny = true
+        }
+        if isAny {
+            for slot in self.targets.indices where !self.targets[slot].waiting.isEmpty { self.dropWaiting(slot) }
+            // A lookup in progress may still find devices.
+            for index in self.records.indices where self.records[index].isLeaving && self.records[index].isLooking {
+                self.letGo(index)
+            }
+        }
+        // Records of other topics belong to another consumer, which must get them from its own call.
+        let topics = Set(partitions.map(\.topic))
+        let dropped = self.lateDrops.filter { topics.isEmpty || topics.contains($0.topic) }
+        self.lateDrops.removeAll { topics.isEmpty || topics.contains($0.topic) }
+        return dropped
+    }
+
+    /// Removes the links of leaving records from a target's waiting links, and the target if nothing is left.
+    ///
+    /// - Returns: false if this removed the last waiting link.
+    @discardableResult
+    mutating func dropWaiting(_ slot: Int) -> Bool {
+        let leaving = self.targets[slot].waiting.filter { self.records[Int($0.record)].isLeaving }
+        guard !leaving.isEmpty else { return true }
+        let staying = self.targets[slot].waiting.filter { !self.records[Int($0.record)].isLeaving }
+        self.targets[slot].waiting = staying
+        for link in leaving { self.letGo(Int(link.record)) }
+        self.end(leaving, of: slot)
+        guard staying.isEmpty else { return true }
+        let place = self.targets[slot].place
+        if place == .waiting || place == .ready { self.remove(slot) }
+        return false
+    }
+
+    /// Drops a record: no further device is notified for it.
+    mutating func letGo(_ index: Int) {
+        guard self.records[index].open > 0, !self.records[index].isDropped else { return }
+        self.records[index].isDropped = true
+        self.lateDrops.append(self.records[index].receipt)
+    }
+}
+
+/// Handles notifications whose push token is gone: the device may have registered again meanwhile, with another token
+/// or with the same one, and must then still be notified.
+extension PushStateMachine {
+    /// Returns a target's push token and the registrations that led to its notification, the last one of each key.
+    func deadToken(_ slot: Int, before moment: Int64) -> InvalidToken {
+        let target = self.targets[slot]
+        var registrations: [RegistrationKey: RegistrationRecord] = [:]
+        for link in target.sent + target.waiting {
+            let (key, known) = (self.key(of: link, slot), link.registeredEpochMilliseconds)
+            let last = max(registrations[key]?.registeredEpochMilliseconds ?? .min, known)
+            registrations[key] = RegistrationRecord(pushToken: target.token, registeredEpochMilliseconds: last)
+        }
+        return InvalidToken(token: target.token, moment: moment, registrations: registrations)
+    }
+
+    /// Finishes the records of a notification whose effect was performed, except for devices that registered again.
+    ///
+    /// - Parameters:
+    ///   - standing: for a token that is gone, the present registrations of its keys: a registration with another push
+    ///     token is notified, one with the same token is retried, which counts as a failure of the device.
+    ///   - jitter: 0 to 1.
+    /// - Returns: the dead letter of a notification whose attempts are used up.
+    mutating func done(
+        _ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
+        jitter: Double
+    ) -> PushEffect? {
+        guard let slot = self.slot(of: effect.number, in: .settling) else { return nil }
+        self.settlingCount -= 1
+        guard case .retire(let dead) = effect.work else {
+            self.finish(slot)
+            return nil
+        }
+        self.targets[slot].sent = self.keptLinks(self.targets[slot].sent, slot, dead, standing, now: now)
+        self.targets[slot].waiting = self.keptLinks(self.targets[slot].waiting, slot, dead, standing, now: now)
+        guard !self.targets[slot].sent.isEmpty else {
+            self.finish(slot)
+            return nil
+        }
+        let queue = Int(self.targets[slot].queue)
+        let (step, reason) = self.queues[queue].renewed(&self.targets[slot].tries, now: now, jitter: jitter)
+        switch step {
+        case .again(let pause):
+            self.queues[queue].counts.retried += 1
+            self.sendAgain(slot, at: now + pause)
+            return nil
+        case .giveUp:
+            return self.giveUp(slot, .undeliverable, reason)
+        }
+    }
+
+    /// - Returns: the links that still need this push token; others end, or continue with the present token.
+    private mutating func keptLinks(
+        _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ standing: [RegistrationKey: RegistrationRecord],
+        now: ContinuousClock.Instant
+    ) -> [Link] {
+        var kept: [Link] = []
+        var over: [Link] = []
+        for link in links {
+            let key = self.key(of: link, slot)
+            // A link that was added later may have a newer registration than the one that was looked up.
+            guard let asked = dead.registrations[key],
+                link.registeredEpochMilliseconds <= asked.registeredEpochMilliseconds
+            else {
+                kept.append(link)
+                continue
+            }
+            guard let registration = standing[key] else {
+                over.append(link)
+                continue
+            }
+            let renewed = Link(
+                record: link.record, device: link.device, order: link.order,
+                registeredEpochMilliseconds: registration.registeredEpochMilliseconds)
+            if registration.pushToken == dead.token {
+                kept.append(renewed)
+                continue
+            }
+            over.append(link)
+            if self.records[Int(link.record)].isLeaving {
+                self.letGo(Int(link.record))
+            } else {
+                self.tell(registration.pushToken, of: renewed, in: Int(self.targets[slot].queue), now: now)
+            }
+        }
+        // After the new links were added, so that no record is finished in between.
+        self.end(over, of: slot)
+        return kept
+    }
+
+    private func key(of link: Link, _ slot: Int) -> RegistrationKey {
+        RegistrationKey(
+            device: link.device,
+            order: OrderKey(orderType: self.queues[Int(self.targets[slot].queue)].orderType, order: link.order))
     }
 }

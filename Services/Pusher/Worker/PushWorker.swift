@@ -1,4 +1,6 @@
+import APNS
 import CoreMetrics
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -12,12 +14,12 @@ import Synchronization
 /// Owner: `run`, which ends with nothing in flight and after leaving the group. Thread: its own tasks; notifications
 /// that follow replies are submitted from the clients' event loops. Bounded: by the scheduler, which limits the number
 /// of records; while it is full none are requested, and the consumer pauses its partitions.
-final class PushWorker: Service {
+package final class PushWorker: Service {
     /// Most records of one batch; their values are released before the next batch.
-    static let batchRecords = 1000
+    package static let batchRecords = 1000
     static let batchBytes = 8 << 20
     /// The longest delay before the end of a window is noticed.
-    static let tick = Duration.milliseconds(100)
+    package static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
     let dispatcher: PushDispatcher
@@ -176,5 +178,216 @@ final class PushWorker: Service {
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
         self.metrics.recordsParked.set(self.parking.recordCount)
+    }
+}
+
+extension PushWorker {
+    /// Most lookups of new records that are in progress, so that a slow one does not delay the next records.
+    static let lookups = 3
+    /// The time between two checks for room for parked keys.
+    static let drainPause = Duration.milliseconds(20)
+    /// The pause before the lookup of an order is repeated.
+    static let retryPause = Duration.seconds(1)
+
+    // MARK: records notified before
+
+    /// Reads the positions up to which devices were notified, and retries until Redis answers: without it no device
+    /// could be looked up either.
+    ///
+    /// - Throws: only when the task is cancelled.
+    func learnNotified() async throws {
+        var attempt = 0
+        while true {
+            do {
+                self.notified.learn(try await self.positions.all())
+                if attempt > 0 { self.log.isBack(.lookups) }
+                return
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.log.isAway(.lookups, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
+            }
+        }
+    }
+
+    /// Records the committed positions in Redis until the task is cancelled, and then once more.
+    func noteNotified() async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: .seconds(1))
+            let marks = self.notified.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+            // A mark that Redis does not accept is superseded by that of the next commit.
+            if !marks.isEmpty { try? await self.positions.record(marks) }
+        }
+    }
+
+    // MARK: fetching
+
+    /// Fetches records while there is room for them.
+    ///
+    /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another error if the
+    ///   consumer cannot continue.
+    func fetch() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            var underWay = 0
+            defer { self.heartbeat.end() }
+            while true {
+                self.heartbeat.beat()
+                let room = min(self.scheduler.intake.room, self.parking.room, self.mostRecords)
+                guard room > 0 else {
+                    try await Task.sleep(for: .milliseconds(5))
+                    continue
+                }
+                let came = try await self.consumer.nextBatch(
+                    records: room, bytes: Self.batchBytes, wait: .milliseconds(500))
+                if came.isEmpty { continue }
+                let (again, records) = self.notified.sift(came)
+                if !again.isEmpty {
+                    self.metrics.recordsAgain.increment(by: again.count)
+                    self.consumer.finished(again)
+                }
+                if records.isEmpty { continue }
+                guard let (batch, numbers) = self.admit(records) else { continue }
+                if underWay == Self.lookups {
+                    try await group.next()
+                    underWay -= 1
+                }
+                group.addTask { try await self.lookUp(batch, numbers) }
+                underWay += 1
+            }
+        }
+    }
+
+    /// Parks records that must wait.
+    ///
+    /// - Returns: the rest to be looked up, with its numbers in the scheduler; nil if there is none.
+    private func admit(_ records: [KafkaRecord]) -> (batch: PushBatch, numbers: [Int32])? {
+        var batch = PushBatch(records, topics: self.topics, staleBefore: self.scheduler.staleBefore)
+        self.metrics.recordsConsumed.increment(by: records.count)
+        self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
+        self.metrics.recordsStale.increment(by: batch.staleCount)
+        for (origin, reason) in batch.unreadable { self.log.unreadable(origin: origin, reason: reason) }
+        var numbers = self.scheduler.receive(batch.records)
+        let aside = self.parking.setAside(&batch, of: self.scheduler.intake.parked)
+        if !aside.isEmpty { self.park(aside, &numbers) }
+        guard batch.isEmpty else { return (batch, numbers) }
+        self.dispatcher.add([], numbers)
+        return nil
+    }
+
+    /// Parks records that the scheduler has numbers for.
+    ///
+    /// - Parameters:
+    ///   - numbers: those of the batch's records; those of parked records become -1.
+    ///   - due: the time from which they may be looked up; nil: as soon as there is room.
+    private func park(
+        _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: ContinuousClock.Instant? = nil
+    ) {
+        var pushes: [ParkedPush] = []
+        pushes.reserveCapacity(aside.count)
+        for (push, records) in aside {
+            let isOurs = self.scheduler.withdraw(records.map { numbers[$0] })
+            for record in records { numbers[record] = -1 }
+            var push = push
+            push.receipts = zip(push.receipts, isOurs).compactMap { $1 ? $0 : nil }
+            if !push.receipts.isEmpty { pushes.append(push) }
+        }
+        self.pending.park(pushes, due: due)
+    }
+
+    // MARK: parked records
+
+    /// Looks up parked keys as soon as there is room for them.
+    ///
+    /// - Throws: only when the task is cancelled.
+    func drain() async throws {
+        while true {
+            let types = self.parking.types
+            if !types.isEmpty {
+                let room = min(self.scheduler.intake.room, self.mostRecords)
+                let pushes = self.parking.take(self.scheduler.openings(types), records: room, now: .now)
+                if !pushes.isEmpty {
+                    let batch = PushBatch(pushes)
+                    try await self.lookUp(batch, self.scheduler.receive(batch.records))
+                    continue
+                }
+            }
+            try await Task.sleep(for: types.isEmpty ? Self.tick : Self.drainPause)
+        }
+    }
+
+    /// Looks up the devices of a batch, retries until that succeeds, and passes the devices found to the scheduler.
+    ///
+    /// - Parameter numbers: those of the batch's records, as returned by the scheduler.
+    /// - Throws: only if the task is cancelled: then nothing of the batch is done.
+    private func lookUp(_ batch: PushBatch, _ numbers: [Int32]) async throws {
+        var attempt = 0
+        while true {
+            self.heartbeat.beat()
+            do {
+                let looked = try await self.lookup.look(batch)
+                if attempt > 0 { self.log.isBack(.lookups) }
+                return self.tell(looked, of: batch, numbers)
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.metrics.lookupRetries.increment()
+                self.log.isAway(.lookups, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
+            }
+        }
+    }
+
+    /// Passes the devices found to the scheduler, and parks what must be looked up again.
+    private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
+        self.metrics.devicesUntold.increment(by: looked.untold)
+        self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
+        for error in looked.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
+        var (batch, numbers, looked) = (batch, numbers, looked)
+        let late = self.registrationShare.withLock { $0.admit(&looked, now: .now) }
+        if let late {
+            self.metrics.registrationsLimited.increment(by: late.keys.count)
+            self.park(batch.setAside { late.keys.contains($0) }, &numbers, due: .now + late.wait)
+        }
+        if let failure = looked.failure {
+            self.metrics.lookupRetries.increment()
+            self.log.warn("lookup failed; the affected orders are retried separately", failure)
+        }
+        let waiting = looked.failed.union(looked.unsettled)
+        if !waiting.isEmpty {
+            self.park(batch.setAside { waiting.contains($0) }, &numbers, due: .now + Self.retryPause)
+        }
+        self.dispatcher.add(looked.found, numbers)
+    }
+}
+
+/// Samples the state of each credential's client every few seconds, even of one that sends nothing.
+struct CredentialGauges: Service {
+    let metrics: PusherMetrics
+    let scheduler: PushScheduler
+    let parking: PushParking
+    var interval = Duration.seconds(3)
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            while true {
+                await self.look()
+                try await Task.sleep(for: self.interval)
+            }
+        }
+    }
+
+    /// Samples once. Gauges of credentials without a client are removed.
+    func look() async {
+        let clients = self.scheduler.clients
+        for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }
+        var pending = self.parking.counts
+        for (type, health, breaker) in self.scheduler.standings {
+            self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
+            self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
+        }
+        // Order types come from the records' keys: those without a brand must not become labels of metrics.
+        self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
+        self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
     }
 }

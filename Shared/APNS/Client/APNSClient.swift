@@ -1,4 +1,5 @@
 import HTTP2
+public import Model
 public import NIOCore
 import NIOSSL
 
@@ -115,4 +116,118 @@ private func makeTLSContext(credential: APNSCredential, rootsPEM: [UInt8]?) thro
     } catch {
         throw APNSError(.configuration, "reading the \(step) for APNs: \(error)")
     }
+}
+
+/// The outcome of one request; each request gets exactly one.
+public struct PushReply: Hashable, Sendable {
+    /// The request's number.
+    public let number: UInt64
+    public let outcome: PushOutcome
+    /// The time from the request's first start to its outcome, refusals included; nil if it was never sent.
+    public let elapsed: Duration?
+
+    public init(number: UInt64, outcome: PushOutcome, elapsed: Duration?) {
+        self.number = number
+        self.outcome = outcome
+        self.elapsed = elapsed
+    }
+}
+
+/// One notification to send, with a number that identifies it to the caller.
+public struct PushRequest: Sendable {
+    /// Chosen by the caller; the client returns it and never interprets it.
+    public let number: UInt64
+    public let notification: PushNotification
+
+    public init(number: UInt64, notification: PushNotification) {
+        self.number = number
+        self.notification = notification
+    }
+}
+
+/// One call of `send`: collects an outcome for each notification, then resumes the caller once.
+///
+/// Lives on the client's event loop.
+final class PushBatch {
+    private var outcomes: [PushOutcome?]
+    private var missing: Int
+    private let continuation: CheckedContinuation<[PushOutcome], Never>
+
+    init(count: Int, continuation: CheckedContinuation<[PushOutcome], Never>) {
+        self.outcomes = Array(repeating: nil, count: count)
+        self.missing = count
+        self.continuation = continuation
+        if count == 0 { continuation.resume(returning: []) }
+    }
+
+    /// Sets the outcome of one notification. The first counts; the client sets exactly one.
+    func complete(_ index: Int, _ outcome: PushOutcome) {
+        guard self.outcomes.indices.contains(index), self.outcomes[index] == nil else {
+            assertionFailure("second outcome for one notification")
+            return
+        }
+        self.outcomes[index] = outcome
+        self.missing -= 1
+        if self.missing == 0 { self.continuation.resume(returning: self.outcomes.compactMap(\.self)) }
+    }
+}
+
+/// One notification to one device: something of this order type changed.
+///
+/// Source: Wallet Orders §4.1, §4.3
+public struct PushNotification: Hashable, Sendable {
+    /// `apns-push-type`
+    public enum Kind: String, Hashable, Sendable { case background, alert }
+
+    public var deviceToken: PushToken
+    /// `apns-topic`
+    public var topic: OrderTypeIdentifier
+    /// `apns-expiration`: the time until which APNs stores it for an offline device; 0 if it must not be stored.
+    public var expirationEpochSeconds: Int64
+    /// `apns-priority`: 5 with `.background`, for which 10 is an error.
+    public var priority: UInt8 = 5
+    public var pushType = Kind.background
+    /// `apns-collapse-id`, at most 64 bytes; nil for none. A device shows only the last of several with the same value.
+    public var collapseIdentifier: String?
+    /// The body, at most 4,096 bytes; APNs refuses an empty body.
+    public var payload: [UInt8] = Self.emptyPayload
+
+    public init(deviceToken: PushToken, topic: OrderTypeIdentifier, expirationEpochSeconds: Int64) {
+        self.deviceToken = deviceToken
+        self.topic = topic
+        self.expirationEpochSeconds = expirationEpochSeconds
+    }
+
+    /// `{}`, one array for all notifications.
+    public static let emptyPayload: [UInt8] = Array("{}".utf8)
+}
+
+/// The state of a client's pool at one moment, for gauges.
+public struct APNSSnapshot: Hashable, Sendable {
+    /// The state of a connection, or of a slot for one.
+    public enum ConnectionState: String, Hashable, Sendable, CaseIterable {
+        /// Resolves a name, or establishes TCP and TLS.
+        case connecting
+        /// Accepts requests.
+        case open
+        /// Accepts no requests and waits for the last answers.
+        case draining
+        /// Waits before it connects again.
+        case backingOff = "backing-off"
+    }
+
+    /// The number of connections in each state; states without a connection are absent.
+    public var connections: [ConnectionState: Int] = [:]
+    /// The number of open streams of all connections.
+    public var streamsInUse = 0
+    /// The sum of the stream limits in force on the open connections, which may be below those that APNs announced.
+    public var streamLimit = 0
+    /// The number of requests that wait for a stream.
+    public var queued = 0
+    /// The age of the oldest queued request; nil if there is none.
+    public var oldestQueued: Duration?
+    /// The reason for the last failure of a connection; nil once any connection has delivered an answer since.
+    public var lastFailure: APNSError?
+
+    public init() {}
 }

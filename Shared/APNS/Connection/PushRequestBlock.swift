@@ -111,3 +111,63 @@ private struct Fields {
         if let collapse = self.collapse { self.block.setIndexed(collapse, false) }
     }
 }
+
+/// `apns-id`: a random UUID in lower case, stored as two numbers so that a long queue needs little memory.
+///
+/// Source: Wallet Orders §4.3; RFC 9562 §5.4
+struct NotificationIdentifier {
+    private let high: UInt64
+    private let low: UInt64
+
+    init(using generator: inout some RandomNumberGenerator) {
+        self.high = (generator.next() & 0xFFFF_FFFF_FFFF_0FFF) | 0x4000
+        self.low = (generator.next() & 0x3FFF_FFFF_FFFF_FFFF) | 0x8000_0000_0000_0000
+    }
+
+    /// Replaces the content of `text` with the UUID; the storage of `text` is reused.
+    func write(into text: inout [UInt8]) {
+        text.removeAll(keepingCapacity: true)
+        for digit in 0..<32 {
+            if digit == 8 || digit == 12 || digit == 16 || digit == 20 { text.append(UInt8(ascii: "-")) }
+            let half = digit < 16 ? self.high : self.low
+            let value = UInt8(half >> UInt64(60 - 4 * (digit & 15)) & 0xF)
+            text.append(value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10)
+        }
+    }
+}
+
+/// A generator of random numbers for `apns-id` and jitter, seeded by the system's generator, which costs a system call
+/// for each number.
+///
+/// Good enough not to repeat a UUID; not suitable for secrets.
+/// Source: D. Blackman, S. Vigna, "Scrambled linear pseudorandom number generators": xoshiro256**
+struct IdentifierGenerator: RandomNumberGenerator {
+    private var state: (UInt64, UInt64, UInt64, UInt64)
+
+    init() {
+        var system = SystemRandomNumberGenerator()
+        self.init(seed: (system.next(), system.next(), system.next(), system.next()))
+    }
+
+    /// - Parameter seed: not all zero.
+    init(seed: (UInt64, UInt64, UInt64, UInt64)) {
+        // A state of zeros would produce only zeros.
+        self.state = seed == (0, 0, 0, 0) ? (1, 0, 0, 0) : seed
+    }
+
+    mutating func next() -> UInt64 {
+        let result = Self.rotated(self.state.1 &* 5, by: 7) &* 9
+        let shifted = self.state.1 << 17
+        self.state.2 ^= self.state.0
+        self.state.3 ^= self.state.1
+        self.state.1 ^= self.state.2
+        self.state.0 ^= self.state.3
+        self.state.2 ^= shifted
+        self.state.3 = Self.rotated(self.state.3, by: 45)
+        return result
+    }
+
+    private static func rotated(_ value: UInt64, by count: UInt64) -> UInt64 {
+        (value << count) | (value >> (64 - count))
+    }
+}

@@ -267,3 +267,127 @@ private struct ShrinkWindow {
 
     func end(_ length: TimeAmount) -> NIODeadline? { self.start.map { $0 + length } }
 }
+
+/// The load and health of one open connection.
+struct ConnectionLoad: Hashable {
+    let id: Int
+    var openStreams = 0
+    /// The limit of open streams, as in `ConnectionStateMachine.limit`.
+    var limit = 1
+    /// The number of requests that it accepts at this moment; 0 also while its socket or its peer is slow.
+    var freeStreams = 0
+    /// The order number of the last request started on the connection; it grows with each request of the client.
+    var lastStarted: UInt64 = 0
+    /// The share of failures in 1,024ths, as in `ConnectionStateMachine.failureShare`.
+    var failureShare = 0
+    /// The time when the failures began.
+    var failingSince: NIODeadline?
+    /// The time of the last answer that is not a failure.
+    var lastGoodAnswer: NIODeadline?
+
+    /// The share of failures at which a connection is replaced, after seven in a row, if another connection has at most
+    /// a tenth of its share. If all connections fail alike, that is hardly ever so.
+    static let illShare = 200
+    static let illRatio = 10
+
+    /// The number of streams with the next request, weighted by failures: a connection that fails every request
+    /// immediately always has the fewest in flight and must not attract the traffic. If all requests fail, a stream
+    /// counts as 33.
+    private var cost: Int { (self.openStreams + 1) * (32 + self.failureShare) }
+
+    /// Returns true if the next request goes to this connection rather than to the other: the least cost first, among
+    /// equals the longest idle, so that each connection proves from time to time that it works.
+    func isBetter(than other: Self) -> Bool {
+        (self.cost, self.lastStarted) < (other.cost, other.lastStarted)
+    }
+
+    /// Returns the connection for the next request; nil if none has a free stream.
+    static func best(_ loads: some Sequence<Self>) -> Self? {
+        var best: Self?
+        for load in loads where load.freeStreams > 0 {
+            if let leader = best, !load.isBetter(than: leader) { continue }
+            best = load
+        }
+        return best
+    }
+
+    /// Returns the identifier of a connection that fails repeatedly while another has been healthy in the meantime: the
+    /// fault is its host's and not that of APNs (pushy#529).
+    static func ill(among loads: [Self]) -> Int? {
+        loads.first { load in
+            guard load.failureShare >= Self.illShare, let since = load.failingSince else { return false }
+            return loads.contains { other in
+                guard other.id != load.id, let good = other.lastGoodAnswer else { return false }
+                return other.failureShare * Self.illRatio <= load.failureShare && good > since
+            }
+        }?.id
+    }
+}
+
+/// Decides which of a host's addresses the next connection goes to. A value: the clock is an argument.
+///
+/// The order is by recent failure of the address; then by its number of connections, which spreads them; then by recent
+/// failure of any address of its family, so that a network without IPv6 costs little; then the families alternate.
+/// Source: RFC 8305 §4
+struct AddressSelector {
+    private var failed: [SocketAddress: NIODeadline] = [:]
+    private let memory: TimeAmount
+    /// The maximum number of addresses, more than any name has: a name whose addresses change constantly must not fill
+    /// memory.
+    static let most = 64
+
+    /// - Parameter memory: the time during which a failure counts.
+    init(memory: TimeAmount) { self.memory = memory }
+
+    mutating func failed(_ address: SocketAddress, now: NIODeadline) {
+        self.failed = self.failed.filter { now - $0.value < self.memory }
+        if self.failed.count >= Self.most, let oldest = self.failed.min(by: { $0.value < $1.value }) {
+            self.failed[oldest.key] = nil
+        }
+        self.failed[address] = now
+    }
+
+    mutating func worked(_ address: SocketAddress) {
+        // Each answer calls this, and there is hardly ever a failure to forget.
+        if !self.failed.isEmpty { self.failed[address] = nil }
+    }
+
+    /// Sorts the addresses for the next connection.
+    ///
+    /// - Parameters:
+    ///   - addresses: in the resolver's order.
+    ///   - inUse: the number of connections that each address has.
+    /// - Returns: each address once, in the order in which to try them.
+    func order(_ addresses: [SocketAddress], inUse: [SocketAddress: Int], now: NIODeadline) -> [SocketAddress] {
+        let recent = self.failed.filter { now - $0.value < self.memory }
+        let badFamilies = Set(recent.keys.map(\.isIPv6))
+        let ranked = self.interleaved(addresses).enumerated().map { place, address in
+            (
+                rank: (
+                    recent[address] == nil ? 0 : 1, inUse[address] ?? 0, badFamilies.contains(address.isIPv6) ? 1 : 0,
+                    place
+                ), address: address
+            )
+        }
+        return ranked.sorted { $0.rank < $1.rank }.map(\.address)
+    }
+
+    /// Returns each address once, alternately of each family, beginning with the family of the first.
+    private func interleaved(_ addresses: [SocketAddress]) -> [SocketAddress] {
+        var unique: [SocketAddress] = []
+        for address in addresses where !unique.contains(address) && unique.count < Self.most { unique.append(address) }
+        guard let isFirstIPv6 = unique.first?.isIPv6 else { return [] }
+        var first = unique.filter { $0.isIPv6 == isFirstIPv6 }[...]
+        var second = unique.filter { $0.isIPv6 != isFirstIPv6 }[...]
+        var result: [SocketAddress] = []
+        while !first.isEmpty || !second.isEmpty {
+            if let address = first.popFirst() { result.append(address) }
+            if let address = second.popFirst() { result.append(address) }
+        }
+        return result
+    }
+}
+
+extension SocketAddress {
+    fileprivate var isIPv6: Bool { if case .v6 = self { true } else { false } }
+}

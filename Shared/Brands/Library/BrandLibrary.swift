@@ -1,7 +1,7 @@
 import Glibc
 public import Model
 import Synchronization
-import Tokens
+public import Tokens
 
 /// The present brands of a service: loaded at the start, watched while it runs.
 ///
@@ -114,5 +114,54 @@ public final class BrandLibrary: Sendable {
         Current(
             brands: catalog.brands, declared: Set(catalog.failures.compactMap(\.orderType)),
             declaredSecrets: catalog.declaredSecrets, failures: catalog.failures)
+    }
+}
+
+/// A result of scanning the brands' directory, for the log and for the users of the brands.
+public enum BrandEvent: Hashable, Sendable {
+    /// A new brand.
+    case added(OrderTypeIdentifier)
+    /// A brand that has changed.
+    case changed(OrderTypeIdentifier)
+    /// A brand whose folder was removed, or belongs to another order type.
+    case removed(OrderTypeIdentifier)
+    /// A brand cannot be loaded; reported once for each reason.
+    case failed(BrandFailure)
+    /// The directory of all brands is missing or empty; all brands are kept.
+    case directoryEmpty
+}
+
+/// A brand that cannot be loaded.
+public struct BrandFailure: Hashable, Sendable {
+    /// The folder's name.
+    public let folder: String
+    /// The order type of the last good version, or else the one that brand.json names; nil without either.
+    public let orderType: OrderTypeIdentifier?
+    /// The reason.
+    public let error: BrandError
+    /// True if an earlier version stays in use.
+    public let isKept: Bool
+
+    /// The brand's label in metrics.
+    public var label: String { self.orderType?.rawValue ?? self.folder }
+}
+
+extension TokenAuthority {
+    /// Mints with the secrets of one file, and with those that brands name in their brand.json.
+    ///
+    /// - Parameters:
+    ///   - path: the path of the file of shared secrets.
+    ///   - content: the content of the file, just read.
+    /// - Throws: `TokenSecrets.Failure`.
+    public convenience init(path: String, content: [UInt8], brands: BrandLibrary) throws(TokenSecrets.Failure) {
+        try self.init(
+            content: content,
+            read: { () throws(TokenSecrets.Failure) in
+                do throws(BrandError) {
+                    return try BrandDirectory.secrets(path)
+                } catch {
+                    throw TokenSecrets.Failure(message: error.message)
+                }
+            }, ownSecrets: { brands.tokenSecrets(of: $0) })
     }
 }

@@ -23,12 +23,10 @@ struct BrandFile {
     init(_ bytes: [UInt8]) throws(BrandError) {
         let json: JSON
         do { json = try JSON(parsing: bytes) } catch { throw BrandError(.configuration, error.description) }
-        var root = try BrandMembers(json, path: "$")
-        let name = try root.string("orderTypeIdentifier")
-        do {
-            self.orderType = try OrderTypeIdentifier(name)
-        } catch {
-            throw BrandError(.configuration, "$.orderTypeIdentifier: \(error.description)")
+        var root = try JSONMembers(json, path: "$") { BrandError(.configuration, $0) }
+        let name = try root.text("orderTypeIdentifier")
+        do { self.orderType = try OrderTypeIdentifier(name) } catch {
+            throw root.wrong("orderTypeIdentifier", "\(error)")
         }
         self.certificate = try root.file("certificate")
         self.key = try root.file("key")
@@ -39,11 +37,11 @@ struct BrandFile {
         self.pushOptions = try Self.pushOptions(&push)
         try push.refuseRest()
         var defaults = try root.optionalMembers("defaults")
-        self.merchant = try defaults?.object("merchant")
-        self.returnInfo = try defaults?.object("returnInfo")
+        self.merchant = try defaults?.optionalObject("merchant")
+        self.returnInfo = try defaults?.optionalObject("returnInfo")
         self.changeNotifications = try defaults?.choice("changeNotifications")
         try defaults?.refuseRest()
-        self.passUnknownMembers = try root.bool("passUnknownMembers") ?? false
+        self.passUnknownMembers = try root.flag("passUnknownMembers")
         self.pictureHosts = try Self.pictureHosts(root.optionalMembers("pictures"))
         try root.refuseRest()
         try self.checkDefault(.merchant, self.merchant)
@@ -60,31 +58,34 @@ struct BrandFile {
         throw BrandError(.configuration, texts.joined(separator: "; "))
     }
 
-    private static func pictureHosts(_ given: BrandMembers?) throws(BrandError) -> PictureHosts {
+    private static func pictureHosts(_ given: JSONMembers<BrandError>?) throws(BrandError) -> PictureHosts {
         guard var members = given else { return .none }
         let texts = try members.texts("hosts")
         let ignored: IgnoredQuery
-        switch try members.selection("ignoreQuery") {
-        case nil: ignored = .none
-        case .all?: ignored = .all
-        case .some(let names)?:
+        switch members.take("ignoreQuery") {
+        case nil, .bool(false)?: ignored = .none
+        case .bool(true)?: ignored = .all
+        case .array?:
+            let names = try members.texts("ignoreQuery")
             let isName = { (name: String) in
                 !name.isEmpty && !name.contains { "&=#?".contains($0) }
                     && name.utf8.allSatisfy { (0x21...0x7E).contains($0) }
             }
             guard names.count <= IgnoredQuery.countLimit, names.allSatisfy(isName) else {
-                throw BrandError(
-                    .configuration,
-                    "$.pictures.ignoreQuery: must be true, or at most \(IgnoredQuery.countLimit) names of parameters "
+                throw members.wrong(
+                    "ignoreQuery",
+                    "must be true, or at most \(IgnoredQuery.countLimit) names of parameters "
                         + "as they are in URLs, such as \"X-Amz-Signature\"")
             }
             ignored = .names(Set(names))
+        case let other?:
+            throw members.wrong("ignoreQuery", "must be true, false or an array of strings, it is \(other.kind)")
         }
         try members.refuseRest()
         do {
             return try PictureHosts(texts, ignoring: ignored)
         } catch {
-            throw BrandError(.configuration, "$.pictures.hosts: \(error.message)")
+            throw members.wrong("hosts", "\(error.message)")
         }
     }
 
@@ -105,5 +106,82 @@ struct BrandFile {
     struct Declaration {
         let orderType: OrderTypeIdentifier
         let tokenSecrets: TokenSecrets?
+    }
+}
+
+/// The members of `brand.json` about pushing.
+extension BrandFile {
+    /// The brand's authentication to APNs. Source: Wallet Orders §4.4
+    enum Push: Hashable {
+        case certificate
+        case token(key: String, keyIdentifier: String, teamIdentifier: String)
+    }
+
+    /// Reads the brand's authentication; leaves the rest.
+    static func push(_ members: inout JSONMembers<BrandError>) throws(BrandError) -> Push {
+        switch try members.text("authentication") {
+        case "certificate": .certificate
+        case "token":
+            .token(
+                key: try members.file("key"), keyIdentifier: try Self.appleIdentifier(&members, "keyIdentifier"),
+                teamIdentifier: try Self.appleIdentifier(&members, "teamIdentifier"))
+        case let other:
+            throw members.wrong("authentication", "\"\(other)\" must be \"certificate\" or \"token\"")
+        }
+    }
+
+    /// Reads ten upper-case letters and digits. Source: Wallet Orders §4.4
+    private static func appleIdentifier(
+        _ members: inout JSONMembers<BrandError>, _ name: String
+    ) throws(BrandError) -> String {
+        let text = try members.text(name)
+        let valid = text.utf8.allSatisfy {
+            (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+        }
+        guard valid, text.utf8.count == 10 else { throw members.wrong(name, "\"\(text)\" is not ten of A-Z and 0-9") }
+        return text
+    }
+
+    /// Reads the options of the brand's notifications; leaves the rest.
+    static func pushOptions(_ members: inout JSONMembers<BrandError>) throws(BrandError) -> PushOptions {
+        var options = PushOptions()
+        if let kind: PushOptions.Kind = try members.choice("type") { options.kind = kind }
+        if let number = try members.optionalInteger("priority") {
+            guard let priority = PushOptions.Priority(rawValue: number) else {
+                throw members.wrong("priority", "\(number) must be 1, 5 or 10")
+            }
+            options.priority = priority
+        }
+        guard options.kind != .background || options.priority != .immediate else {
+            throw members.wrong(
+                "priority", "10 is an error with background notifications: give 5, or $.push.type \"alert\"")
+        }
+        if let seconds = try members.optionalInteger("expirationSeconds") {
+            guard PushOptions.expirationRange.contains(seconds) else {
+                throw members.wrong(
+                    "expirationSeconds", "\(seconds) must be from 0 to \(PushOptions.expirationRange.upperBound)")
+            }
+            options.expirationSeconds = seconds
+        }
+        options.collapseIdentifier = try Self.collapseIdentifier(&members)
+        return options
+    }
+
+    /// Reads a text that becomes a header's value, so it has only characters that are allowed in one and is not trimmed
+    /// at an end.
+    ///
+    /// Source: RFC 9110 §5.5; Wallet Orders §4.3
+    private static func collapseIdentifier(_ members: inout JSONMembers<BrandError>) throws(BrandError) -> String? {
+        guard let text = try members.optionalText("collapseIdentifier") else { return nil }
+        guard text.utf8.count <= PushOptions.collapseIdentifierLimit else {
+            throw members.wrong(
+                "collapseIdentifier",
+                "has \(text.utf8.count) bytes, at most "
+                    + "\(PushOptions.collapseIdentifierLimit) are allowed")
+        }
+        guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw members.wrong("collapseIdentifier", "may have visible ASCII characters only, no spaces")
+        }
+        return text
     }
 }

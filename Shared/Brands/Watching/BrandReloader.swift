@@ -1,12 +1,12 @@
 import CoreMetrics
 import Glibc
 import Logging
+import Model
 import NIOPosix
 public import Operations
 public import ServiceLifecycle
 import Synchronization
 public import Tokens
-import UnixSignals
 
 /// Watches the brands' directory while a service runs: every few seconds and on SIGHUP.
 ///
@@ -23,8 +23,6 @@ public final class BrandReloader: Service {
     /// Called after each change, with the brands as of that change.
     private let onChange: @Sendable (Brands) async -> Void
     private let warnings = Mutex(ExpiryWarnings())
-    /// Set by SIGHUP until the scan that it requested begins.
-    private let isForced = Atomic<Bool>(false)
 
     /// - Parameters:
     ///   - tokens: mints whose shared secrets are watched as well.
@@ -45,40 +43,18 @@ public final class BrandReloader: Service {
     }
 
     public func run() async throws {
-        // Trapped before this process becomes visible, since the signal ends a process that does not trap it.
-        let hangups = await UnixSignalsSequence(trapping: .sighup)
-        self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
-        for failure in self.library.failures { self.log(.failed(failure)) }
-        self.account()
-        // The buffer holds one request: those made during a scan cause one more scan, and no more than that.
-        let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        try? await cancelWhenGracefulShutdown {
-            try await withThrowingTaskGroup { group in
-                group.addTask {
-                    while true {
-                        try await Task.sleep(for: self.interval)
-                        wake.yield()
-                    }
-                }
-                group.addTask {
-                    for await _ in hangups {
-                        self.logger.info("SIGHUP: checking brands")
-                        self.isForced.store(true, ordering: .relaxed)
-                        wake.yield()
-                    }
-                }
-                group.addTask {
-                    for await _ in wakes { await self.look() }
-                }
-                // None of them ends except by cancellation.
-                try await group.waitForAll()
-            }
+        await watchFiles(every: self.interval) {
+            self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
+            for failure in self.library.failures { self.log(.failed(failure)) }
+            self.account()
+        } look: { isAsked in
+            if isAsked { self.logger.info("SIGHUP: checking brands") }
+            await self.look(isForced: isAsked)
         }
     }
 
     /// Scans the directory once.
-    private func look() async {
-        let isForced = self.isForced.exchange(false, ordering: .relaxed)
+    private func look(isForced: Bool) async {
         let looked = try? await NIOThreadPool.singleton.runIfActive { [library, tokens] in
             (library.look(isForced: isForced, nowEpochSeconds: Int64(time(nil))), tokens?.look(isForced: isForced))
         }
@@ -146,4 +122,72 @@ extension BrandEvent {
 extension Brands {
     /// The certificates of all brands.
     var certificates: [BrandCertificate] { self.orderTypes.flatMap { self[$0]?.certificates ?? [] } }
+}
+
+/// The metrics about brands. Bounded by the number of configured brands.
+final class BrandMetrics: Sendable {
+    private struct Series: Hashable {
+        let label: String
+        let brand: String
+        let use: String?
+    }
+
+    private let factory: any MetricsFactory
+    private let meters = Mutex<[Series: Meter]>([:])
+
+    init(factory: any MetricsFactory) { self.factory = factory }
+
+    /// Sets each series, and removes those of brands that no longer exist.
+    func update(_ certificates: [BrandCertificate], failures: [BrandFailure], nowEpochSeconds now: Int64) {
+        var values: [Series: Double] = [:]
+        for certificate in certificates {
+            let brand = certificate.orderType.rawValue
+            let series = Series(
+                label: "waybill_certificate_expires_days", brand: brand, use: certificate.use.rawValue)
+            values[series] = certificate.days(fromEpochSeconds: now)
+            values[Series(label: "waybill_brand_load_failed", brand: brand, use: nil)] = 0
+        }
+        for failure in failures {
+            values[Series(label: "waybill_brand_load_failed", brand: failure.label, use: nil)] = 1
+        }
+        self.meters.withLock { meters in
+            for (series, meter) in meters where values[series] == nil {
+                meter.destroy()
+                meters[series] = nil
+            }
+            for (series, value) in values {
+                let meter = meters[series] ?? self.meter(series)
+                meters[series] = meter
+                meter.set(value)
+            }
+        }
+    }
+
+    private func meter(_ series: Series) -> Meter {
+        let use = series.use.map { [("certificate", $0)] } ?? []
+        return Meter(label: series.label, dimensions: [("brand", series.brand)] + use, factory: self.factory)
+    }
+}
+
+/// Decides when to warn that a certificate expires soon: below 30 days, once a day for each.
+///
+/// Source: Wallet Orders §7
+struct ExpiryWarnings {
+    /// The number of days before the expiry at which warnings begin.
+    static let days = 30.0
+    static let intervalSeconds: Int64 = 86_400
+
+    /// The time of the last warning for each. Certificates that were removed or renewed are forgotten.
+    private var logged: [BrandCertificate: Int64] = [:]
+
+    /// Returns the certificates to warn of at this time.
+    mutating func due(_ certificates: [BrandCertificate], nowEpochSeconds now: Int64) -> [BrandCertificate] {
+        self.logged = self.logged.filter { certificates.contains($0.key) }
+        let due = certificates.filter { certificate in
+            guard certificate.days(fromEpochSeconds: now) < Self.days else { return false }
+            return self.logged[certificate].map { now - $0 >= Self.intervalSeconds || now < $0 } ?? true
+        }
+        for certificate in due { self.logged[certificate] = now }
+        return due
+    }
 }

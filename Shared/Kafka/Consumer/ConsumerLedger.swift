@@ -98,3 +98,140 @@ struct ConsumerLedger {
         }
     }
 }
+
+/// The records handed out of one partition since it was assigned, and the position up to which all of them are done.
+///
+/// Remembers only records that are not done yet, so it stays as small as the number in hand, however far the work gets
+/// ahead of one record that must wait.
+struct PartitionLedger {
+    /// The assignment that brought the partition: records handed out under an earlier one do not count any more.
+    let assignment: UInt64
+    /// Offsets that were handed out, ascending. Those before `head` and those that are done are removed occasionally.
+    private var offsets: [Int64] = []
+    private var isDone: [Bool] = []
+    private var head = 0
+    /// The lowest offset that was let go: another member gets it again, so nothing after it may be committed.
+    private var barrier: Int64?
+    /// The lowest offset that the worker deferred: nothing from it on may be committed.
+    private var held: Int64?
+    /// The offset after the last one handed out; nil until one was.
+    private var next: Int64?
+    /// The position that the broker has, or the one at which reading began.
+    private var committed: Int64 = 0
+    /// The number of records that were handed out and are neither done nor let go.
+    private(set) var inHand = 0
+    /// Records that were in hand when offsets started over: the next result for each of these offsets may be theirs,
+    /// so the present record of that offset is done with the result after it. At worst it is delivered again.
+    private var former: [Int64: Int] = [:]
+
+    init(assignment: UInt64) { self.assignment = assignment }
+
+    /// Notes a record that is handed to the worker. If its offset is lower than expected, as in a topic that was
+    /// recreated, the ledger starts over.
+    mutating func handOut(_ offset: Int64) {
+        if let next = self.next, offset < next { self.startOver() }
+        if self.next == nil { self.committed = offset }
+        self.offsets.append(offset)
+        self.isDone.append(false)
+        // An offset is below Int64.max: the broker counts records.
+        self.next = offset &+ 1
+        self.inHand += 1
+    }
+
+    /// - Returns: true if it was in hand.
+    @discardableResult
+    mutating func finish(_ offset: Int64) -> Bool { self.remove(offset) }
+
+    /// Notes that a record will not be processed here.
+    mutating func letGo(_ offset: Int64) {
+        guard self.remove(offset) else { return }
+        self.barrier = min(self.barrier ?? offset, offset)
+    }
+
+    /// Notes that a record that was handed out is deferred: it is read again later. `hold` keeps its position.
+    mutating func putOff(_ offset: Int64) { _ = self.remove(offset) }
+
+    /// Notes a record that was deferred, was read again and is handed to the worker.
+    mutating func handOutAgain(_ offset: Int64) {
+        guard let next = self.next, offset < next else { return }
+        let index = self.place(of: offset)
+        if index < self.offsets.count, self.offsets[index] == offset {
+            guard self.isDone[index] else { return }
+            self.isDone[index] = false
+        } else if index == self.head, self.head > 0 {
+            // It takes the slot of a record that is done and forgotten.
+            self.head -= 1
+            self.offsets[self.head] = offset
+            self.isDone[self.head] = false
+        } else {
+            self.offsets.insert(offset, at: index)
+            self.isDone.insert(false, at: index)
+        }
+        self.inHand += 1
+    }
+
+    /// Sets the lowest deferred offset; nil if none is deferred.
+    mutating func hold(_ offset: Int64?) { self.held = offset }
+
+    /// The position to continue reading from, as far as everything before it is done; nil if the broker has it already.
+    var position: Int64? {
+        guard let next = self.next else { return nil }
+        let first = self.head < self.offsets.count ? self.offsets[self.head] : next
+        let position = min(first, self.barrier ?? first, self.held ?? first)
+        return position > self.committed ? position : nil
+    }
+
+    /// Notes a position that the broker acknowledged. One after all that was handed out is of a topic that was
+    /// recreated meanwhile.
+    mutating func acknowledge(_ position: Int64) {
+        guard let next = self.next, position <= next else { return }
+        self.committed = max(self.committed, position)
+    }
+
+    private mutating func startOver() {
+        var ledger = PartitionLedger(assignment: self.assignment)
+        ledger.former = self.former
+        for index in self.head..<self.offsets.count where !self.isDone[index] {
+            ledger.former[self.offsets[index], default: 0] += 1
+        }
+        self = ledger
+    }
+
+    private mutating func remove(_ offset: Int64) -> Bool {
+        if !self.former.isEmpty, let count = self.former[offset] {
+            self.former[offset] = count > 1 ? count - 1 : nil
+            return false
+        }
+        guard let index = self.index(of: offset), !self.isDone[index] else { return false }
+        self.isDone[index] = true
+        self.inHand -= 1
+        while self.head < self.offsets.count, self.isDone[self.head] { self.head += 1 }
+        self.forget()
+        return true
+    }
+
+    /// Frees finished entries once they are the majority, so that each offset is moved only a few times.
+    private mutating func forget() {
+        guard self.offsets.count > 64, self.inHand * 2 <= self.offsets.count else { return }
+        self.offsets = self.offsets.indices.filter { !self.isDone[$0] }.map { self.offsets[$0] }
+        self.isDone = Array(repeating: false, count: self.offsets.count)
+        self.head = 0
+    }
+
+    private func index(of offset: Int64) -> Int? {
+        // Usually it is the oldest one.
+        if self.head < self.offsets.count, self.offsets[self.head] == offset { return self.head }
+        let index = self.place(of: offset)
+        return index < self.offsets.count && self.offsets[index] == offset ? index : nil
+    }
+
+    /// Returns the index of the first offset that is not lower.
+    private func place(of offset: Int64) -> Int {
+        var (low, high) = (self.head, self.offsets.count)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if self.offsets[middle] < offset { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}

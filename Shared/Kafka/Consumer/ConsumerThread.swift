@@ -1,5 +1,6 @@
 import CRDKafka
 import Dispatch
+import Glibc
 import Synchronization
 
 /// The polling thread of one consumer: serves librdkafka and fills the buffer.
@@ -309,4 +310,220 @@ private final class ConsumerThreadReference: Sendable {
 
     var thread: ConsumerThread? { self.held.withLock { $0 } }
     func set(_ thread: ConsumerThread?) { self.held.withLock { $0 = thread } }
+}
+
+/// The committing thread: commits finished records to the broker, one request at a time.
+///
+/// A commit that waits in librdkafka for a coordinator is given up after one session timeout, within which the group
+/// does not assign our partitions to another member, so it cannot be sent under a later generation.
+/// Source: librdkafka 2.0.2, rd_kafka_cgrp_defer_offset_commit
+extension ConsumerThread {
+    /// Commits until `endCommits`.
+    func runCommits() {
+        defer { self.commitsEnded.signal() }
+        while true {
+            switch self.state.withLock({ $0.nextCommit(now: .now) }) {
+            case .commit(let request): self.commit(request)
+            case .wait(let milliseconds, let resumptions):
+                Self.answer(resumptions)
+                // The polling thread may wait for a ticket that is served because there is nothing to commit.
+                if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
+                _ = self.commitWake.wait(timeout: .now() + .milliseconds(milliseconds))
+            case .end: return
+            }
+        }
+    }
+
+    /// Waits until everything done so far is committed; returns false if that takes too long. For the polling thread,
+    /// which keeps the group waiting meanwhile.
+    func commitNow(within limit: Duration) -> Bool {
+        let deadline = ContinuousClock.now + limit
+        let ticket = self.state.withLock { $0.commits.request() }
+        self.commitWake.signal()
+        while true {
+            let (isServed, isHopeless) = self.state.withLock { state in
+                let (isServed, isHopeless) = (state.commits.served >= ticket, state.commits.isHopeless(ticket))
+                state.setAsleep(!isServed && !isHopeless)
+                return (isServed, isHopeless)
+            }
+            if isServed { return true }
+            if isHopeless { return false }
+            let left = deadline - .now
+            if left <= .zero { return false }
+            _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
+        }
+    }
+
+    /// Ends the committing thread.
+    ///
+    /// - Returns: false if it hangs in a request.
+    func endCommits() -> Bool {
+        Self.answer(self.state.withLock { $0.commits.finish() })
+        self.commitWake.signal()
+        return self.commitsEnded.wait(timeout: .now() + .seconds(3)) == .success
+    }
+
+    static func answer(_ resumptions: [CommitSchedule.Resumption]) {
+        for (continuation, result) in resumptions { continuation.resume(returning: result) }
+    }
+
+    private func commit(_ request: CommitSchedule.Request) {
+        var failure: KafkaError?
+        self.onCommit?(.chosen(request.positions))
+        do throws(KafkaError) {
+            try self.send(request.positions)
+            self.onCommit?(.acknowledged(request.positions))
+        } catch {
+            failure = error
+        }
+        let (resumptions, polls, isLogged) = self.state.withLock { state in
+            let (resumptions, polls) = state.commitEnded(
+                request, failure, jitter: Double.random(in: 0.5...1), now: .now)
+            return (resumptions, polls, state.commits.isFailureLogged)
+        }
+        if let failure {
+            if failure.isFatal { self.fail(failure) } else if isLogged { self.tell(failure) }
+        }
+        Self.answer(resumptions)
+        if polls { self.wake.signal() }
+    }
+
+    private func send(_ positions: [KafkaPosition]) throws(KafkaError) {
+        let list = try KafkaPositionList(positions)
+        try unsafe self.handle.use { raw throws(KafkaError) in
+            let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                throw KafkaError(code, "committing \(positions.count) positions")
+            }
+        }
+        for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
+            throw KafkaError(code, "committing \(position.topic)/\(position.partition)@\(position.offset)")
+        }
+    }
+}
+
+extension ConsumerThread {
+    /// Answers a rebalance. librdkafka calls it inside `rd_kafka_consumer_poll`, so on the polling thread.
+    ///
+    /// Every call must be answered by an assign or unassign, or the group stops.
+    /// Source: rdkafka.h, rd_kafka_conf_set_rebalance_cb
+    func rebalance(
+        _ raw: OpaquePointer, _ code: rd_kafka_resp_err_t,
+        _ list: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?
+    ) {
+        let partitions = unsafe list.map { unsafe KafkaPositionList.read($0) } ?? []
+        let names = partitions.map { KafkaPartition(topic: $0.position.topic, partition: $0.position.partition) }
+        let isCooperative = unsafe rd_kafka_rebalance_protocol(raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
+        guard code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS else {
+            let isPaused = self.state.withLock { state in
+                state.assign(names)
+                return state.isPaused
+            }
+            if isCooperative {
+                unsafe self.check(rd_kafka_incremental_assign(raw, list))
+            } else {
+                unsafe self.check(rd_kafka_assign(raw, list))
+            }
+            // Partitions assigned while the buffer is full must be paused too, or it grows without bound
+            // (reactor-kafka#237).
+            if isPaused { self.setPaused(true, names) }
+            self.tell(.info, .assigned, names.map(\.description).joined(separator: " "))
+            return
+        }
+        let isLost = unsafe rd_kafka_assignment_lost(raw) == 1 || code != RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS
+        self.leave(names, isLost: isLost)
+        if isCooperative {
+            unsafe self.check(rd_kafka_incremental_unassign(raw, list))
+        } else {
+            unsafe self.check(rd_kafka_assign(raw, nil))
+        }
+    }
+
+    /// Drops the waiting records, lets work in progress finish, commits, then forgets the partitions.
+    private func leave(_ partitions: [KafkaPartition], isLost: Bool) {
+        let leaving = Set(partitions)
+        // Commits for a lost partition are no longer ours.
+        self.state.withLock { $0.beginLeaving(partitions, isLost: isLost) }
+        let deadline = ContinuousClock.now + self.revokeWait
+        while true {
+            // Repeatedly: a batch may just have been on its way to the worker, or work may be returned undone.
+            let waiting = self.onLeaving(leaving)
+            let isDone = self.state.withLock { state in
+                state.letGo(waiting)
+                return isLost || state.isDone(leaving)
+            }
+            if isDone { break }
+            let left = deadline - .now
+            if left <= .zero {
+                self.tell(.warning, .error, "giving partitions back: the worker was not done in \(self.revokeWait)")
+                break
+            }
+            _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
+        }
+        // Records whose commit the group refuses or does not accept in time are delivered again to the next owner.
+        if !isLost, !self.commitNow(within: min(Self.commitWait, self.revokeWait)) {
+            self.tell(.warning, .error, "giving partitions back: not committed in time")
+        }
+        // librdkafka keeps a partition paused beyond its assignment: it would still be paused when assigned again.
+        if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
+        self.state.withLock { $0.forget(partitions) }
+        // The worker may have taken in or deferred records since the last call.
+        _ = self.onLeaving(leaving)
+        self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
+    }
+
+    private func check(_ error: OpaquePointer?) {
+        guard let error = unsafe error else { return }
+        let code = unsafe rd_kafka_error_code(error)
+        unsafe rd_kafka_error_destroy(error)
+        self.check(code)
+    }
+
+    private func check(_ code: rd_kafka_resp_err_t) {
+        if code == RD_KAFKA_RESP_ERR_NO_ERROR { return }
+        self.tell(.warning, .error, KafkaError(code, "answering a rebalance").message)
+    }
+}
+
+extension KafkaRecord {
+    /// Copies a record out of librdkafka; the message remains the caller's.
+    ///
+    /// A tombstone is a null payload without an error. Source: rdkafka.h, rd_kafka_message_t
+    /// - Parameters:
+    ///   - cluster: the identifier of the cluster that it comes from.
+    ///   - topics: likely names, so that not every record makes its own string.
+    init(_ message: UnsafeMutablePointer<rd_kafka_message_t>, cluster: String, topics: [String]) {
+        let name = unsafe rd_kafka_topic_name(message.pointee.rkt)
+        var topic = topics.first { known in
+            unsafe known.withCString { known in unsafe name.map { unsafe strcmp(known, $0) == 0 } ?? false }
+        }
+        if topic == nil { topic = unsafe name.map { unsafe String(cString: $0) } }
+        let timestamp = unsafe rd_kafka_message_timestamp(message, nil)
+        unsafe self.init(
+            cluster: cluster, topic: topic ?? "", partition: message.pointee.partition, offset: message.pointee.offset,
+            timestampMilliseconds: timestamp,
+            key: Self.bytes(message.pointee.key, message.pointee.key_len),
+            value: Self.bytes(message.pointee.payload, message.pointee.len), headers: Self.headers(message))
+    }
+
+    private static func bytes(_ start: UnsafeRawPointer?, _ count: Int) -> [UInt8]? {
+        guard let start = unsafe start else { return nil }
+        return unsafe [UInt8](UnsafeRawBufferPointer(start: start, count: count))
+    }
+
+    private static func headers(_ message: UnsafeMutablePointer<rd_kafka_message_t>) -> [KafkaHeader] {
+        var list: OpaquePointer?
+        guard unsafe rd_kafka_message_headers(message, &list) == RD_KAFKA_RESP_ERR_NO_ERROR, unsafe list != nil
+        else { return [] }
+        var headers: [KafkaHeader] = []
+        var name: UnsafePointer<CChar>?
+        var value: UnsafeRawPointer?
+        var size = 0
+        // Indices end at the first error. Source: rdkafka.h, rd_kafka_header_get_all
+        while unsafe rd_kafka_header_get_all(list, headers.count, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR {
+            let text = unsafe name.map { unsafe String(cString: $0) } ?? ""
+            headers.append(KafkaHeader(name: text, value: unsafe Self.bytes(value, size)))
+        }
+        return headers
+    }
 }

@@ -63,3 +63,147 @@ public struct OrderChange: Hashable, Sendable {
     /// The longest `sequence`, in digits.
     static let sequenceLimit = 128
 }
+
+extension OrderChange {
+    /// Reads one record of `waybill.order-changes`.
+    ///
+    /// Size, key, envelope and data are checked in this order, and the first fault is reported.
+    /// - Parameter headers: the headers as in the record.
+    /// - Throws: `ChangeFault`, never with the code of a fold (`unknown-order`, `invalid-order`).
+    public static func decode(
+        key: [UInt8]?, value: [UInt8]?, headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) -> OrderChange {
+        if let value, value.count > self.valueLimit {
+            throw ChangeFault(
+                code: .valueTooLarge,
+                reason: "the value has \(value.count) bytes, a change has at most \(self.valueLimit)")
+        }
+        let key = try self.key(key)
+        let event = try CloudEvent(value: value, headers: headers)
+        guard event.subject == key.description else {
+            throw ChangeFault(
+                code: .subjectMismatch,
+                reason: "\(event.path("subject")) is \"\(clipped(event.subject))\" but the record's key is "
+                    + "\"\(key)\": both must name the same order")
+        }
+        return OrderChange(
+            key: key, source: event.source, id: event.id, sequence: event.sequence,
+            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent, kind: try self.kind(of: event))
+    }
+
+    private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {
+        guard let bytes, !bytes.isEmpty else {
+            throw ChangeFault(
+                code: .invalidKey,
+                reason: "the record has no key, it must be <orderTypeIdentifier>/<orderIdentifier>")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ChangeFault(code: .invalidUTF8, reason: "the record's key is not UTF-8")
+        }
+        do {
+            return try OrderKey(text)
+        } catch {
+            throw ChangeFault(code: .invalidKey, reason: "the record's key is wrong: \(error)")
+        }
+    }
+
+    private static func kind(of event: CloudEvent) throws(ChangeFault) -> Kind {
+        switch event.type {
+        case .orderReplaced: return .replaced(OrderDocument(members: try self.object(event)))
+        case .orderMerged:
+            var object = try self.object(event)
+            let sent = object["owns"]
+            object["owns"] = nil
+            guard let sent, sent != .null else { return .merged(object, owns: event.owns) }
+            guard event.owns == nil else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data.owns and \(event.path("owns")) are both there, send one")
+            }
+            return .merged(object, owns: try self.owns(sent, path: "$.data.owns"))
+        case .orderPatched: return .patched(try self.object(event))
+        case .fulfillmentUpdated:
+            let object = try self.object(event)
+            return .fulfillmentUpdated(identifier: try self.identifier("fulfillmentIdentifier", object), object)
+        case .returnUpdated:
+            let object = try self.object(event)
+            return .returnUpdated(identifier: try self.identifier("returnIdentifier", object), object)
+        case .orderAnnounced:
+            guard event.data != nil else { return .announced(touch: false) }
+            let object = try self.object(event)
+            if let other = object.members.first(where: { $0.name != "touch" }) {
+                throw ChangeFault(
+                    code: .invalidChange,
+                    reason: "$.data.\(clipped(other.name)) is unknown, \(event.type.rawValue) has only touch")
+            }
+            guard let touch = object["touch"], touch != .null else { return .announced(touch: false) }
+            guard let touch = touch.bool else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data.touch must be true or false, it is \(touch.kind)")
+            }
+            return .announced(touch: touch)
+        case .orderRemoved:
+            // Some libraries cannot leave the data out and send an empty object.
+            guard event.data == nil || event.data?.object?.isEmpty == true else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data must be absent, \(event.type.rawValue) has no data")
+            }
+            return .removed
+        }
+    }
+
+    /// - Parameter value: an array of paths, or a text of paths separated by commas.
+    static func owns(_ value: JSON, path: String) throws(ChangeFault) -> OwnedPaths {
+        let texts: [String]?
+        switch value {
+        case .string(let text):
+            let names = text.split(separator: ",", omittingEmptySubsequences: false)
+            texts = text.isEmpty ? [] : names.map { $0.trimmingSpaces() }
+        case .array(let elements):
+            let strings = elements.compactMap(\.string)
+            texts = strings.count == elements.count ? strings : nil
+        case .null, .bool, .number, .object: texts = nil
+        }
+        guard let texts else {
+            throw ChangeFault(
+                code: .invalidChange,
+                reason: "\(path) must be an array of members' names, like [\"payment\", \"fulfillments.status\"]")
+        }
+        return try OwnedPaths(texts, path: path)
+    }
+
+    private static func object(_ event: CloudEvent) throws(ChangeFault) -> JSONObject {
+        guard let data = event.data else {
+            throw ChangeFault(
+                code: .invalidChange, reason: "$.data is missing, \(event.type.rawValue) needs an object there")
+        }
+        guard case .object(let object) = data else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data must be an object, it is \(data.kind)")
+        }
+        return object
+    }
+
+    private static func identifier(_ name: String, _ object: JSONObject) throws(ChangeFault) -> String {
+        guard let value = object[name] else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) is missing, it says what is updated")
+        }
+        guard case .string(let identifier) = value else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) must be a string, it is \(value.kind)")
+        }
+        guard !identifier.isEmpty else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) must not be empty")
+        }
+        return identifier
+    }
+}
+
+extension Substring {
+    fileprivate func trimmingSpaces() -> String {
+        let text = self.drop { $0 == " " }
+        return String(text[..<(text.lastIndex { $0 != " " }.map { text.index(after: $0) } ?? text.startIndex)])
+    }
+}
+
+/// Returns the beginning of a text that was sent, for messages. Counts scalars, as a character has no length limit.
+func clipped(_ text: String) -> String {
+    text.utf8.count <= 60 ? text : "\(String(text.unicodeScalars.prefix(60)))…"
+}

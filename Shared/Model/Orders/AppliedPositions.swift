@@ -94,7 +94,7 @@ public struct AppliedPositions: Hashable, Sendable {
 
     /// - Throws: `RecordError` when the JSON is not what `json` makes; members it does not make are ignored.
     public init(json: JSON, path: String = "$") throws(RecordError) {
-        let object = try RecordReader(json, path: path)
+        var object = try JSONMembers(json, path: path, failure: RecordError.init)
         for (index, entry) in try object.array("partitions").enumerated() {
             guard let numbers = entry.array, numbers.count >= 3, let partition = numbers[0].integer,
                 let partition = Int32(exactly: partition), let offset = numbers[1].integer,

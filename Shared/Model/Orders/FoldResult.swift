@@ -53,3 +53,74 @@ public enum ChangeOutcome: Hashable, Sendable {
     /// True if the change took effect, even if that left the order as it was.
     public var isTaken: Bool { self == .applied || self == .unchanged }
 }
+
+/// The state of an order between two changes of a fold.
+struct FoldWork {
+    /// A change and the index of its outcome.
+    struct Item {
+        let index: Int
+        let position: ChangePosition
+        let change: OrderChange
+        /// The moment when the change was written.
+        let epochMilliseconds: Int64
+    }
+
+    /// The document; nil for an order that was never seen or was removed.
+    var document: OrderDocument?
+    /// The token; it survives a removal, so that devices that hold it can fetch the order if it is replaced.
+    var token: AuthenticationToken?
+    var positions: AppliedPositions
+    var recent: RecentChanges
+    /// As in `OrderState`.
+    var contributions: Contributions?
+    let modified: Int64?
+    /// One outcome for each change.
+    var outcomes: [ChangeOutcome] = []
+    /// Changes of an order that does not exist, in the order of their arrival. They are not remembered
+    /// as seen as long as they wait: they are delivered again.
+    var early: [Item] = []
+    /// True if a change wrote or removed the document.
+    var isTouched = false
+    /// True if a new version must be made even if nothing changed.
+    var isRenewed = false
+    var isAnnounced = false
+    /// True if something happened that devices must be notified of.
+    var isLoud = false
+    /// Elements that the contributions do not show yet.
+    var withheld: [String] = []
+
+    /// True if the document is made of contributions.
+    var isMerged: Bool { self.contributions?.isEmpty == false }
+
+    init(_ state: OrderState?) {
+        self.document = state.flatMap { $0.isRemoved ? nil : $0.document }
+        self.token = state?.token
+        self.positions = state?.positions ?? AppliedPositions()
+        self.recent = state?.recent ?? RecentChanges()
+        self.contributions = state?.contributions
+        self.modified = state?.modifiedEpochSeconds
+    }
+
+    /// Returns the reason to skip a change, or nil.
+    func skip(_ change: OrderChange) -> ChangeOutcome.Skip? {
+        if self.recent.contains(source: change.source, id: change.id) { return .duplicate }
+        guard let sequence = change.sequence else { return nil }
+        return self.positions.isOutOfSequence(source: change.source, sequence: sequence) ? .outOfSequence : nil
+    }
+
+    /// Ends the waiting of changes, which are remembered as seen from now on.
+    mutating func takeEarly() -> [Item] {
+        for item in self.early { self.positions.advance(to: item.position) }
+        defer { self.early = [] }
+        return self.early
+    }
+
+    /// Records that a change was applied.
+    mutating func recordApplied(_ item: Item, isChanged: Bool) {
+        let change = item.change
+        if let sequence = change.sequence { self.positions.apply(source: change.source, sequence: sequence) }
+        self.recent.append(source: change.source, id: change.id)
+        if isChanged, !change.isSilent { self.isLoud = true }
+        self.outcomes[item.index] = isChanged ? .applied : .unchanged
+    }
+}

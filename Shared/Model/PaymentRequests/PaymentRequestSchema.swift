@@ -30,7 +30,7 @@ enum PaymentRequestSchema {
         .required("total", .object(Self.total)))
 
     static let lineItem = Self.item("a line item", label: .filled, amount: .optional("amount", .text(.signedAmount)))
-    static let total = Self.item("a total", label: .shortLabel, amount: .required("amount", .text(.totalAmount)))
+    static let total = Self.item("a total", label: .filled, amount: .required("amount", .text(.totalAmount)))
 
     static let shippingMethod = ObjectSchema(
         "a shipping method",

@@ -22,4 +22,13 @@ public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
             throw RecordError("reading \(what): \(error)")
         }
     }
+
+    /// Reads a record of this format.
+    static func members(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSONMembers<RecordError> {
+        var members = try JSONMembers(try Self.json(bytes, what), path: "$", failure: RecordError.init)
+        guard try members.value("format").integer == Self.format else {
+            throw members.wrong("format", "must be \(Self.format), which this version of Waybill reads")
+        }
+        return members
+    }
 }

@@ -27,8 +27,7 @@ public struct RegistrationRecord: Hashable, Sendable {
     ///
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> RegistrationRecord {
-        let object = try RecordReader(try RecordError.json(value, "a registration record"), path: "$")
-        try object.checkFormat()
+        var object = try RecordError.members(value, "a registration record")
         return RegistrationRecord(
             pushToken: try object.identifier("pushToken") { (text) throws(IdentifierError) in try PushToken(text) },
             registeredEpochMilliseconds: try object.integer("registered", in: 0...RFC3339.latest * 1000))

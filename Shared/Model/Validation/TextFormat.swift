@@ -26,8 +26,6 @@ enum TextFormat: Sendable {
     case knownCountry, knownCurrency
     /// The form of a payment network's name, so that networks that Apple adds are accepted.
     case network
-    /// Up to 64 characters.
-    case shortLabel
     /// An amount in a payment request: signed; not below zero; from 0 to 100,000,000.
     case signedAmount, price, totalAmount
 
@@ -54,7 +52,6 @@ enum TextFormat: Sendable {
         case .knownCountry: ISOCodes.countries.contains(text)
         case .knownCurrency: ISOCodes.currencies.contains(text)
         case .network: isNetworkName(text.utf8.span)
-        case .shortLabel: (1...64).contains(text.unicodeScalars.count)
         case .signedAmount: isAmount(text, isSigned: true)
         case .price: isAmount(text, isSigned: false)
         case .totalAmount: isTotal(text)
@@ -87,7 +84,6 @@ enum TextFormat: Sendable {
         case .knownCountry: "an ISO 3166-1 code of a country like US"
         case .knownCurrency: "an ISO 4217 code of a currency like USD"
         case .network: "the name of a network like masterCard: 2 to 64 letters and digits, a small one first"
-        case .shortLabel: "1 to 64 characters"
         case .signedAmount: "an amount in a string like \"-19.99\", with up to four decimals"
         case .price: "an amount in a string like \"19.99\", not below zero"
         case .totalAmount: "an amount in a string like \"19.99\", from 0 to 100000000"
@@ -97,10 +93,211 @@ enum TextFormat: Sendable {
     /// True if messages may repeat a wrong value. Personal data and secrets are not repeated.
     var isShown: Bool {
         switch self {
-        case .any, .filled, .url, .httpsURL, .email, .token, .base64, .shortLabel: false
+        case .any, .filled, .url, .httpsURL, .email, .token, .base64: false
         case .dateTime, .duration, .image, .file, .label, .decimal, .currency, .country, .orderTypeIdentifier,
             .orderIdentifier, .network, .knownCountry, .knownCurrency, .signedAmount, .price, .totalAmount:
             true
         }
     }
+}
+
+/// Returns true for `-?digits[.digits]`.
+func isDecimal(_ bytes: Span<UInt8>) -> Bool {
+    var position = bytes.count > 0 && bytes[0] == UInt8(ascii: "-") ? 1 : 0
+    guard skipDigits(bytes, &position) else { return false }
+    if position == bytes.count { return true }
+    guard bytes[position] == UInt8(ascii: ".") else { return false }
+    position += 1
+    return skipDigits(bytes, &position) && position == bytes.count
+}
+
+/// Returns true for exactly `count` letters of `A-Z`.
+func isCapitals(_ bytes: Span<UInt8>, count: Int) -> Bool {
+    guard bytes.count == count else { return false }
+    for index in bytes.indices where !(UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(bytes[index]) { return false }
+    return true
+}
+
+/// Returns true for `P[nY][nM][nW][nD][T[nH][nM][n[.n]S]]`, with at least one part, and at least one after `T`.
+///
+/// Source: ISO 8601-1; `order.schema.json`, `duration`
+func isDuration(_ bytes: Span<UInt8>) -> Bool {
+    guard bytes.count >= 3, bytes[0] == UInt8(ascii: "P") else { return false }
+    var position = 1
+    if bytes[position] != UInt8(ascii: "T") {
+        guard skipDurationParts(bytes, &position, "YMWD") else { return false }
+        if position == bytes.count { return true }
+    }
+    guard bytes[position] == UInt8(ascii: "T") else { return false }
+    position += 1
+    return skipDurationParts(bytes, &position, "HMS") && position == bytes.count
+}
+
+/// Skips numbers with the given units, each at most once and in this order.
+///
+/// - Returns: whether there was at least one.
+private func skipDurationParts(_ bytes: Span<UInt8>, _ position: inout Int, _ units: StaticString) -> Bool {
+    let start = position
+    var remaining = Substring(units.description).utf8
+    while position < bytes.count, bytes[position] != UInt8(ascii: "T") {
+        guard skipDigits(bytes, &position), position < bytes.count else { return false }
+        var hasFraction = false
+        if bytes[position] == UInt8(ascii: ".") {
+            position += 1
+            guard skipDigits(bytes, &position), position < bytes.count else { return false }
+            hasFraction = true
+        }
+        let unit = bytes[position]
+        guard let index = remaining.firstIndex(of: unit), !hasFraction || unit == UInt8(ascii: "S") else {
+            return false
+        }
+        remaining = remaining[remaining.index(after: index)...]
+        position += 1
+    }
+    return position > start
+}
+
+private func skipDigits(_ bytes: Span<UInt8>, _ position: inout Int) -> Bool {
+    let start = position
+    while position < bytes.count, bytes[position] &- UInt8(ascii: "0") < 10 { position += 1 }
+    return position > start
+}
+
+/// Returns true for an absolute URL: a scheme, then only characters that a URL may have, and two digits after a `%`.
+///
+/// `http` and `https` need a host. Source: RFC 3986 §2, §3; RFC 9110 §4.2
+func isURL(_ bytes: Span<UInt8>) -> Bool {
+    var colon = 0
+    while colon < bytes.count, bytes[colon] != UInt8(ascii: ":") {
+        let byte = bytes[colon]
+        let isLetter = (byte | 0x20) &- UInt8(ascii: "a") < 26
+        let isOther =
+            byte &- UInt8(ascii: "0") < 10 || byte == UInt8(ascii: "+") || byte == UInt8(ascii: "-")
+            || byte == UInt8(ascii: ".")
+        guard isLetter || (colon > 0 && isOther) else { return false }
+        colon += 1
+    }
+    guard colon > 0, colon + 1 < bytes.count else { return false }
+    var index = colon + 1
+    while index < bytes.count {
+        if bytes[index] == UInt8(ascii: "%") {
+            guard index + 2 < bytes.count, isHexDigit(bytes[index + 1]), isHexDigit(bytes[index + 2]) else {
+                return false
+            }
+            index += 2
+        } else if !isURLCharacter(bytes[index]) {
+            return false
+        }
+        index += 1
+    }
+    return !isWeb(bytes, colon) || hasHost(bytes, colon)
+}
+
+/// Returns true if the scheme is `http` or `https`.
+private func isWeb(_ bytes: Span<UInt8>, _ colon: Int) -> Bool {
+    guard colon == 4 || colon == 5 else { return false }
+    return bytes[0] | 0x20 == UInt8(ascii: "h") && bytes[1] | 0x20 == UInt8(ascii: "t")
+        && bytes[2] | 0x20 == UInt8(ascii: "t") && bytes[3] | 0x20 == UInt8(ascii: "p")
+        && (colon == 4 || bytes[4] | 0x20 == UInt8(ascii: "s"))
+}
+
+private func hasHost(_ bytes: Span<UInt8>, _ colon: Int) -> Bool {
+    guard colon + 3 < bytes.count, bytes[colon + 1] == UInt8(ascii: "/"), bytes[colon + 2] == UInt8(ascii: "/") else {
+        return false
+    }
+    switch bytes[colon + 3] {
+    case UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#"), UInt8(ascii: ":"), UInt8(ascii: "@"): return false
+    default: return true
+    }
+}
+
+/// Source: RFC 3986 §2.2, §2.3
+private func isURLCharacter(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "@")...UInt8(ascii: "Z"),
+        UInt8(ascii: "&")...UInt8(ascii: ";"),
+        UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "="), UInt8(ascii: "?"),
+        UInt8(ascii: "["), UInt8(ascii: "]"), UInt8(ascii: "_"), UInt8(ascii: "~"):
+        true
+    default: false
+    }
+}
+
+private func isHexDigit(_ byte: UInt8) -> Bool {
+    byte &- UInt8(ascii: "0") < 10 || (byte | 0x20) &- UInt8(ascii: "a") < 6
+}
+
+/// Returns true for text around one `@`, without spaces and control characters: only the mail server knows more.
+///
+/// Source: RFC 5321 §4.1.2 with §4.5.3.1: 64 bytes before the `@`, 255 after it. Quoted local parts are refused.
+func isEmailAddress(_ bytes: Span<UInt8>) -> Bool {
+    var at: Int?
+    for index in bytes.indices {
+        guard bytes[index] > 0x20, bytes[index] != 0x7F else { return false }
+        if bytes[index] == UInt8(ascii: "@") {
+            guard at == nil else { return false }
+            at = index
+        }
+    }
+    guard let at else { return false }
+    return (1...64).contains(at) && (1...255).contains(bytes.count - at - 1)
+}
+
+/// Returns true for a relative path without `..` segments and backslashes.
+///
+/// Source: `order.schema.json`, `fileName`
+func isFileName(_ bytes: Span<UInt8>) -> Bool {
+    guard bytes.count > 0, bytes[0] != UInt8(ascii: "/") else { return false }
+    var segment = 0
+    for index in 0...bytes.count {
+        guard index == bytes.count || bytes[index] == UInt8(ascii: "/") else {
+            if bytes[index] == UInt8(ascii: "\\") { return false }
+            continue
+        }
+        if index - segment == 2, bytes[segment] == UInt8(ascii: "."), bytes[segment + 1] == UInt8(ascii: ".") {
+            return false
+        }
+        segment = index + 1
+    }
+    return true
+}
+
+/// Returns true for a file name that is not a URL and ends in neither `@2x` nor `@3x`, with or without an extension.
+///
+/// Source: `order.schema.json`, `imageName`; Wallet Orders §2.6
+func isImageName(_ text: String) -> Bool {
+    let bytes = text.utf8.span
+    guard isFileName(bytes), !hasScheme(bytes) else { return false }
+    var end = bytes.count
+    var letters = end
+    while letters > 0, (bytes[letters - 1] | 0x20) &- UInt8(ascii: "a") < 26 { letters -= 1 }
+    if letters < end, letters > 0, bytes[letters - 1] == UInt8(ascii: ".") { end = letters - 1 }
+    return !endsInScale(bytes, end) && !endsInScale(bytes, bytes.count)
+}
+
+private func endsInScale(_ bytes: Span<UInt8>, _ end: Int) -> Bool {
+    guard end >= 3, bytes[end - 1] == UInt8(ascii: "x"), bytes[end - 3] == UInt8(ascii: "@") else { return false }
+    return bytes[end - 2] == UInt8(ascii: "2") || bytes[end - 2] == UInt8(ascii: "3")
+}
+
+/// Returns true for text that begins with `scheme://`.
+private func hasScheme(_ bytes: Span<UInt8>) -> Bool {
+    guard bytes.count >= 4, (bytes[0] | 0x20) &- UInt8(ascii: "a") < 26 else { return false }
+    for index in 1..<bytes.count - 2 {
+        let byte = bytes[index]
+        if byte == UInt8(ascii: ":") {
+            return bytes[index + 1] == UInt8(ascii: "/") && bytes[index + 2] == UInt8(ascii: "/")
+        }
+        let isLetterOrDigit = (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10
+        guard isLetterOrDigit || [UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: ".")].contains(byte) else {
+            return false
+        }
+    }
+    return false
+}
+
+/// Source: Wallet Orders §3.14: PDF, JPG or PNG
+func isLabel(_ text: String) -> Bool {
+    let end = text.suffix(5).lowercased()
+    return end.hasSuffix(".pdf") || end.hasSuffix(".jpg") || end.hasSuffix(".jpeg") || end.hasSuffix(".png")
 }

@@ -1,4 +1,5 @@
-import CoreMetrics
+public import CoreMetrics
+import Model
 import Synchronization
 
 /// A count that only grows.
@@ -79,5 +80,53 @@ final class HistogramMetric: TimerHandler, RecorderHandler, Sendable {
         text += "\(name.series(suffix: "_sum")) \(counts.sum)\n"
         text += "\(name.series(suffix: "_count")) \(counts.count)\n"
         return text
+    }
+}
+
+extension Dictionary
+where Key: CaseIterable & RawRepresentable, Key.RawValue == String, Value == Counter {
+    /// Makes a counter for each case; a dimension names the case.
+    public init(
+        label: String, by dimension: String, dimensions: [(String, String)] = [], factory: any MetricsFactory
+    ) {
+        self.init(
+            uniqueKeysWithValues: Key.allCases.map { key in
+                (key, Counter(label: label, dimensions: dimensions + [(dimension, key.rawValue)], factory: factory))
+            })
+    }
+}
+
+/// Durations in buckets of the caller's choice, recorded in bursts.
+///
+/// With thousands of durations, one lock per burst costs less than one per duration. Thread: any.
+public struct DurationHistogram: Sendable {
+    private let metric: HistogramMetric?
+
+    init(_ metric: HistogramMetric?) { self.metric = metric }
+
+    /// Records one burst.
+    public func record(seconds: [Double]) { self.metric?.record(seconds) }
+}
+
+extension MetricsRegistry {
+    /// Returns a histogram with its own buckets, for durations whose range or resolution the buckets for requests do
+    /// not cover.
+    ///
+    /// A second request for the same name and labels returns the first histogram, with the buckets it was made with.
+    /// - Parameter bounds: the upper ends of the buckets in seconds, ascending.
+    public func durations(
+        _ label: String, dimensions: [(String, String)] = [], bounds: [Double]
+    ) -> DurationHistogram {
+        DurationHistogram(self.makeTimer(label: label, dimensions: dimensions, bounds: bounds) as? HistogramMetric)
+    }
+}
+
+/// The version and the commit of this program, as a metric.
+enum BuildInformation {
+    static func gauge(_ factory: any MetricsFactory) {
+        Gauge(
+            label: "waybill_build_info",
+            dimensions: [("version", ProgramVersion.number), ("commit", ProgramVersion.commit)], factory: factory
+        ).record(1)
     }
 }

@@ -55,7 +55,7 @@ public final class OperationsServer: Service {
                         OperationsHandler(readiness: readiness, liveness: liveness, metrics: metrics))
                 }
             }
-            .bind(host: self.address.host, port: self.address.port).get()
+            .listen(on: self.address)
         self.logger.info(
             "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.readiness.met(Self.listening)

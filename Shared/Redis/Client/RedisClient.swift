@@ -1,4 +1,5 @@
 public import NIOCore
+import Synchronization
 
 /// A pipelining client: one connection per event loop (and master of a cluster), shared by all callers.
 ///
@@ -121,5 +122,160 @@ public final class RedisClient: Sendable {
                 connection.way.value.submit(request)
             }
         }.get()
+    }
+}
+
+extension RedisClient {
+    /// Asks the server, or each master of a cluster, for INFO.
+    ///
+    /// - Returns: nil for one that does not answer or does not allow it.
+    /// - Throws: `RedisError` if there is no connection within the deadline; with code `.unsupported` if the reason is
+    ///   a server that is too old.
+    public func information() async throws(RedisError) -> [(server: String, information: RedisServerInformation?)] {
+        let masters = try await self.topology().masters
+        guard !masters.isEmpty else {
+            let reply = try await self.pipeline([RedisCommand("INFO")]).first
+            return [(self.name, reply?.text.map(RedisServerInformation.init))]
+        }
+        let replies = try await self.pipeline(masters.map { RedisCommand("INFO", .place(.master($0))) })
+        return zip(masters, replies).map { ("\($0)", $1.text.map(RedisServerInformation.init)) }
+    }
+
+    /// Grows with each write that a server refused because its memory is full.
+    public var memoryRefusals: UInt64 { self.known.memoryRefusals }
+}
+
+extension RedisClient {
+    /// Grows each time another server, or the same one restarted, answers for keys: a fail-over, a new master, a name
+    /// that now leads to another server.
+    ///
+    /// Data read before that may be newer than the data of the new server. Read the generation before and after a read:
+    /// if it is the same, so was the server. It grows before the other server gives its first answer, and commands
+    /// submitted from then on do not go to the former server. 0 until the first connection; the first one counts too.
+    public var generation: UInt64 { self.known.generation }
+
+    /// Calls `action` each time the generation has grown, for the lifetime of the client.
+    ///
+    /// - Parameter action: called on an event loop; it must not block.
+    public func onAnotherServer(_ action: @escaping @Sendable () -> Void) { self.known.observe(action) }
+
+    /// Returns the masters. Asks Redis only if no connection was made yet.
+    /// - Throws: `RedisError` if there is none within the deadline.
+    public func topology() async throws(RedisError) -> RedisTopology {
+        if let topology = self.known.topology { return topology }
+        _ = try await self.send(RedisCommand("PING"))
+        return self.known.topology ?? RedisTopology()
+    }
+
+    /// Returns one hash tag per master of a cluster; empty for a single server. See `RedisTopology.anchors`.
+    public func anchors() async throws(RedisError) -> [String] { try await self.topology().anchors }
+
+    /// As `anchors()` without asking: also empty until the first connection is made.
+    public var knownAnchors: [String] { self.known.topology?.anchors ?? [] }
+
+    /// Returns the anchor of the master that serves a key, as far as it is known without asking: empty for a single
+    /// server, nil in a cluster for a slot that no master serves.
+    public func knownAnchor(of key: String) -> String? {
+        guard let topology = self.known.topology, !topology.anchors.isEmpty else { return "" }
+        return topology.anchor(of: key)
+    }
+
+    /// Returns the anchor of the master that serves a key; nil for a single server.
+    public func anchor(of key: String) async throws(RedisError) -> String? { try await self.topology().anchor(of: key) }
+}
+
+extension RedisClient {
+    /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies are elements of the array.
+    ///
+    /// If a server does not know a script (SCRIPT FLUSH, a new master, one to which a redirection leads), only its runs
+    /// are repeated, with the source and after the others: runs of one call must not depend on their order.
+    public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
+        try await self.evaluate(invocations, checkedBy: [])
+    }
+
+    /// Runs scripts with checks, as in `pipeline(_:checkedBy:)`.
+    ///
+    /// - Returns: the answers of the runs, then those of the checks that were answered last.
+    public func evaluate(
+        _ invocations: [RedisInvocation], checkedBy checks: [RedisCommand]
+    ) async throws(RedisError) -> [RedisValue] {
+        try await self.load(invocations)
+        var answers = try await self.pipeline(invocations.map(\.command), checkedBy: checks)
+        let unknown = invocations.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
+        if unknown.isEmpty { return answers }
+        let again = try await self.pipeline(unknown.map { invocations[$0].commandWithSource }, checkedBy: checks)
+        for (index, answer) in zip(unknown, again) { answers[index] = answer }
+        answers.replaceSubrange(invocations.count..., with: again.suffix(checks.count))
+        return answers
+    }
+
+    /// Loads each script that was never loaded, at the master of its first run's key.
+    ///
+    /// - Throws: `RedisError` with code `.server` if Redis cannot compile one.
+    private func load(_ invocations: [RedisInvocation]) async throws(RedisError) {
+        var new: [RedisInvocation] = []
+        for run in invocations where run.script.knownDigest == nil && !new.contains(where: { $0.script === run.script })
+        {
+            new.append(run)
+        }
+        if new.isEmpty { return }
+        let commands = new.map { run in
+            let place = run.keys.first.map { [RedisArgument.place(.key($0))] } ?? []
+            return RedisCommand(["SCRIPT", "LOAD", .string(run.script.source)] + place)
+        }
+        for (run, answer) in zip(new, try await self.pipeline(commands)) {
+            if let error = answer.serverError { throw error }
+            guard let digest = answer.text else {
+                throw RedisError(.protocol, "loading a script: the answer is not a digest")
+            }
+            run.script.learn(digest)
+        }
+    }
+}
+
+/// A Lua script that runs in Redis. Make it once and keep it: it remembers the digest under which Redis knows it.
+///
+/// The digest is the answer to SCRIPT LOAD; it depends on the source only, so it holds for every server.
+public final class RedisScript: Sendable {
+    /// The Lua source.
+    public let source: String
+    private let digest = Mutex<String?>(nil)
+
+    public init(_ source: String) { self.source = source }
+
+    /// The SHA-1 of the source in hex, nil until it has been loaded once.
+    var knownDigest: String? { self.digest.withLock { $0 } }
+
+    /// Stores the answer to SCRIPT LOAD.
+    func learn(_ digest: String) { self.digest.withLock { $0 = digest } }
+}
+
+/// One run of a script with its keys and arguments.
+public struct RedisInvocation: Sendable {
+    /// The script to run.
+    public let script: RedisScript
+    /// `KEYS`; all in one slot, see Design §7.
+    public let keys: [String]
+    /// `ARGV`
+    public let arguments: [RedisArgument]
+
+    public init(_ script: RedisScript, keys: [String], arguments: [RedisArgument]) {
+        self.script = script
+        self.keys = keys
+        self.arguments = arguments
+    }
+
+    /// EVALSHA. Redis does not know the script until it has been loaded once.
+    var command: RedisCommand { self.command("EVALSHA", self.script.knownDigest ?? "") }
+
+    /// EVAL: runs, and loads, the script also on a server that does not know it.
+    var commandWithSource: RedisCommand { self.command("EVAL", self.script.source) }
+
+    private func command(_ name: String, _ script: String) -> RedisCommand {
+        var arguments: [RedisArgument] = [.string(name), .string(script), .integer(Int64(self.keys.count))]
+        arguments.reserveCapacity(3 + self.keys.count + self.arguments.count)
+        for key in self.keys { arguments.append(.string(key)) }
+        arguments += self.arguments
+        return RedisCommand(arguments)
     }
 }

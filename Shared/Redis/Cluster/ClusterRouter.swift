@@ -259,3 +259,77 @@ extension ClusterRouter {
         return link
     }
 }
+
+/// One call in progress on a cluster, and the completion that waits for it. Belongs to one event loop.
+final class ClusterRequest {
+    var pipeline: ScatteredPipeline
+    /// The time until which commands are sent again.
+    let deadline: NIODeadline
+    /// The number of times it was postponed.
+    var attempts = 0
+    private(set) var hasBegun = false
+    private(set) var isDone = false
+    private let request: RedisLink.Request
+
+    init(_ pipeline: ScatteredPipeline, _ request: RedisLink.Request, deadline: NIODeadline) {
+        self.pipeline = pipeline
+        self.request = request
+        self.deadline = deadline
+    }
+
+    /// Sends everything for the first time.
+    func begin(on map: SlotMap) -> ScatteredPipeline.Step {
+        self.hasBegun = true
+        return self.pipeline.begin(on: map, choice: Int.random(in: 0...Int.max))
+    }
+
+    /// Completes the call. Only the first completion counts: parts that arrive later belong to a call that failed.
+    func succeed(_ answers: [RedisValue]) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.request.succeed(answers)
+    }
+
+    /// Fails the call, under the same rule as `succeed`.
+    func fail(_ error: RedisError) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.request.fail(error)
+    }
+}
+
+/// The meaning of a node's answer for the routing of its command.
+///
+/// All but `answer` mean that the command was not executed, so that it may be sent again.
+/// Source: Redis cluster specification, "Redirection and resharding", "Multi-keys operations"
+enum Redirection: Hashable {
+    /// It is the command's own answer.
+    case answer
+    /// The slot is served by that node from this moment on.
+    case moved(slot: Int, to: NodeAddress)
+    /// That node has this key already, but not all others of its slot: send this command alone there, after ASKING.
+    case ask(NodeAddress)
+    /// The keys are being moved, or the cluster is being reconfigured: send the command again a little later.
+    case later
+
+    /// - Parameter asked: the node that answered.
+    init(_ reply: RedisValue, asked: NodeAddress) {
+        guard case .error(let text) = reply else {
+            self = .answer
+            return
+        }
+        let words = text.split(separator: " ", maxSplits: 3)
+        switch words.first {
+        case "MOVED", "ASK":
+            guard words.count >= 3, let slot = Int(words[1]), (0..<HashSlot.count).contains(slot),
+                let node = NodeAddress(announced: words[2], asked: asked)
+            else {
+                self = .answer
+                return
+            }
+            self = words[0] == "ASK" ? .ask(node) : .moved(slot: slot, to: node)
+        case "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN": self = .later
+        default: self = .answer
+        }
+    }
+}

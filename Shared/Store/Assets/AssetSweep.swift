@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Redis
 
 /// A sweep that finds assets that no order names any more, and deletes them.
@@ -202,4 +203,132 @@ extension AssetSweep {
                 arguments: [.string(owner), .integer(period.wholeMilliseconds)])
         ])
     }
+}
+
+/// The times of an asset's life. They ensure that no order ever names an asset that was swept: `memory` + `write` + the
+/// difference of any two clocks must stay below `grace`.
+public struct AssetTiming: Hashable, Sendable {
+    /// The time for which a packager relies on an asset that it has seen.
+    public var memory: Duration = .seconds(3600)
+    /// From the beginning of packaging to the last moment at which Redis accepts the order.
+    public var write: Duration = .seconds(6 * 3600)
+    /// From the moment at which an asset was found unused to the earliest start of the scan that decides on it.
+    public var grace: Duration = .seconds(24 * 3600)
+
+    public init() {}
+}
+
+/// The time when packaging of some orders began. It is before any of their assets is looked up.
+public struct PackagingStart: Hashable, Sendable {
+    let epochMilliseconds: Int64
+
+    /// The present time of this machine's clock.
+    public static var now: PackagingStart {
+        PackagingStart(epochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+    }
+}
+
+/// The assets that orders name, in 8 MiB regardless of their number: a Bloom filter.
+///
+/// It never forgets an asset that was inserted. It reports some others as inserted: one in 400 with four million
+/// assets; those stay in Redis until the next scan, which uses another salt.
+struct AssetMarks {
+    private static let bitCount: UInt64 = 1 << 26
+    private static let hashes: UInt64 = 4
+
+    private var words = [UInt64](repeating: 0, count: Int(Self.bitCount / 64))
+    private let salt: UInt64
+
+    /// - Parameter salt: different for each scan.
+    init(salt: UInt64) { self.salt = salt }
+
+    mutating func insert(_ digest: some StringProtocol) {
+        for place in self.places(digest) { self.words[Int(place >> 6)] |= 1 << (place & 63) }
+    }
+
+    func contains(_ digest: some StringProtocol) -> Bool {
+        self.places(digest).allSatisfy { self.words[Int($0 >> 6)] & 1 << ($0 & 63) != 0 }
+    }
+
+    /// Returns the bits of a digest, by double hashing. The digests are SHA-256, so any hash distributes them.
+    private func places(_ digest: some StringProtocol) -> [UInt64] {
+        var first = Hasher()
+        first.combine(self.salt)
+        first.combine(String(digest))
+        var second = first
+        second.combine(1)
+        let (one, two) = (UInt64(bitPattern: Int64(first.finalize())), UInt64(bitPattern: Int64(second.finalize())))
+        return (0..<Self.hashes).map { (one &+ $0 &* (two | 1)) % Self.bitCount }
+    }
+}
+
+/// The scripts about assets. An asset and its mark as unused are in one slot.
+///
+/// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset removes it; only
+/// an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
+extension StoreScripts {
+    /// Checks that an asset exists, and removes its mark as unused.
+    ///
+    /// KEYS: asset, mark. Returns 1 if it exists, else 0.
+    static let useAsset = RedisScript(
+        """
+        if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('DEL', KEYS[2]) end
+        return redis.call('EXISTS', KEYS[1])
+        """)
+
+    /// Marks or deletes an asset after a scan of all orders found none that names it.
+    ///
+    /// A server that does not report its history keeps all assets: it would go unnoticed that it forgot which orders
+    /// use them.
+    /// KEYS: asset, mark. ARGV: the millisecond, of this server's clock, before which the mark must have been set for
+    /// the asset to be deleted; milliseconds to keep a mark.
+    /// Returns 0 if nothing is to be done, 1 if the asset is now marked, 2 if it waits, and -1 - its bytes if it was
+    /// deleted.
+    static let sweepAsset = RedisScript(
+        Self.history + """
+            local here = history()
+            local size = here ~= '' and redis.call('EXISTS', KEYS[1]) == 1 and #redis.call('GET', KEYS[1])
+            if not size then return 0 end
+            local since, of = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+):(.*)$')
+            if since and of == here then
+              if tonumber(since) > tonumber(ARGV[1]) then return 2 end
+              redis.call('DEL', KEYS[1], KEYS[2])
+              return -1 - size
+            end
+            local time = redis.call('TIME')
+            local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+            -- First, so that a Redis that is full takes it.
+            redis.call('DEL', KEYS[2])
+            redis.call('SET', KEYS[2], now .. ':' .. here, 'PX', ARGV[2])
+            return 1
+            """)
+
+    /// Claims the sweep for one of the packagers, or renews its lease. The first sweep is due after a period.
+    ///
+    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period. Returns 1 if the owner has the
+    /// sweep; 0 if another owner has it, or it is not due.
+    static let claimSweep = RedisScript(
+        Self.clock + """
+            local standing = redis.call('HMGET', KEYS[1], 'due', 'owner', 'lease')
+            local due, lease = tonumber(standing[1] or ''), tonumber(standing[3] or '') or 0
+            if not due and not standing[2] then
+              redis.call('DEL', KEYS[1])
+              redis.call('HSET', KEYS[1], 'due', string.format('%.0f', now + ARGV[3]))
+              return 0
+            end
+            if due and due > now or standing[2] and standing[2] ~= ARGV[1] and lease > now then return 0 end
+            redis.call('DEL', KEYS[1])
+            redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'lease', string.format('%.0f', now + ARGV[2]))
+            return 1
+            """)
+
+    /// Sets the time of the next sweep. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if another
+    /// owner has the sweep by now.
+    static let endSweep = RedisScript(
+        Self.clock + """
+            if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+            redis.call('DEL', KEYS[1])
+            redis.call('HSET', KEYS[1], 'due', string.format('%.0f', now + ARGV[2]))
+            return 1
+            """)
 }

@@ -153,3 +153,6 @@ enum OrderField: String {
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
 }
+
+/// The scripts that change Redis, each in the folder of the types that call it. Each touches one slot.
+enum StoreScripts {}

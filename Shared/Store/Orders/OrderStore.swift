@@ -367,3 +367,179 @@ extension [RedisArgument] {
         }
     }
 }
+
+extension OrderStore {
+    /// Returns the versions of some orders in Redis, removals included.
+    ///
+    /// - Returns: one per key, in order; nil for an order that does not exist.
+    /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
+    public func versions(of keys: [OrderKey]) async throws(StoreError) -> [Int64?] {
+        let what = "reading versions"
+        let field = RedisArgument.string(OrderField.version.rawValue)
+        let replies = try await self.pipeline(
+            keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies.map(\.integer)
+    }
+
+    /// Returns the heads of the packages of some orders.
+    ///
+    /// - Parameter keys: some dozens to hundreds; a head is smaller than the document.
+    /// - Returns: one per key, in order; nil for an order that has no package.
+    /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
+    public func heads(of keys: [OrderKey]) async throws(StoreError) -> [[UInt8]?] {
+        let what = "reading packages"
+        let field = RedisArgument.string(OrderField.head.rawValue)
+        let replies = try await self.pipeline(
+            keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies.map(\.bytes)
+    }
+
+    /// Notes that the records of versions were acknowledged, each if it is still the current version.
+    ///
+    /// - Parameter published: the version that was published; nil notes nothing.
+    /// - Returns: the current versions, as `versions(of:)` does.
+    /// - Throws: as `versions(of:)` does.
+    public func notePublished(_ orders: [(key: OrderKey, published: Int64?)]) async throws(StoreError) -> [Int64?] {
+        let what = "noting versions that were published"
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(
+                orders.map {
+                    RedisInvocation(
+                        StoreScripts.notePublished, keys: [StoreKeys.order($0.key)],
+                        arguments: [$0.published.map { .integer($0) } ?? ""])
+                })
+        } catch {
+            throw StoreError(what, error)
+        }
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies.map(\.integer)
+    }
+}
+
+/// Reads orders with a bound on the memory in use at any time.
+extension OrderStore {
+    /// The most bytes of a document that the first answer contains; of a larger one it contains the size alone.
+    public static let smallDocument = 16 << 10
+    /// Most bytes of larger documents that are read together. One alone may be larger.
+    public static let pageBytes = 4 << 20
+
+    /// The result of the first read of an order.
+    public enum Sight: Sendable {
+        /// It was read; nil for an unknown order.
+        case read(Result<StoredOrder?, StoreError>)
+        /// It does not exist, but early changes of it are kept: see `EarlyChanges`. With the trace of a removed one.
+        case early(StoredOrder?)
+        /// Its document has this many bytes and was not read.
+        case large(bytes: Int)
+    }
+
+    /// Reads some orders for the first time, in one pipeline: everything but large documents.
+    ///
+    /// - Returns: one sight per key, in order. For an order that cannot be read at the moment, for example because one
+    ///   of several servers is down, it is a failure with code `.unavailable`.
+    /// - Throws: the errors of `orders`.
+    public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
+        try await self.read(keys, documentsUpTo: Self.smallDocument)
+    }
+
+    /// Reads some orders in full, regardless of their size.
+    ///
+    /// - Parameter keys: those of one of the `pages`, so that the bounds on memory and on the answers' deadline hold.
+    /// - Returns: the same as `look`.
+    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
+        guard !keys.isEmpty else { return [] }
+        return try await self.read(keys, documentsUpTo: Int.max).map { sight in
+            guard case .read(let result) = sight else { return .success(nil) }
+            return result
+        }
+    }
+
+    /// Divides large orders into pages that are read one after another.
+    public static func pages<Item>(_ large: [(item: Item, bytes: Int)]) -> [[Item]] {
+        var pages: [[Item]] = []
+        var room = 0
+        for (item, bytes) in large {
+            if pages.isEmpty || bytes > room {
+                pages.append([])
+                room = Self.pageBytes
+            }
+            pages[pages.count - 1].append(item)
+            room -= bytes
+        }
+        return pages
+    }
+
+    private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
+        // The epochs are read after the orders, on the same connections: if the view had been incomplete in between,
+        // they would differ from those known before. An order whose command is redirected would be read after its epoch
+        // and gets no answer: a node that lost keys it had just received would be taken for one without the order.
+        let epochs = try await self.view?.known()
+        let checks = self.view?.view.epochCommands ?? []
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(
+                keys.map {
+                    RedisInvocation(
+                        StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.early($0)],
+                        arguments: [.integer(Int64(limit)), Self.fields])
+                }, checkedBy: checks)
+        } catch {
+            throw StoreError("reading orders", error)
+        }
+        if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
+        return zip(keys, replies).map { key, reply in
+            if let epochs, epochs.awaited.contains(key.orderType) {
+                // The stored order may be older than the published one.
+                return .read(
+                    .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
+            }
+            return Self.sight(key, reply)
+        }
+    }
+
+    /// The fields of an order that are read.
+    private static let fields = RedisArgument.encoded(
+        RedisEncodedArguments(
+            [
+                OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
+                .content, .unannounced, .contributions, .told,
+            ].map { .string($0.rawValue) }))
+
+    private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
+        if case .error(let message) = reply {
+            return .read(.failure(StoreError("reading order \(key)", reply: message)))
+        }
+        guard let values = reply.array, values.count == 14 || values.count == 15 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): fourteen fields were expected")))
+        }
+        if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
+        let stored = Self.stored(key, values)
+        if values.count == 15, values[14].integer == 1, case .success(let removed) = stored { return .early(removed) }
+        return .read(stored)
+    }
+
+    private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
+        guard values[1] != .null else { return .success(nil) }
+        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
+            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
+            let revision = values[8].integer
+        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
+        do {
+            let state = try OrderState(
+                key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
+                sources: sources, recent: recent, contributions: values[12].bytes)
+            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
+            return .success(
+                StoredOrder(
+                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
+                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
+                    publishedVersion: values[13].text ?? "",
+                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
+        } catch {
+            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
+        }
+    }
+}

@@ -148,3 +148,383 @@ public struct Registrations: Sendable {
         }
     }
 }
+
+/// The limits on the devices of an order, and on the rate of new ones.
+///
+/// A client that has an order's token can register devices that do not exist. A refusal here, before Kafka has the
+/// record, bounds the data that grows by that (a hash in Redis, records in Kafka, notifications). New devices are also
+/// bounded in time, by a token bucket of the same size that fills within an hour: registering and unregistering in turn
+/// leaves no more records than that. A registration with another push token costs as much as a new device, and one that
+/// repeats what was registered within the hour costs no record. Requests that race may leave an order with twice its
+/// limit.
+/// Source: ITU-T I.371 §A.1, generic cell rate algorithm
+extension Registrations {
+    /// The default number of devices of an order, and the range of the configuration.
+    public static let deviceLimit = 100
+    public static let deviceLimits = 1...1000
+
+    private static let hourMilliseconds: Int64 = 3_600_000
+
+    /// The decision on a registration, or its end, that is to be published.
+    public enum Admission: Hashable, Sendable {
+        case admitted
+        /// The device has this registration, and its record is less than an hour old: none is to be published.
+        case unchanged
+        /// The order has as many devices as it may have.
+        case full
+        /// Too many new devices or push tokens were registered; the next is accepted after this time.
+        case tooSoon(milliseconds: Int64)
+    }
+
+    /// Requests admission of a registration.
+    ///
+    /// A device may renew its registration whatever the number of devices. A renewal that is `unchanged` still counts
+    /// as later than the end of its push token at any earlier moment: Redis keeps its moment.
+    ///
+    /// - Parameter limit: the most devices of one order.
+    public func admit(
+        _ key: RegistrationKey, _ registration: RegistrationRecord, limit: Int
+    ) async throws(StoreError) -> Admission {
+        try await self.admit(
+            key, registration.pushToken.rawValue, registration.registeredEpochMilliseconds, limit: limit)
+    }
+
+    /// Requests admission of the end of a registration. A registered device may always end it, also again if the record
+    /// of its end could not be published; until the end is in Redis, a renewal counts as a new device. The end of a
+    /// registration that does not exist counts as one, too.
+    public func admitEnd(of key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
+        try await self.admit(key, "", 0, limit: limit)
+    }
+
+    /// - Parameter token: empty for an end.
+    private func admit(
+        _ key: RegistrationKey, _ token: String, _ epochMilliseconds: Int64, limit: Int
+    ) async throws(StoreError) -> Admission {
+        let limit = Int64(max(1, limit))
+        let what = "admitting a device"
+        let reply = try await self.evaluate(
+            RedisInvocation(
+                StoreScripts.admit, keys: [StoreKeys.devices(key.order), StoreKeys.admitted(key.order)],
+                arguments: [
+                    .string(key.device.rawValue), .integer(limit),
+                    .integer(max(1, Self.hourMilliseconds / limit)), .string(token), .integer(epochMilliseconds),
+                    .integer(Self.hourMilliseconds),
+                ]), what)
+        switch reply.integer {
+        case nil: throw StoreError(.unavailable, "\(what): an unexpected reply")
+        case 0: return .admitted
+        case -1: return .full
+        case -2: return .unchanged
+        case let wait?: return .tooSoon(milliseconds: wait)
+        }
+    }
+}
+
+/// Looks up the devices that a change concerns, in pages of bounded size and each order separately.
+extension Registrations {
+    /// Most devices of one order that are notified of a change: twice the highest limit that the gateway can be given.
+    public static let notifiedLimit = 2000
+    /// Devices of the first page: more than an order has by default.
+    private static let firstPage: Int64 = 128
+    /// Devices of a further page, below 300 kB.
+    private static let page: Int64 = 512
+    /// Most further pages of one order, so that its lookup ends soon.
+    private static let pageLimit = 9
+    /// Orders whose further pages are read at the same time.
+    private static let ordersAtOnce = 16
+
+    /// The devices that are notified of a change of an order.
+    public struct Audience: Hashable, Sendable {
+        /// At most `notifiedLimit`: the newest registrations of the first 4,700 that Redis returns. Entries that cannot
+        /// be parsed are left out.
+        public var devices: [Registered]
+        /// The number of devices of the order that are not notified because it has too many.
+        public var untold = 0
+    }
+
+    /// The result of a lookup: one result per key, in order. A failure of one order affects it alone: with code
+    /// `.corrupt` if Redis has a value of another kind under its key, else it must be retried.
+    public struct Lookup: Sendable {
+        public let audiences: [Result<Audience, StoreError>]
+        /// UNIX seconds; nil for an order that is unknown or removed.
+        public let modified: [Result<Int64?, StoreError>]
+        /// As stored with their orders; nil for one that does not exist, or cannot be parsed.
+        public let registrations: [Result<RegistrationRecord?, StoreError>]
+    }
+
+    /// Looks up the devices registered for some orders, the modification times of others, and single registrations, in
+    /// one round trip as long as no order has more than 128 devices.
+    ///
+    /// - Parameter view: makes missing keys count as missing only if the view is complete at their place; nil trusts
+    ///   the present keys.
+    /// - Throws: `StoreError` if nothing could be looked up.
+    public func look(
+        up orders: [OrderKey], modified others: [OrderKey] = [], registrations single: [RegistrationKey] = [],
+        in view: MaterializedView? = nil
+    ) async throws(StoreError) -> Lookup {
+        let keys = orders.map { StoreKeys.devices($0) }
+        let questions =
+            keys.map { ($0, Self.scan($0, from: "0", count: Self.firstPage)) }
+            + others.map { other in
+                let key = StoreKeys.order(other)
+                return (key, RedisCommand("HMGET", .string(key), "modified", "removed"))
+            }
+            + single.map { registration in
+                let key = StoreKeys.devices(registration.order)
+                return (key, RedisCommand("HGET", .string(key), .string(registration.device.rawValue)))
+            }
+        let answers = try await self.read(questions, "looking up registrations", in: view)
+        var audiences = answers.prefix(orders.count).map { answer -> Result<Gathering, StoreError> in
+            answer.flatMap { Gathering().adding($0) }
+        }
+        let unfinished = audiences.indices.filter { (try? audiences[$0].get())?.cursor != nil }
+        for start in stride(from: 0, to: unfinished.count, by: Self.ordersAtOnce) {
+            let some = Array(unfinished[start..<min(unfinished.count, start + Self.ordersAtOnce)])
+            try await self.readOn(some, keys, &audiences, in: view)
+        }
+        return Lookup(
+            audiences: audiences.map { $0.map(\.audience) },
+            modified: answers.dropFirst(orders.count).prefix(others.count).map { answer in
+                answer.map { reply in
+                    guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
+                    return values[0].integer
+                }
+            },
+            registrations: answers.suffix(single.count).map { answer in
+                answer.map { $0.bytes.flatMap { try? RegistrationRecord.decode($0) } }
+            })
+    }
+
+    /// Reads the further pages of some orders, in rotation.
+    private func readOn(
+        _ places: [Int], _ keys: [String], _ audiences: inout [Result<Gathering, StoreError>],
+        in view: MaterializedView?
+    ) async throws(StoreError) {
+        var open: [(place: Int, gathering: Gathering)] = []
+        for place in places {
+            if case .success(let gathering) = audiences[place] { open.append((place, gathering)) }
+        }
+        for round in 0...Self.pageLimit where !open.isEmpty {
+            // The last round is final.
+            let isLast = round == Self.pageLimit
+            let answers = try await self.read(
+                open.map { place, gathering in
+                    let key = keys[place]
+                    let count = RedisCommand("HLEN", .string(key))
+                    return (key, isLast ? count : Self.scan(key, from: gathering.cursor ?? "0", count: Self.page))
+                }, "looking up registrations", in: view)
+            var next: [(place: Int, gathering: Gathering)] = []
+            for ((place, gathering), answer) in zip(open, answers) {
+                let result = answer.flatMap { isLast ? .success(gathering.counted($0.integer)) : gathering.adding($0) }
+                audiences[place] = result
+                if !isLast, case .success(let more) = result, more.cursor != nil { next.append((place, more)) }
+            }
+            open = next
+        }
+    }
+
+    /// A page of an order's devices.
+    public struct Page: Hashable, Sendable {
+        public let devices: [Registered]
+        /// The cursor to continue with; nil at the end.
+        public let next: String?
+    }
+
+    /// Goes through the devices of some orders, a page of each.
+    ///
+    /// A device that is registered from the beginning to the end is returned at least once, even if others are removed
+    /// meanwhile. Source: Redis SCAN, "Scan guarantees"
+    /// - Parameter orders: each with the cursor of its previous page; nil for the first one.
+    /// - Returns: about 512 devices of each order, often fewer; none if Redis has a value of another kind under the
+    ///   key.
+    public func pages(
+        of orders: [(order: OrderKey, cursor: String?)]
+    ) async throws(StoreError) -> [Page] {
+        let commands = orders.map { Self.scan(StoreKeys.devices($0.order), from: $0.cursor ?? "0", count: Self.page) }
+        let replies = try await self.pipeline(commands, "looking up registrations", passingWrongTypes: true)
+        var pages: [Page] = []
+        for reply in replies {
+            let gathering = reply.serverError == nil ? try Gathering().adding(reply).get() : Gathering()
+            pages.append(Page(devices: gathering.audience.devices, next: gathering.cursor))
+        }
+        return pages
+    }
+
+    private static func scan(_ key: String, from cursor: String, count: Int64) -> RedisCommand {
+        RedisCommand("HSCAN", .string(key), .string(cursor), "COUNT", .integer(count))
+    }
+
+    /// Sends one command for each key.
+    private func read(
+        _ questions: [(key: String, command: RedisCommand)], _ operation: String, in view: MaterializedView?
+    ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
+        if let view { return try await view.read(questions, operation) }
+        do {
+            return try await self.redis.pipeline(questions.map(\.command)).map {
+                MaterializedView.result($0, operation)
+            }
+        } catch {
+            throw StoreError(operation, error)
+        }
+    }
+}
+
+/// The devices of one order, collected page by page.
+private struct Gathering {
+    private var devices: [Registrations.Registered] = []
+    /// The total number of registrations, if it was counted.
+    private var total: Int64 = 0
+    /// The cursor to continue with; nil at the end.
+    private(set) var cursor: String?
+
+    /// - Parameter page: the reply to HSCAN.
+    func adding(_ page: RedisValue) -> Result<Gathering, StoreError> {
+        guard let parts = page.array, parts.count == 2, let next = parts[0].text, let values = parts[1].array else {
+            return .failure(StoreError(.unavailable, "looking up registrations: an unexpected reply"))
+        }
+        var gathering = self
+        gathering.devices.reserveCapacity(self.devices.count + values.count / 2)
+        for index in stride(from: 0, to: values.count - 1, by: 2) {
+            guard let name = values[index].text, let bytes = values[index + 1].bytes,
+                let device = try? DeviceIdentifier(name), let record = try? RegistrationRecord.decode(bytes)
+            else { continue }
+            gathering.devices.append(Registrations.Registered(device: device, registration: record))
+        }
+        gathering.cursor = next == "0" ? nil : next
+        // A table that shrinks meanwhile may return a device twice.
+        if !self.devices.isEmpty {
+            var seen: Set<DeviceIdentifier> = []
+            gathering.devices = gathering.devices.filter { seen.insert($0.device).inserted }
+        }
+        return .success(gathering)
+    }
+
+    func counted(_ total: Int64?) -> Gathering {
+        var gathering = self
+        gathering.total = total ?? 0
+        return gathering
+    }
+
+    var audience: Registrations.Audience {
+        guard self.devices.count > Registrations.notifiedLimit || self.total > 0 else {
+            return Registrations.Audience(devices: self.devices)
+        }
+        let newest = self.devices.sorted {
+            $0.registration.registeredEpochMilliseconds > $1.registration.registeredEpochMilliseconds
+        }
+        let notified = Array(newest.prefix(Registrations.notifiedLimit))
+        let all = max(Int(clamping: self.total), self.devices.count)
+        return Registrations.Audience(devices: notified, untold: all - notified.count)
+    }
+}
+
+/// Registrations in bulk, for restoring.
+extension Registrations {
+    /// A record of `waybill.registrations`.
+    public struct Restored: Hashable, Sendable {
+        public let key: RegistrationKey
+        /// Nil for one that ended.
+        public let registration: RegistrationRecord?
+        public let stamp: RegistrationStamp
+
+        public init(key: RegistrationKey, registration: RegistrationRecord?, stamp: RegistrationStamp) {
+            self.key = key
+            self.registration = registration
+            self.stamp = stamp
+        }
+    }
+
+    /// Restores registrations and removes those that ended; newer ones stay.
+    ///
+    /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
+    /// - Returns: the items, by index, that cannot be written because Redis has a value of another kind under one of
+    ///   their keys. A retry does not help them.
+    /// - Throws: `StoreError`; a retry is safe.
+    @discardableResult
+    public func restore(_ items: [Restored]) async throws(StoreError) -> [(index: Int, error: StoreError)] {
+        // A registration is written with its device first, and is removed from its order first.
+        var first: [RedisInvocation] = []
+        var second: [RedisInvocation] = []
+        for item in items {
+            if let registration = item.registration {
+                first.append(Self.deviceSide(StoreScripts.registerOrder, item.key, item.stamp))
+                second.append(
+                    Self.orderSide(StoreScripts.registerDevice, item.key, item.stamp, .bytes(registration.encoded)))
+            } else {
+                let remembered = RedisArgument.integer(Self.endedSeconds)
+                first.append(Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, remembered))
+                second.append(Self.deviceSide(StoreScripts.unregisterOrder, item.key, item.stamp, remembered))
+            }
+        }
+        let what = "restoring registrations"
+        var damaged: [Int: StoreError] = [:]
+        for invocations in [first, second] {
+            let replies: [RedisValue]
+            do {
+                replies = try await self.redis.evaluate(invocations)
+            } catch {
+                throw StoreError(what, error)
+            }
+            for case (let index, .error(let message)) in replies.enumerated() {
+                let error = StoreError(what, reply: message)
+                guard error.code == .corrupt else { throw error }
+                damaged[index] = damaged[index] ?? error
+            }
+        }
+        return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    /// Returns true for each record if it, or something newer, is in Redis.
+    ///
+    /// A record that cannot be written counts as present: restoring would not add it.
+    public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.pipeline(
+                items.flatMap { item in
+                    let device = RedisArgument.string(item.key.device.rawValue)
+                    return [
+                        RedisCommand("HGET", .string(StoreKeys.devices(item.key.order)), device),
+                        RedisCommand("HGET", .string(StoreKeys.stamps(item.key.order)), device),
+                    ]
+                })
+        } catch {
+            throw StoreError("comparing registrations", error)
+        }
+        var damaged: Set<Int> = []
+        for case (let index, .error(let message)) in replies.enumerated() {
+            let error = StoreError("comparing registrations", reply: message)
+            guard error.code == .corrupt else { throw error }
+            damaged.insert(index / 2)
+        }
+        guard replies.count == items.count * 2 else {
+            throw StoreError(.unavailable, "comparing registrations: a reply is missing")
+        }
+        return items.indices.map { index in
+            if damaged.contains(index) { return true }
+            let bytes = replies[index * 2].bytes
+            // A record that was published again has the same content at a higher offset.
+            if let wanted = items[index].registration {
+                if let bytes, (try? RegistrationRecord.decode(bytes)) == wanted { return true }
+                guard bytes != nil else { return false }
+            } else if bytes == nil {
+                return true
+            }
+            let stamp = replies[index * 2 + 1].text.flatMap { RegistrationStamp.read($0)?.stamp }
+            return stamp.map { $0.isNewer(than: items[index].stamp) } ?? false
+        }
+    }
+}
+
+extension RegistrationStamp {
+    /// Applies the rule of the scripts: offsets of one partition decide if the times are close, else the times decide.
+    func isNewer(than other: RegistrationStamp) -> Bool {
+        let isElsewhere = !self.origin.isEmpty && !other.origin.isEmpty && self.origin != other.origin
+        if isElsewhere || self.offset < 0 || other.offset < 0
+            || abs(self.epochMilliseconds - other.epochMilliseconds) > Self.raceMilliseconds
+        {
+            return self.epochMilliseconds > other.epochMilliseconds
+        }
+        return self.offset > other.offset
+    }
+}

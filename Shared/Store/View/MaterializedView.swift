@@ -248,3 +248,149 @@ extension MaterializedView {
         return Epochs(values: values)
     }
 }
+
+extension MaterializedView {
+    /// Reads keys of a complete view, each separately: an answer counts only if the view was complete at its place
+    /// before and after it.
+    ///
+    /// An epoch that is gone never comes back, so two equal ones prove that the view was complete in between.
+    /// - Parameter questions: commands with one key each.
+    /// - Returns: one result per question, in order.
+    /// - Throws: `StoreError` if a single server did not answer, or its view is not complete.
+    func read(
+        _ questions: [(key: String, command: RedisCommand)], _ operation: String
+    ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
+        let asked = try await self.placesOf(questions.map(\.key))
+        // Only the places of these keys: another master may be down.
+        let places = Set(asked.compactMap(\.self)).sorted()
+        let all = self.epochCommands
+        let epochs = places.filter { all.indices.contains($0) }.map { all[$0] }
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.pipeline(epochs + questions.map(\.command), checkedBy: epochs)
+        } catch {
+            let failure = StoreError(operation, error)
+            // Some masters of these keys may be down while others are not.
+            guard all.count > 1 else { throw failure }
+            return questions.map { _ in .failure(failure) }
+        }
+        guard replies.count == questions.count + 2 * epochs.count else {
+            throw StoreError(.unavailable, "\(operation): a reply is missing")
+        }
+        let doubts = zip(replies.prefix(epochs.count), replies.suffix(epochs.count)).map { Self.doubt($0, $1) }
+        // With a single server a failure concerns all keys.
+        if all.count == 1, let doubt = doubts.first ?? nil { throw doubt }
+        let failures = Dictionary(uniqueKeysWithValues: zip(places, doubts))
+        return zip(asked, replies.dropFirst(epochs.count)).map { place, answer in
+            guard let place, let doubt = failures[place] else {
+                return .failure(StoreError(.unavailable, "\(operation): no server has its slot"))
+            }
+            return doubt.map { .failure($0) } ?? Self.result(answer, operation)
+        }
+    }
+
+    /// Returns the place of each key; nil for one whose slot no master serves.
+    private func placesOf(_ keys: [String]) async throws(StoreError) -> [Int?] {
+        try await self.awaitPlaces()
+        let places = self.places
+        guard places.count > 1 else { return keys.map { _ in 0 } }
+        let numbers = Dictionary(places.enumerated().map { ($1, $0) }) { first, _ in first }
+        do {
+            let topology = try await self.redis.topology()
+            return keys.map { topology.anchor(of: $0).flatMap { numbers[$0] } }
+        } catch {
+            throw StoreError("finding the places of keys", error)
+        }
+    }
+
+    static func result(_ reply: RedisValue, _ operation: String) -> Result<RedisValue, StoreError> {
+        if case .error(let message) = reply { return .failure(StoreError(operation, reply: message)) }
+        return .success(reply)
+    }
+
+    /// Returns the reason why a value read between two epochs cannot be trusted; nil if it can.
+    private static func doubt(_ before: RedisValue, _ after: RedisValue) -> StoreError? {
+        for case .error(let message) in [before, after] {
+            return StoreError(.unavailable, "reading the epoch: \(message)")
+        }
+        guard before.text == nil || before != after else { return nil }
+        return StoreError(.incomplete, "the view in Redis is not complete, it is being judged or restored")
+    }
+}
+
+/// The brands of the packagers, as each of them announces them.
+///
+/// A packager that lacks a brand's folder must not treat the orders of that brand as unserved while another packager
+/// serves them.
+extension MaterializedView {
+    /// The time without an announcement after which a packager counts as gone, in seconds.
+    public static let brandsLife: Int64 = 60
+
+    /// Announces the brands of one packager.
+    ///
+    /// - Parameters:
+    ///   - types: those with a brand that is loaded, or that should be.
+    ///   - name: that of the packager, unique.
+    /// - Returns: the recent announcements of all packagers, by name.
+    public func announce(
+        _ types: Set<OrderTypeIdentifier>, as name: String
+    ) async throws(StoreError) -> [String: Set<OrderTypeIdentifier>] {
+        let replies = try await self.run(
+            [
+                RedisInvocation(
+                    StoreScripts.announceBrands, keys: [StoreKeys.brands],
+                    arguments: [
+                        .string(name), .string(types.map(\.rawValue).sorted().joined(separator: ",")),
+                        .integer(Self.brandsLife),
+                    ])
+            ], "announcing brands")
+        let pairs = (replies.first?.array ?? []).map { $0.text ?? "" }
+        var found: [String: Set<OrderTypeIdentifier>] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            found[pairs[index]] = Set(
+                pairs[index + 1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) })
+        }
+        return found
+    }
+}
+
+extension StoreScripts {
+    /// KEYS: brands. ARGV: packager, its types with commas between them, seconds after which another one counts as
+    /// gone. Returns packager, types, …
+    static let announceBrands = RedisScript(
+        Self.clock + """
+            -- First, so that a Redis that is full takes it.
+            redis.call('HDEL', KEYS[1], ARGV[1])
+            redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f:%s', now, ARGV[2]))
+            redis.call('EXPIRE', KEYS[1], ARGV[3])
+            local all, found = redis.call('HGETALL', KEYS[1]), {}
+            for index = 1, #all, 2 do
+              local heard, types = string.match(all[index + 1], '^(%d+):(.*)$')
+              if heard and now - heard <= ARGV[3] * 1000 then
+                found[#found + 1], found[#found + 2] = all[index], types
+              else
+                redis.call('HDEL', KEYS[1], all[index])
+              end
+            end
+            return found
+            """)
+}
+
+/// The text of an epoch: `<name>:<history>`, or `<name>:<type>,<type>:<history>` while orders of types are awaited.
+///
+/// The types are a part of the value, so a comparison of epochs includes them, and each place of a cluster has them
+/// under the same rules. A program that knows only the first form takes the second one for that of another history, and
+/// does not report that orders are missing.
+enum ViewEpoch {
+    /// Returns the part before the history.
+    static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {
+        types.isEmpty ? name : "\(name):\(types.map(\.rawValue).sorted().joined(separator: ","))"
+    }
+
+    /// Returns the types in a whole epoch.
+    static func awaited(in epoch: String) -> Set<OrderTypeIdentifier> {
+        let parts = epoch.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 3 else { return [] }
+        return Set(parts[1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) })
+    }
+}

@@ -1,3 +1,4 @@
+import Fetch
 import FoundationEssentials
 import Model
 
@@ -32,14 +33,14 @@ extension Merchant {
     private init(
         _ json: JSON, directory: String, name: String, _ loading: Loading, _ now: Int64
     ) throws(MerchantError) {
-        var file = try MerchantMembers(json, path: "$")
+        var file = try JSONMembers(json, path: "$") { MerchantError($0) }
         var secretFiles: [String] = []
         self.name = name
-        self.merchantIdentifier = try file.requiredText("merchantIdentifier")
+        self.merchantIdentifier = try file.text("merchantIdentifier")
         guard Self.isMerchantIdentifier(self.merchantIdentifier) else {
             throw file.wrong("merchantIdentifier", "must look like merchant.com.example.shop")
         }
-        self.displayName = try file.requiredText("displayName")
+        self.displayName = try file.text("displayName")
         guard self.displayName.count <= 64 else { throw file.wrong("displayName", "may have 64 characters at most") }
         self.identity = try Self.identity(&file, directory, self.merchantIdentifier, now, &secretFiles)
         self.environments = try file.choices("environments", default: [.production])
@@ -63,7 +64,7 @@ extension Merchant {
         self.payment = try Self.payment(&file)
         self.upstream = try Self.upstream(&file, directory, &secretFiles)
         self.confirmation = try Self.confirmation(&file, directory, &secretFiles)
-        self.foreignWebServices = try file.texts("foreignWebServices") ?? []
+        self.foreignWebServices = try file.optionalTexts("foreignWebServices") ?? []
         for url in self.foreignWebServices where !Self.isWebServiceURL(url) {
             throw file.wrong(
                 "foreignWebServices", "must be https URLs without query, fragment, user and /v1 at the end")
@@ -97,10 +98,10 @@ extension Merchant {
     }
 
     private static func identity(
-        _ file: inout MerchantMembers, _ directory: String, _ merchant: String, _ now: Int64,
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ merchant: String, _ now: Int64,
         _ secretFiles: inout [String]
     ) throws(MerchantError) -> MerchantIdentity? {
-        let (certificate, key) = (try file.file("certificate"), try file.file("key"))
+        let (certificate, key) = (try file.optionalFile("certificate"), try file.optionalFile("key"))
         guard let certificate, let key else {
             if certificate != nil { throw file.wrong("certificate", "must be given together with key") }
             if key != nil { throw file.wrong("key", "must be given together with certificate") }
@@ -112,9 +113,11 @@ extension Merchant {
             keyPEM: Self.content("\(directory)/\(key)", key), merchantIdentifier: merchant, nowEpochSeconds: now)
     }
 
-    private static func orderTypes(_ file: inout MerchantMembers) throws(MerchantError) -> [OrderTypeIdentifier] {
+    private static func orderTypes(_ file: inout JSONMembers<MerchantError>) throws(MerchantError)
+        -> [OrderTypeIdentifier]
+    {
         var types: [OrderTypeIdentifier] = []
-        for text in try file.texts("orderTypeIdentifiers") ?? [] {
+        for text in try file.optionalTexts("orderTypeIdentifiers") ?? [] {
             do { types.append(try OrderTypeIdentifier(text)) } catch {
                 throw file.wrong("orderTypeIdentifiers", "\(error)")
             }
@@ -123,7 +126,7 @@ extension Merchant {
     }
 
     private static func pages(
-        _ file: inout MerchantMembers, _ directory: String, _ loading: Loading
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ loading: Loading
     ) throws(MerchantError) -> [Page] {
         var pages: [Page] = []
         for (text, members) in try file.table("origins") {
@@ -134,10 +137,10 @@ extension Merchant {
             guard origin.isSecure || (loading.isDevelopment && origin.isLoopback) else {
                 throw file.wrong("origins", "\"\(text)\" must be https")
             }
-            let association = try members.file("association")
+            let association = try members.optionalFile("association")
             let content: [UInt8]? =
                 if let association { try Self.content("\(directory)/\(association)", association) } else { nil }
-            let frames = try members.texts("frames") ?? []
+            let frames = try members.optionalTexts("frames") ?? []
             for host in frames where !PageOrigin.isHost(host) {
                 throw members.wrong("frames", "must be hosts in small letters, without scheme and port")
             }
@@ -147,22 +150,22 @@ extension Merchant {
         return pages
     }
 
-    private static func payment(_ file: inout MerchantMembers) throws(MerchantError) -> Payment? {
-        guard var members = try file.object("payment") else { return nil }
+    private static func payment(_ file: inout JSONMembers<MerchantError>) throws(MerchantError) -> Payment? {
+        guard var members = try file.optionalMembers("payment") else { return nil }
         var payment = Payment(
-            countryCode: try members.requiredText("countryCode"),
-            currencyCode: try members.requiredText("currencyCode"),
-            supportedNetworks: try members.texts("supportedNetworks") ?? [],
-            merchantCapabilities: try members.texts("merchantCapabilities") ?? ["supports3DS"])
+            countryCode: try members.text("countryCode"),
+            currencyCode: try members.text("currencyCode"),
+            supportedNetworks: try members.optionalTexts("supportedNetworks") ?? [],
+            merchantCapabilities: try members.optionalTexts("merchantCapabilities") ?? ["supports3DS"])
         guard !payment.supportedNetworks.isEmpty else {
             throw members.wrong("supportedNetworks", "must name one at least")
         }
         guard payment.merchantCapabilities.contains("supports3DS") else {
             throw members.wrong("merchantCapabilities", "must have supports3DS")
         }
-        for icon in try members.objects("touchIcons") {
+        for icon in try members.list("touchIcons") {
             var icon = icon
-            let made = Payment.TouchIcon(sizes: try icon.requiredText("sizes"), href: try icon.requiredText("href"))
+            let made = Payment.TouchIcon(sizes: try icon.text("sizes"), href: try icon.text("href"))
             guard made.href.hasPrefix("https://") else { throw icon.wrong("href", "must start with https://") }
             try icon.refuseRest()
             payment.touchIcons.append(made)
@@ -172,12 +175,14 @@ extension Merchant {
     }
 
     private static func upstream(
-        _ file: inout MerchantMembers, _ directory: String, _ secretFiles: inout [String]
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ secretFiles: inout [String]
     ) throws(MerchantError) -> Upstream? {
-        guard var members = try file.object("upstream") else { return nil }
-        let url = try members.requiredText("url")
+        guard var members = try file.optionalMembers("upstream") else { return nil }
+        let url = try members.text("url")
         guard Self.isWebServiceURL(url) else { throw members.wrong("url", "must be an absolute https URL") }
-        guard let secret = try members.file("secret") else { throw members.wrong("secret", "give the name of a file") }
+        guard let secret = try members.optionalFile("secret") else {
+            throw members.wrong("secret", "give the name of a file")
+        }
         secretFiles.append("\(directory)/\(secret)")
         let upstream = Upstream(
             url: url.hasSuffix("/") ? String(url.dropLast()) : url,
@@ -188,19 +193,19 @@ extension Merchant {
     }
 
     private static func confirmation(
-        _ file: inout MerchantMembers, _ directory: String, _ secretFiles: inout [String]
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ secretFiles: inout [String]
     ) throws(MerchantError) -> Confirmation {
-        guard var members = try file.object("confirm") else { return .record }
-        switch try members.text("mode") ?? "record" {
+        guard var members = try file.optionalMembers("confirm") else { return .record }
+        switch try members.optionalText("mode") ?? "record" {
         case "record":
             try members.refuseRest()
             return .record
         case "forward":
-            let url = try members.requiredText("url")
+            let url = try members.text("url")
             guard url.contains("{id}"), Self.isWebServiceURL(url.replacing("{id}", with: "x")) else {
                 throw members.wrong("url", "must be an https URL with {id} in it")
             }
-            guard let secret = try members.file("authorization") else {
+            guard let secret = try members.optionalFile("authorization") else {
                 throw members.wrong("authorization", "give the name of a file with the value of Authorization")
             }
             secretFiles.append("\(directory)/\(secret)")
@@ -215,16 +220,16 @@ extension Merchant {
     }
 
     private static func keys(
-        _ file: inout MerchantMembers, _ orderTypes: Set<OrderTypeIdentifier>
+        _ file: inout JSONMembers<MerchantError>, _ orderTypes: Set<OrderTypeIdentifier>
     ) throws(MerchantError) -> [APIKey] {
         var keys: [APIKey] = []
-        for members in try file.objects("keys") {
+        for members in try file.list("keys") {
             var members = members
-            let name = try members.requiredText("name")
-            let digest = try members.requiredText("sha256")
+            let name = try members.text("name")
+            let digest = try members.text("sha256")
             let scopes: Set<APIKey.Scope> = try members.choices("scopes", default: [])
             var types = orderTypes
-            if let texts = try members.texts("orderTypeIdentifiers") {
+            if let texts = try members.optionalTexts("orderTypeIdentifiers") {
                 types = orderTypes.filter { texts.contains($0.rawValue) }
                 guard types.count == Set(texts).count else {
                     throw members.wrong("orderTypeIdentifiers", "must be some of the merchant's own")
@@ -242,8 +247,8 @@ extension Merchant {
         return keys
     }
 
-    private static func addresses(_ members: inout MerchantMembers) throws(MerchantError) -> [String] {
-        let addresses = try members.texts("addresses") ?? []
+    private static func addresses(_ members: inout JSONMembers<MerchantError>) throws(MerchantError) -> [String] {
+        let addresses = try members.optionalTexts("addresses") ?? []
         for address in addresses where IPAddress(address) == nil {
             throw members.wrong("addresses", "must be IP addresses")
         }
@@ -252,9 +257,9 @@ extension Merchant {
 
     /// Reads a PEM file; nil if none is named.
     private static func roots(
-        _ members: inout MerchantMembers, _ directory: String
+        _ members: inout JSONMembers<MerchantError>, _ directory: String
     ) throws(MerchantError) -> [UInt8]? {
-        guard let roots = try members.file("roots") else { return nil }
+        guard let roots = try members.optionalFile("roots") else { return nil }
         return try Self.content("\(directory)/\(roots)", roots)
     }
 

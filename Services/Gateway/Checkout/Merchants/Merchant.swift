@@ -139,3 +139,9 @@ struct Merchants: Sendable {
     /// True if any page is on a host.
     func serves(host: String) -> Bool { self.pages.keys.contains { $0.host == host } }
 }
+
+/// The reason why a merchant cannot be loaded, in a sentence for the person who maintains its directory.
+struct MerchantError: Error, Hashable, Sendable, CustomStringConvertible {
+    let description: String
+    init(_ description: String) { self.description = description }
+}

@@ -152,7 +152,9 @@ class CreateBlock {
     };
     this.note = el("p", { class: "note" });
     this.breakLabel = el("label", { class: "check" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
-    this.choices = el("div", { class: "choices", role: "group", "aria-label": "Editors" });
+    this.choices = el(
+      "div", { class: "choices", role: "group", "aria-label": "Editors" },
+      ...Object.keys(this.editors).map((name) => el("button", { type: "button", onclick: () => this.choose(name) }, name)));
     this.holder = el("div", {});
     this.place = el("div", { class: "pay" });
     this.verdict = el("p", { class: "verdict", role: "status" });
@@ -176,10 +178,11 @@ class CreateBlock {
   }
 
   drawChoices() {
-    this.choices.replaceChildren(...Object.keys(this.editors).map((name) => el("button", {
-      type: "button", "aria-pressed": String(name === this.chosen), onclick: () => this.choose(name),
-      class: this.editors[name].problems.length > 0 ? "has-problem" : "",
-    }, name)));
+    for (const button of this.choices.children) {
+      const name = button.textContent;
+      button.setAttribute("aria-pressed", String(name === this.chosen));
+      button.classList.toggle("has-problem", this.editors[name].problems.length > 0);
+    }
   }
 
   /** True for an order that was placed here; after the page was loaded again, for one of the same kind. */

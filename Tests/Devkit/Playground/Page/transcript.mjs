@@ -61,7 +61,7 @@ class TranscriptPanel {
     this.belongs = belongs;
     this.onCount = onCount;
     this.cleared = 0;
-    this.open = new Set();
+    this.items = new WeakMap();
     this.search = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the transcript" });
     this.secrets = el("input", { type: "checkbox" });
     this.list = el("ul", { class: "entries" });
@@ -93,26 +93,40 @@ class TranscriptPanel {
     const shown = this.shown;
     this.onCount(shown.length);
     this.empty.hidden = shown.length > 0;
-    this.list.replaceChildren(...shown.map((entry) => {
+    const items = shown.map((entry) => this.item(entry));
+    // What is shown already stays where it is, and keeps the focus.
+    const wanted = new Set(items);
+    for (const item of [...this.list.children]) if (!wanted.has(item)) item.remove();
+    let place = this.list.firstChild;
+    for (const item of items) {
+      if (item === place) place = place.nextSibling;
+      else this.list.insertBefore(item, place);
+    }
+  }
+
+  /** Returns the element of an entry, which is made once. */
+  item(entry) {
+    let item = this.items.get(entry);
+    if (!item) {
       const details = el(
-        "details", {},
+        "details", { ontoggle: () => this.fill(item, entry) },
         el(
           "summary", {}, el("time", {}, time(entry.time)),
           el("span", { class: "way" }, el("b", {}, entry.from), entry.to === entry.from ? "" : ` → ${entry.to}`),
-          el("span", { class: "title" }, entry.title)));
-      const fill = () => {
-        if (details.open && details.children.length === 1) {
-          details.append(el("pre", { class: "code" }, el("code", {}, this.text(entry) || "No more is known.")));
-        }
-      };
-      details.open = this.open.has(entry);
-      fill();
-      details.addEventListener("toggle", () => {
-        if (details.open) this.open.add(entry); else this.open.delete(entry);
-        fill();
-      });
-      return el("li", {}, details);
-    }));
+          el("span", { class: "title" }, entry.title)),
+        el("pre", { class: "code" }, el("code")));
+      item = el("li", {}, details);
+      this.items.set(entry, item);
+    }
+    this.fill(item, entry);
+    return item;
+  }
+
+  /** Gives the text of an entry that is open, with or without its secrets. */
+  fill(item, entry) {
+    const text = item.firstChild.open ? this.text(entry) || "No more is known." : "";
+    const code = item.querySelector("code");
+    if (code.textContent !== text) code.textContent = text;
   }
 
   clear() {

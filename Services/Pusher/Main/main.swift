@@ -1,0 +1,3 @@
+import Pusher
+
+await runPusher()
