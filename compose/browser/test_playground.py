@@ -202,6 +202,8 @@ class PlaygroundTests(unittest.TestCase):
         page.wait(f"{visitor.inside('order', '.verdict')}.textContent.startsWith('Paid')")
         page.wait("document.querySelector('.orders input:not(:disabled)')")
         page.evaluate(f"{visitor.inside('update', '[role=tab]')}.focus()")
+        page.wait("!document.querySelector('[data-waybill-sheet]')")
+        self.assertEqual(page.evaluate("document.activeElement.getAttribute('role')"), "tab", "the sheet leaves the focus there")
         page.tab_to("document.activeElement.name === 'order'")
         page.press(" ")
         page.wait("!document.querySelector('#update-button').disabled")

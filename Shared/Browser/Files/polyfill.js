@@ -384,8 +384,10 @@
 
     close() {
       document.removeEventListener("keydown", this.onKey, true);
+      // A page that has moved the focus keeps it.
+      const hasFocus = [this.host, document.body].includes(document.activeElement);
       this.host.remove();
-      if (this.before && this.before.focus) this.before.focus();
+      if (hasFocus && this.before && this.before.focus) this.before.focus();
     }
   }
 
