@@ -1,5 +1,4 @@
 import Cryptography
-import Foundation
 import Model
 
 /// Authentication tokens as any upstream system derives them at checkout; the first of the secrets mints new tokens.
@@ -10,9 +9,9 @@ struct DerivedTokens: Sendable {
 
     /// - Parameter file: one secret per line, the first one mints.
     init(file: String) throws(ToolError) {
-        let text = String(decoding: try readFile(file), as: UTF8.self)
-        let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
-        self.secrets = lines.filter { !$0.isEmpty }.map { Array($0.utf8) }
+        // Spaces are a part of a secret, as they are for the services.
+        self.secrets = try readFile(file).split(separator: UInt8(ascii: "\n"))
+            .map { Array($0.last == UInt8(ascii: "\r") ? $0.dropLast() : $0) }.filter { !$0.isEmpty }
         guard !self.secrets.isEmpty else {
             throw ToolError(.input, "reading the secrets of \(file): there is none in it")
         }
