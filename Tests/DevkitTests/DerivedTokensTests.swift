@@ -7,16 +7,8 @@ import Testing
 
 /// The tool derives the tokens that programs in other languages derive.
 @Suite struct DerivedTokensTests {
-    private struct Vector: Decodable {
-        let name: String
-        let secrets: String
-        let order: String
-        let token: String
-    }
-
     @Test func tokensAreThoseOfTheVectors() throws {
-        let file = Repository.root.appending(path: "compose/publish/vectors.json")
-        let vectors = try JSONDecoder().decode([Vector].self, from: Data(contentsOf: file))
+        let vectors = try DerivedVector.all()
         let scratch = try TemporaryDirectory("derived-tokens")
         defer { scratch.remove() }
         #expect(vectors.count >= 10)
