@@ -1,5 +1,6 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 /* curl_easy_setopt, curl_multi_setopt and curl_easy_getinfo are variadic, so Swift cannot call them. */
@@ -35,6 +36,14 @@ static inline CURLcode ccurl_set_blob(CURL *easy, CURLoption option, const void 
 }
 static inline CURLMcode ccurl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
     return curl_multi_setopt(multi, option, value);
+}
+static inline CURLMcode ccurl_multi_set_callbacks(
+    CURLM *multi, curl_socket_callback socket, curl_multi_timer_callback timer, void *context) {
+    CURLMcode code = curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, socket);
+    if (code == CURLM_OK) code = curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, context);
+    if (code == CURLM_OK) code = curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, timer);
+    if (code == CURLM_OK) code = curl_multi_setopt(multi, CURLMOPT_TIMERDATA, context);
+    return code;
 }
 static inline CURLcode ccurl_info_long(CURL *easy, CURLINFO info, long *value) {
     return curl_easy_getinfo(easy, info, value);

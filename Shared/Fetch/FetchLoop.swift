@@ -41,7 +41,8 @@ final class FetchLoop {
 
     /// Runs with one multi handle; returns true if it failed after it had worked.
     private func runOnce() throws(FetchError) -> Bool {
-        let multi = try MultiHandle(connections: self.configuration.concurrency)
+        let multi = try MultiHandle(
+            connections: self.configuration.concurrency, descriptor: self.queue.descriptor)
         var hasWorked = false
         do throws(FetchError) {
             while try self.turn(multi) { hasWorked = true }
@@ -79,13 +80,8 @@ final class FetchLoop {
         if !work.cancelled.isEmpty {
             self.drop(multi, Self.cancelled) { work.cancelled.contains($0.ticket) }
         }
-        try multi.perform()
-        var isIdle = true
-        while let done = multi.nextDone() {
-            isIdle = false
-            self.hopEnded(done.easy, done.code, multi)
-        }
-        if isIdle { try multi.wait(descriptor: self.queue.descriptor, milliseconds: Self.tickMilliseconds) }
+        try multi.turn(milliseconds: Self.tickMilliseconds)
+        while let done = multi.nextDone() { self.hopEnded(done.easy, done.code, multi) }
         return true
     }
 

@@ -25,6 +25,13 @@ import Testing
         #expect(shares.take("a") == true)
     }
 
+    @Test func oneShopThatTakesLongHasRoomForAHundredPaymentsASecond() {
+        var shares = Shares<String>(limit: CallCapacity.Kind.money.limit)
+        var taken = 0
+        while shares.take("a") { taken += 1 }
+        #expect(taken >= 100 * 24)
+    }
+
     @Test func aServiceIsLeftAloneAfterTimeoutsInARow() {
         var breaker = CallBreaker()
         let start = NIODeadline.uptimeNanoseconds(1 << 40)

@@ -82,9 +82,9 @@ import Testing
 
     /// Sources contradict one another and themselves, bring tokens, and send values that no order may have. Some number
     /// their events and send an early one again. Some orders are removed, and come back.
-    @Test(arguments: 0..<120)
-    func randomInterleavingsEndInTheSameOrderAndTheSameDeadLetters(_ seed: Int) throws {
-        var random = SeededGenerator(seed: UInt64(seed))
+    @Test(arguments: fuzzSeeds(120))
+    func randomInterleavingsEndInTheSameOrderAndTheSameDeadLetters(_ seed: UInt64) throws {
+        var random = SeededGenerator(seed: seed)
         let counts = (0..<(seed % 3 == 0 ? 2 : 1)).map { _ in
             (0..<4).map { _ in Int.random(in: 1...2, using: &random) } + [1]
         }

@@ -76,7 +76,7 @@ import Testing
         "Shared/Brands": 1800,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
-        "Shared/Fetch": 1500,
+        "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
         "Shared/Kafka": 3860,
         "Shared/Model": 6000,

@@ -14,7 +14,7 @@ from world import Client, Device, Unanswered, World
 
 SERVICES = ("packager", "gateway", "pusher")
 # The upstream as the stack names it, as `waybill_upstream_up` names it, and a service that has it.
-UPSTREAMS = (("redis", "redis", "gateway"), ("kafka", "kafka", "packager"), ("apns", "apns", "pusher"))
+UPSTREAMS = (("kafka", "kafka", "packager"), ("apns", "apns", "pusher"), ("redis", "redis", "gateway"))
 # Threads by the beginning of their names, and what `/livez` calls them. The operations endpoint has a loop of its own.
 THREADS = (
     ("gateway", "NIO-SGLTN-", "event-loop-"), ("packager", "NIO-SGLTN-", "event-loop-"),

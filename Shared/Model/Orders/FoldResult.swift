@@ -79,6 +79,8 @@ struct FoldWork {
     /// Changes of an order that does not exist, in the order of their arrival. They are not remembered
     /// as seen as long as they wait: they are delivered again.
     var early: [Item] = []
+    /// The positions of changes that were refused while the order did not exist.
+    var refusedEarly: [ChangePosition] = []
     /// True if a change wrote or removed the document.
     var isTouched = false
     /// True if a new version must be made even if nothing changed.
@@ -110,7 +112,8 @@ struct FoldWork {
 
     /// Ends the waiting of changes, which are remembered as seen from now on.
     mutating func takeEarly() -> [Item] {
-        for item in self.early { self.positions.advance(to: item.position) }
+        for position in self.early.map(\.position) + self.refusedEarly { self.positions.advance(to: position) }
+        self.refusedEarly = []
         defer { self.early = [] }
         return self.early
     }

@@ -376,6 +376,7 @@ extension OrderFold {
                 if let sequence { positions.apply(source: source, sequence: sequence) }
             } catch {
                 work.early.removeAll { $0.index == item.index }
+                work.refusedEarly.append(item.position)
                 work.outcomes[item.index] = .refused(error)
             }
         }
