@@ -15,7 +15,8 @@ struct Gateway: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-gateway", version: GatewayServer.version, checkOnly: self.options.checkConfig,
+            name: "waybill-gateway", version: GatewayServer.version, metrics: MetricRow.gateway,
+            checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
             dependence: .part, needs: GatewayServer.needs, drain: { $0.edge.drain },
             read: { settings, common in try GatewaySettings(settings, common: common) },

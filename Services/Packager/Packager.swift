@@ -41,7 +41,8 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-packager", version: Packager.version, checkOnly: self.checkConfig,
+            name: "waybill-packager", version: Packager.version, metrics: MetricRow.packager,
+            checkOnly: self.checkConfig,
             conditions: [WorkerCondition.joined, ViewRecovery.condition], refusesEviction: true, needs: Packager.needs,
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })
@@ -74,7 +75,7 @@ extension Packager {
         _ settings: PackagerSettings, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = KeyedWorker.limits
     ) throws -> [any Service] {
         let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
             // No longer than it takes until another worker gets the partitions of a stalled one: a version published
             // after that may follow that worker's versions.

@@ -35,7 +35,8 @@ struct Pusher: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-pusher", version: Self.version, checkOnly: self.checkConfig,
+            name: "waybill-pusher", version: Self.version, metrics: MetricRow.pusher,
+            checkOnly: self.checkConfig,
             conditions: [WorkerCondition.joined],
             needs: Self.needs,
             read: { settings, common in try PusherSettings(settings, common: common) },
@@ -70,7 +71,7 @@ extension Pusher {
         _ settings: PusherSettings, _ environment: ServiceEnvironment, limits: PushLimits? = nil
     ) throws -> [any Service] {
         let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
             environment.producing(within: common.shutdownLimit / 4),
             topics: [common.topics.registrations, common.topics.deadLetters])

@@ -1,6 +1,8 @@
+import CoreMetrics
 public import Kafka
 public import Logging
 public import NIOPosix
+public import Redis
 
 /// The common parts from which a service is built.
 public struct ServiceEnvironment: Sendable {
@@ -12,6 +14,8 @@ public struct ServiceEnvironment: Sendable {
     public let logger: Logger
     /// The refusals by brokers that any handle met.
     let refusals = KafkaRefusalBook()
+    private let kafkaTimes: AnswerTimes
+    private let redisTimes: AnswerTimes
 
     public init(
         common: CommonSettings, group: MultiThreadedEventLoopGroup, metrics: MetricsRegistry, readiness: Readiness,
@@ -23,6 +27,8 @@ public struct ServiceEnvironment: Sendable {
         self.readiness = readiness
         self.liveness = liveness
         self.logger = logger
+        self.kafkaTimes = AnswerTimes("waybill_kafka_answer_seconds", factory: metrics)
+        self.redisTimes = AnswerTimes("waybill_redis_answer_seconds", factory: metrics)
     }
 
     /// The environment of a command that runs once: its metrics and its readiness are shown nowhere.
@@ -44,9 +50,17 @@ public struct ServiceEnvironment: Sendable {
         UpstreamState(name, readiness: self.readiness, metrics: self.metrics)
     }
 
+    /// The configuration for Redis, with the times of answers going to the metrics.
+    public var redis: RedisConfiguration {
+        var configuration = self.common.redis
+        configuration.onAnswer = self.redisTimes.record
+        return configuration
+    }
+
     /// The configuration for Kafka, with log lines of librdkafka and errors of the brokers going to the log.
     public var kafka: KafkaConfiguration {
         var configuration = self.common.kafka
+        configuration.onAnswer = self.kafkaTimes.record
         let file = configuration.file ?? "a file that \(SettingKey.kafkaProperties.rawValue) names"
         configuration.onEvent = { [logger, refusals] event in
             guard refusals.record(event) else { return }
@@ -71,7 +85,13 @@ public struct ServiceEnvironment: Sendable {
     public var joining: KafkaConfiguration {
         var configuration = self.kafka
         let log = configuration.onEvent
+        let moves = Dictionary(
+            uniqueKeysWithValues: [KafkaEvent.Kind.assigned, .revoked, .lost].map { kind in
+                let dimensions = [("kind", kind.rawValue)]
+                return (kind, Counter(label: "waybill_rebalances_total", dimensions: dimensions, factory: self.metrics))
+            })
         configuration.onEvent = { [readiness] event in
+            moves[event.kind]?.increment()
             // The log is first, since the reason for readiness is looked for there.
             log?(event)
             if event.kind == .assigned { readiness.met(WorkerCondition.joined) }

@@ -15,6 +15,7 @@ public enum ServiceMain {
     /// - Parameters:
     ///   - name: that of the service, as in log lines: `waybill-gateway`.
     ///   - version: goes into the first line of the log.
+    ///   - metrics: the table of the service's own metrics.
     ///   - checkOnly: true to print the effective configuration and return.
     ///   - conditions: the conditions of readiness besides Kafka.
     ///   - refusesEviction: true to refuse the start with a Redis that may delete any key to make room.
@@ -24,9 +25,10 @@ public enum ServiceMain {
     ///   - read: reads the service's own settings; its errors prevent the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
-        name: String, version: ProgramVersion, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
-        dependence: KafkaReadiness.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
-        drain: (Own) -> Duration = { _ in .zero }, read: (Settings, CommonSettings) throws -> Own,
+        name: String, version: ProgramVersion, metrics: [MetricRow], checkOnly: Bool, conditions: [String],
+        refusesEviction: Bool = false, dependence: KafkaReadiness.Dependence = .whole,
+        needs: (Topics) -> [KafkaTopicNeed], drain: (Own) -> Duration = { _ in .zero },
+        read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
         let variables = ProcessInfo.processInfo.environment
@@ -59,7 +61,7 @@ public enum ServiceMain {
         }
         let group = MultiThreadedEventLoopGroup.singleton
         let environment = ServiceEnvironment(
-            common: common, group: group, metrics: MetricsRegistry(),
+            common: common, group: group, metrics: MetricsRegistry(metrics),
             readiness: Readiness(conditions: conditions + [KafkaWatch.condition, OperationsServer.listening]),
             logger: logger)
         environment.liveness.watch(group)
@@ -67,7 +69,7 @@ public enum ServiceMain {
         let operations = OperationsServer(
             address: common.operationsListen, readiness: environment.readiness, liveness: environment.liveness,
             metrics: environment.metrics, group: MultiThreadedEventLoopGroup(numberOfThreads: 1), logger: logger)
-        BuildInformation.gauge(environment.metrics)
+        BuildInformation.gauge(version, environment.metrics)
         try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
         let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
         let services = try await build(own, environment)

@@ -37,22 +37,41 @@ import Testing
         let metrics = BrandMetrics(factory: registry)
         let shop = try self.certificate(.push, 12)
         let other = try self.certificate(.signing, -1, of: "order.com.example.other")
-        metrics.update([shop, other], failures: [], nowEpochSeconds: Self.noon)
+        metrics.update([shop, other], failures: [])
         #expect(
             registry.text == """
+                # HELP waybill_brand_load_failed 1 while a brand cannot be loaded
                 # TYPE waybill_brand_load_failed gauge
                 waybill_brand_load_failed{brand="order.com.example.other"} 0.0
                 waybill_brand_load_failed{brand="order.com.example.shop"} 0.0
-                # TYPE waybill_certificate_expires_days gauge
-                waybill_certificate_expires_days{brand="order.com.example.other",certificate="signing"} -1.0
-                waybill_certificate_expires_days{brand="order.com.example.shop",certificate="push"} 12.0
 
-                """)
-        metrics.update([shop], failures: [], nowEpochSeconds: Self.noon + Self.day)
+                """ + self.expiry(registry))
+        let expired = Double(Self.noon - Self.day)
+        #expect(self.expiry(registry).contains("example.other\",certificate=\"signing\"} \(expired)"))
+        #expect(registry.undescribed == [])
+        metrics.update([shop], failures: [])
         #expect(!registry.text.contains("example.other"))
-        #expect(registry.text.contains("certificate=\"push\"} 11.0"))
+        #expect(registry.text.contains("certificate=\"push\"} \(Double(Self.noon + 12 * Self.day))"))
         // A brand that returns is reported again.
-        metrics.update([shop, other], failures: [], nowEpochSeconds: Self.noon)
-        #expect(registry.text.contains("certificate=\"signing\"} -1.0"))
+        metrics.update([shop, other], failures: [])
+        #expect(registry.text.contains("certificate=\"signing\"} \(Double(Self.noon - Self.day))"))
+    }
+
+    /// Returns the lines of the expiries.
+    private func expiry(_ registry: MetricsRegistry) -> String {
+        registry.text.split(separator: "\n").filter { $0.contains("waybill_certificate_expiry_timestamp_seconds") }
+            .map { "\($0)\n" }.joined()
+    }
+
+    @Test func twoHundredBrandsHaveEightHundredSeries() throws {
+        let registry = MetricsRegistry()
+        let metrics = BrandMetrics(factory: registry)
+        let certificates = try (0..<200).flatMap { number in
+            try [BrandCertificate.Use.signing, .intermediate, .push].map {
+                try self.certificate($0, 100, of: "order.com.example.shop\(number)")
+            }
+        }
+        metrics.update(certificates, failures: [])
+        #expect(registry.text.split(separator: "\n").count { !$0.hasPrefix("#") } == 800)
     }
 }

@@ -63,11 +63,16 @@ import Testing
             let metrics = try await RawConnection.once(
                 port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             let line = metrics.text.split(separator: "\n").first {
-                $0.hasPrefix("waybill_merchant_certificate_expires_days{merchant=\"shop\"} ")
+                $0.hasPrefix("waybill_certificate_expiry_timestamp_seconds{owner=\"merchant shop\",")
             }
-            let days = line?.split(separator: " ").last.flatMap { Double($0) } ?? 0
+            let end = line?.split(separator: " ").last.flatMap { Double($0) } ?? 0
+            let days = (end - Date().timeIntervalSince1970) / 86_400
             #expect(days > 8.9)
             #expect(days <= 9)
+            #expect(metrics.text.contains("waybill_reload_ok{file=\"merchants\"} 1.0\n"))
+            // Every metric has its help.
+            let lines = metrics.text.split(separator: "\n")
+            #expect(lines.count { $0.hasPrefix("# HELP ") } == lines.count { $0.hasPrefix("# TYPE ") })
         }
     }
 

@@ -214,10 +214,16 @@ import Testing
             await look()
             #expect(try await self.serial(fixture) == second)
             #expect(registry.text.contains("waybill_tls_certificate_reloads_total{outcome=\"refused\"} 3\n"))
+            #expect(registry.text.contains("waybill_reload_ok{file=\"tls\"} 0.0"))
             try served.put(made.first, key: made.first)
             await reload.look(isAsked: true)
             #expect(try await self.serial(fixture) == first, "at once when asked")
-            #expect(registry.text.contains("waybill_tls_certificate_expiry_days 3"), "a year")
+            let expiry = "waybill_certificate_expiry_timestamp_seconds{owner=\"gateway\",certificate=\"tls\"}"
+            let end =
+                registry.text.split(separator: "\n").first { $0.hasPrefix(expiry) }
+                .flatMap { $0.split(separator: " ").last }.flatMap { Double($0) } ?? 0
+            #expect((360...370).contains((end - Double(TLSSupport.now)) / 86_400), "a year")
+            #expect(registry.text.contains("waybill_reload_ok{file=\"tls\"} 1.0"))
         }
     }
 

@@ -34,6 +34,45 @@ struct ConsumerLedgerTests {
         #expect(ledger.inHand == 0)
     }
 
+    @Test func oneParkedRecordIsTheOnlyWorkAndHoldsTheCommitBack() {
+        var ledger = ConsumerLedger()
+        ledger.add([Self.mine])
+        for start in stride(from: Int64(0), to: 10_001, by: 500) {
+            let records = (start..<min(10_001, start + 500)).map { offset in
+                var record = KafkaRecord(
+                    topic: "t", partition: 0, offset: offset, timestampMilliseconds: 1000 + offset, key: nil, value: nil
+                )
+                record.assignment = ledger.assignment
+                return record
+            }
+            ledger.handOut(records)
+            ledger.finish(records.dropFirst(start == 0 ? 1 : 0).map(\.receipt))
+        }
+        let parked = ledger.progress([Self.mine: 10_001])["t"]
+        #expect(parked == KafkaProgress(unworked: 1, committedLag: 10_001, oldestEpochMilliseconds: 1000))
+        #expect(ledger.progress([:])["t"] == parked, "without an end: what was handed out")
+        #expect(ledger.progress([Self.mine: 10_011])["t"]?.unworked == 11, "ten were not handed out yet")
+        ledger.finish([self.record(0, in: ledger.assignment).receipt])
+        ledger.acknowledge(ledger.committable, chosenIn: ledger.assignment)
+        #expect(ledger.progress([Self.mine: 10_001])["t"] == KafkaProgress())
+    }
+
+    @Test func theAgeOfTheFirstRecordIsKnownHoweverLongItWaits() {
+        var ledger = PartitionLedger(assignment: 1)
+        for offset in 0..<Int64(5000) {
+            ledger.handOut(offset)
+            ledger.mark(offset, 1000 + offset)
+            if offset != 7 { ledger.finish(offset) }
+        }
+        #expect(ledger.progress(end: nil).oldestEpochMilliseconds == 1007)
+        // A deferred record counts as unfinished.
+        ledger.hold(7)
+        ledger.putOff(7)
+        #expect(ledger.progress(end: nil).oldestEpochMilliseconds == 1007)
+        ledger.hold(nil)
+        #expect(ledger.progress(end: nil).oldestEpochMilliseconds == nil)
+    }
+
     @Test func aRepeatedOrUnknownFinishHasNoEffect() {
         var ledger = PartitionLedger(assignment: 1)
         ledger.handOut(1)

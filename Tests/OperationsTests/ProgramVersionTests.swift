@@ -20,9 +20,12 @@ import Testing
 
     @Test func theVersionAndTheCommitAreAMetric() {
         let metrics = MetricsRegistry()
-        BuildInformation.gauge(metrics)
-        let labels = "version=\"\(ProgramVersion.number)\",commit=\"\(ProgramVersion.commit)\""
+        BuildInformation.gauge(ProgramVersion("a", libraries: [("librdkafka", "2.0.2")]), metrics)
+        let labels =
+            "version=\"\(ProgramVersion.number)\",commit=\"\(ProgramVersion.commit)\","
+            + "swift=\"\(ProgramVersion.swift)\",librdkafka=\"2.0.2\",openssl=\"unknown\""
         #expect(metrics.text.contains("waybill_build_info{\(labels)} 1"))
+        #expect(metrics.undescribed == [])
         #expect(!ProgramVersion.commit.isEmpty)
     }
 }

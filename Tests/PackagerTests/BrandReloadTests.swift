@@ -64,7 +64,7 @@ import Testing
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
-            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(MetricRow.packager),
             readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
         let own = try PackagerSettings(settings, common: common)
         let group = ServiceGroup(services: try Packager.build(own, environment), logger: logger)
@@ -122,9 +122,20 @@ import Testing
             let state = try await OrderStore(redis: redis).orders([try ChangeLog.key("o\(number % 100)")])[0].get()
             #expect(state?.state.document.members["orderNumber"] == .string("n\(number)"))
         }
-        let days = metric(
-            "waybill_certificate_expires_days{brand=\"\(BrandFixture.orderType)\",certificate=\"signing\"}")
-        #expect(days.flatMap { Double($0) }.map { (364...366).contains($0) } == true)
+        let end = metric(
+            "waybill_certificate_expiry_timestamp_seconds{owner=\"\(BrandFixture.orderType)\",certificate=\"signing\"}")
+        let days = end.flatMap { Double($0) }.map { ($0 - Date().timeIntervalSince1970) / 86_400 }
+        #expect(days.map { (364...366).contains($0) } == true)
+        #expect(environment.metrics.undescribed == [], "each has its row in the table")
+        for step in ChangeStep.allCases {
+            let name = "waybill_change_step_seconds_count{step=\"\(step.rawValue)\"}"
+            #expect(metric(name).flatMap { Double($0) } ?? 0 > 0, "\(step)")
+        }
+        for operation in ["produce", "commit"] {
+            let name = "waybill_kafka_answer_seconds_count{operation=\"\(operation)\"}"
+            #expect(metric(name).flatMap { Double($0) } ?? 0 > 0, "\(operation)")
+        }
+        #expect(environment.metrics.text.contains("waybill_redis_answer_seconds_count{operation=\"EVALSHA\"}"))
         await admin.close()
         await producer.close()
         await redis.close()

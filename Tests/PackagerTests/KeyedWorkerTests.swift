@@ -41,7 +41,7 @@ import Testing
             ])
             let notes = Notes(self, ledger: ledger)
             return ServiceEnvironment(
-                common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
+                common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(MetricRow.packager),
                 readiness: Readiness(conditions: [WorkerCondition.joined]), logger: Logger(label: "test") { _ in notes }
             )
         }
@@ -149,6 +149,35 @@ import Testing
         }
         #expect(try await fixture.committed() == [0: 1], "nor does the end commit it")
         #expect(fixture.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
+    }
+
+    @Test func whatIsLeftToDoIsNotTheLagOfTheGroup() async throws {
+        let fixture = try Fixture()
+        let environment = try fixture.environment()
+        try await fixture.fill(["poison"] + (0..<10_000).map { "k\($0)" })
+        let isWell = Atomic(false)
+        let worker = try self.worker(fixture, environment) { works in
+            fixture.note(works.filter { $0.name != "poison" })
+            return works.map { $0.name != "poison" || isWell.load(ordering: .relaxed) ? .done : .later(reason: "x") }
+        }
+        @Sendable func metric(_ name: String) -> Double? {
+            let series = "waybill_\(name){topic=\"\(fixture.topic)\"} "
+            return environment.metrics.text.split(separator: "\n").first { $0.hasPrefix(series) }
+                .flatMap { Double($0.dropFirst(series.count)) }
+        }
+        try await self.run([worker]) {
+            try await eventually("the others") { fixture.doneCount == 10_000 }
+            try await eventually("one record is work") { metric("unworked_records") == 1 }
+            #expect(metric("committed_lag_records") == 10_001)
+            try await eventually("its age") { metric("oldest_unfinished_seconds") ?? 0 > 0 }
+            isWell.store(true, ordering: .relaxed)
+            try await eventually("nothing is left", within: .seconds(60)) {
+                metric("unworked_records") == 0 && metric("committed_lag_records") == 0
+                    && metric("oldest_unfinished_seconds") == 0
+            }
+        }
+        #expect(environment.metrics.text.contains("waybill_rebalances_total{kind=\"assigned\"} 1\n"))
+        #expect(environment.metrics.undescribed == [])
     }
 
     @Test func anOutageBoundsRecordsInFlightAndLosesNone() async throws {

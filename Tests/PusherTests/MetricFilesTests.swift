@@ -56,7 +56,7 @@ import Testing
                 }
             }
         }
-        #expect(selectors > 20)
+        #expect(selectors > 15)
     }
 
     /// A sum by a label that a series does not have is one sum for all.

@@ -23,7 +23,7 @@ struct PusherFixture: Sendable {
     let apns: APNSSimulator
     private let credential: APNSCredential
     private let roots: [UInt8]
-    let metrics = MetricsRegistry()
+    let metrics = MetricsRegistry(MetricRow.pusher)
     let topics = Topics()
     /// Noon of 2026-01-01, UTC.
     static let noon: Int64 = 1_767_268_800

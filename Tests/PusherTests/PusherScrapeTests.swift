@@ -109,7 +109,14 @@ import Testing
                 #expect(requests("410", "Unregistered") == 1)
                 #expect(requests("503", "ServiceUnavailable") == 1)
                 #expect(series["waybill_pushes_total{\(credential),outcome=\"retried\"}"] == 1)
-                #expect(series["waybill_push_age_seconds_count{\(credential)}"] ?? 0 >= 1)
+                #expect(series["waybill_push_age_seconds_count{host=\"\(fixture.host)\"}"] ?? 0 >= 1)
+                #expect(series["waybill_push_lookup_age_seconds_count"] ?? 0 >= 1)
+                try await eventually("nothing left to do") {
+                    let series = try await scrape()
+                    return series["waybill_unworked_records{topic=\"\(fixture.topics.orders)\"}"] == 0
+                        && series["waybill_committed_lag_records{topic=\"\(fixture.topics.orders)\"}"] == 0
+                }
+                #expect(fixture.metrics.undescribed == [], "each has its row in the table")
                 #expect(series["waybill_apns_connected_total{\(credential)}"] ?? 0 >= 1)
                 #expect(series["waybill_apns_settings_changes_total{\(credential)}"] ?? 0 >= 1)
                 #expect(series["waybill_apns_queued{\(credential)}"] == 0)

@@ -4,9 +4,9 @@ import Testing
 /// The metrics that alerts, dashboards and documents name, against those that the services have.
 @Suite struct MetricNamesTests {
     /// Returns every quoted metric name in the services and rooms.
-    private static func known() throws -> Set<String> {
+    private static func known(in isWanted: (String) -> Bool = { _ in true }) throws -> Set<String> {
         Set(
-            try TidyTests.sources(["Services", "Shared"]).flatMap { file in
+            try TidyTests.sources(["Services", "Shared"]).filter { isWanted($0.path) }.flatMap { file in
                 file.lines.filter { $0.contains("\"waybill_") }.flatMap { line in
                     line.matches(of: /"(waybill_[a-z0-9_]+)"/).map { String($0.output.1) }
                 }
@@ -46,6 +46,13 @@ import Testing
         for path in readers {
             #expect(Self.unknownNames(in: try DocumentTests.text(path), known: known).isEmpty, "\(path)")
         }
+    }
+
+    @Test func everyMetricIsInATable() throws {
+        let tables = try Self.known { $0.contains("MetricRow") }
+        let others = try Self.known { !$0.contains("MetricRow") }
+        #expect(others.subtracting(tables).sorted() == [], "add a row to MetricRow+….swift of its service")
+        #expect(tables.subtracting(others).sorted() == [], "no code makes it")
     }
 
     @Test func everyMetricIsDocumented() throws {

@@ -69,20 +69,20 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 9820,
-        "Services/Packager": 8340,
-        "Services/Pusher": 5840,
+        "Services/Gateway": 9880,
+        "Services/Packager": 8490,
+        "Services/Pusher": 5930,
         "Shared/APNS": 3320,
         "Shared/Brands": 1800,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
         "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
-        "Shared/Kafka": 3860,
-        "Shared/Model": 6000,
-        "Shared/Operations": 2640,
+        "Shared/Kafka": 3990,
+        "Shared/Model": 6020,
+        "Shared/Operations": 2900,
         "Shared/Packaging": 1480,
-        "Shared/Redis": 3380,
+        "Shared/Redis": 3400,
         "Shared/Store": 4900,
         "Shared/Tokens": 360,
     ]

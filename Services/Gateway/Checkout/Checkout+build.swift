@@ -30,7 +30,7 @@ enum Checkout {
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.orderChanges])
         let patientProducer = try KafkaProducer(
             environment.producing(within: Self.patientDeliveryLimit), topics: [common.topics.orderChanges])
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let metrics = CheckoutMetrics(factory: environment.metrics)
         let merchants = try MerchantLibrary(
             directory: settings.merchants, loading: settings.loading, isStrict: false, metrics: metrics,

@@ -11,7 +11,8 @@ struct CheckoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceMain.run(
-            name: "waybill-gateway-checkout", version: GatewayServer.version, checkOnly: self.options.checkConfig,
+            name: "waybill-gateway-checkout", version: GatewayServer.version, metrics: MetricRow.checkout,
+            checkOnly: self.options.checkConfig,
             conditions: GatewayServer.conditions,
             dependence: .part, needs: Checkout.needs, drain: { $0.edge.drain },
             read: { settings, common in try CheckoutSettings(settings, common: common) },

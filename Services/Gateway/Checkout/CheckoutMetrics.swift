@@ -1,5 +1,6 @@
 import CoreMetrics
 import NIOHTTP1
+import Operations
 
 /// The metrics of the checkout role, named in one place.
 struct CheckoutMetrics: Sendable {
@@ -31,12 +32,14 @@ struct CheckoutMetrics: Sendable {
     /// The outcome of publishing a change, as a label.
     enum Publication: String, CaseIterable, Sendable { case published, failed }
 
+    let merchantsState: ReloadState
     private let factory: any MetricsFactory
     private let durations: [Route: Timer]
     private let publications: [Publication: Counter]
 
     init(factory: any MetricsFactory) {
         self.factory = factory
+        self.merchantsState = ReloadState("merchants", factory: factory)
         self.durations = Route.allCases.reduce(into: [:]) { durations, route in
             durations[route] = Timer(
                 label: "waybill_checkout_request_seconds", dimensions: [("route", route.rawValue)], factory: factory)
@@ -49,12 +52,11 @@ struct CheckoutMetrics: Sendable {
 
     /// - Parameters:
     ///   - merchant: the name of a configured merchant.
-    ///   - days: the days until its identity certificate expires; nil if it has none.
-    func certificateEnds(merchant: String, days: Double?) {
-        let meter = Meter(
-            label: "waybill_merchant_certificate_expires_days", dimensions: [("merchant", merchant)],
-            factory: self.factory)
-        if let days { meter.set(days) } else { meter.destroy() }
+    ///   - seconds: the last second of its identity certificate, since 1970; nil if it has none.
+    func certificateEnds(merchant: String, epochSeconds seconds: Int64?) {
+        let meter = CertificateExpiry.meter(
+            owner: "merchant \(merchant)", certificate: "identity", factory: self.factory)
+        if let seconds { meter.set(seconds) } else { meter.destroy() }
     }
 
     /// - Parameters:

@@ -1,4 +1,5 @@
 import CoreMetrics
+import Operations
 
 /// The metrics of connections and of TLS, named in one place.
 struct TransportMetrics: Sendable {
@@ -8,8 +9,9 @@ struct TransportMetrics: Sendable {
     let gaveWay: Counter
     /// TLS handshakes that failed.
     let handshakesFailed: Counter
-    /// Days until the served certificate expires.
-    let certificateDays: Meter
+    /// The last second of the served certificate.
+    let certificateExpiry: Meter
+    let certificateState: ReloadState
     /// Certificates that were loaded while running.
     let certificatesLoaded: Counter
     /// Certificates that could not be loaded; the former one stays in use.
@@ -20,7 +22,8 @@ struct TransportMetrics: Sendable {
         self.connections = Meter(label: "waybill_connections", factory: factory)
         self.gaveWay = Counter(label: "waybill_connections_gave_way_total", factory: factory)
         self.handshakesFailed = Counter(label: "waybill_tls_handshakes_failed_total", factory: factory)
-        self.certificateDays = Meter(label: "waybill_tls_certificate_expiry_days", factory: factory)
+        self.certificateExpiry = CertificateExpiry.meter(owner: "gateway", certificate: "tls", factory: factory)
+        self.certificateState = ReloadState("tls", factory: factory)
         let reloads = "waybill_tls_certificate_reloads_total"
         self.certificatesLoaded = Counter(label: reloads, dimensions: [("outcome", "loaded")], factory: factory)
         self.certificatesRefused = Counter(label: reloads, dimensions: [("outcome", "refused")], factory: factory)

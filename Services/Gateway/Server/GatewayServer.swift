@@ -133,7 +133,7 @@ extension GatewayServer {
     /// Makes the server and its parts.
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)

@@ -35,7 +35,7 @@ final class CertificateReload: Service {
         self.logger = logger
         // No stamps: the first two checks find a change and load once more, whatever happened before.
         self.state = Mutex(State(certificate: certificate, stamps: FileStamps(taken: [nil, nil])))
-        self.showDays(certificate)
+        self.showExpiry(certificate)
     }
 
     /// The certificate for a new connection.
@@ -59,18 +59,20 @@ final class CertificateReload: Service {
                 let certificate = try self.files.load(nowEpochSeconds: Self.now())
                 self.state.withLock { $0.certificate = certificate }
                 self.metrics.certificatesLoaded.increment()
+                self.metrics.certificateState.report(true)
                 self.logger.info("certificate loaded", metadata: ["path": "\(self.files.certificate)"])
             } catch {
                 self.metrics.certificatesRefused.increment()
+                self.metrics.certificateState.report(false)
                 self.logger.error(
                     "certificate rejected; the previous one stays in use", metadata: ["error": "\(error)"])
             }
         }
-        self.showDays(self.certificate)
+        self.showExpiry(self.certificate)
     }
 
-    private func showDays(_ certificate: ServerCertificate) {
-        self.metrics.certificateDays.set(Double(certificate.notAfterEpochSeconds - Self.now()) / 86_400)
+    private func showExpiry(_ certificate: ServerCertificate) {
+        self.metrics.certificateExpiry.set(certificate.notAfterEpochSeconds)
     }
 
     private static func now() -> Int64 { Int64(time(nil)) }

@@ -92,9 +92,12 @@ struct ChangeProcessor: Sendable {
         var large: [(item: BatchOrder, bytes: Int)] = []
         do {
             let begun = try await self.begin()
+            let started = ContinuousClock.now
             var small: [Seen] = []
             var early: [(order: BatchOrder, removed: OrderStore.StoredOrder?)] = []
-            for (order, sight) in zip(orders, try await self.store.look(at: orders.map(\.key))) {
+            let sights = try await self.store.look(at: orders.map(\.key))
+            self.metrics.ended(.read, since: started)
+            for (order, sight) in zip(orders, sights) {
                 switch sight {
                 case .read(let result): small.append((order.withoutLetters, result))
                 case .early(let removed): early.append((order.withoutLetters, removed))
@@ -147,9 +150,13 @@ struct ChangeProcessor: Sendable {
         open.removeAll { batchOutcomes.isPostponed($0.place) }
         await self.note(open, &batchOutcomes)
         open.removeAll { batchOutcomes.isPostponed($0.place) }
+        var started = ContinuousClock.now
         let conflicts = await self.write(open, begun, &batchOutcomes).union(come)
+        self.metrics.ended(.write, since: started)
         open.removeAll { batchOutcomes.isPostponed($0.place) || conflicts.contains($0.place) }
+        started = .now
         await self.publish(open, &batchOutcomes)
+        self.metrics.ended(.publish, since: started)
         do {
             // A view that was lost since then is restored from what was published before the loss: this may be missing.
             if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
@@ -352,12 +359,16 @@ extension ChangeProcessor {
     ) async -> [OrderDraft] {
         let seconds = self.now() / 1000
         let results = await onAllCores(orders) {
-            [packagers, hasIndex = self.pictureIndex != nil, limit = self.recordLimit.value] order, stored in
+            [packagers, metrics, hasIndex = self.pictureIndex != nil, limit = self.recordLimit.value] order, stored in
             Self.attempt(order, packagers) { packager throws(PackagingError) in
+                let began = ContinuousClock.now
                 let draft = packager.fold(order, stored: stored, nowEpochSeconds: seconds)
+                metrics.ended(.fold, since: began)
                 CrashPoint.reached(.folded)
                 // Its pictures have to be looked up first.
                 if hasIndex, !draft.pictures.isEmpty { return draft }
+                let folded = ContinuousClock.now
+                defer { metrics.ended(.sign, since: folded) }
                 return try packager.package(draft, recordBytes: limit, nowEpochSeconds: seconds)
             }
         }
@@ -366,8 +377,10 @@ extension ChangeProcessor {
         let (open, packaged) = (drafts.filter { !$0.isPackaged }, drafts.filter(\.isPackaged))
         do {
             let found = try await pictureIndex.find(for: open, nowEpochSeconds: seconds)
-            let results = await onAllCores(open) { [packagers, limit = self.recordLimit.value] draft in
-                Self.attempt(draft.order, packagers) { packager throws(PackagingError) in
+            let results = await onAllCores(open) { [packagers, metrics, limit = self.recordLimit.value] draft in
+                let folded = ContinuousClock.now
+                defer { metrics.ended(.sign, since: folded) }
+                return Self.attempt(draft.order, packagers) { packager throws(PackagingError) in
                     try packager.package(
                         draft, pictures: found.shown[draft.key.orderType] ?? [:], recordBytes: limit,
                         nowEpochSeconds: seconds)

@@ -32,6 +32,8 @@ struct PackagerMetrics: Sendable {
     let documentBytes: Gauge
     /// The time from a change's arrival in Kafka to its package in Redis.
     let age: Timer
+    /// The time of each step: reading, writing and publishing of a batch, folding and signing of an order.
+    private let steps: [ChangeStep: Timer]
 
     init(factory: any MetricsFactory) {
         self.changesConsumed = Counter(label: "waybill_changes_consumed_total", factory: factory)
@@ -48,5 +50,20 @@ struct PackagerMetrics: Sendable {
         self.earlyApplied = Counter(label: "waybill_early_changes_applied_total", factory: factory)
         self.documentBytes = Gauge(label: "waybill_documents_in_hand_bytes", factory: factory)
         self.age = Timer(label: "waybill_change_age_seconds", factory: factory)
+        self.steps = Dictionary(
+            uniqueKeysWithValues: ChangeStep.allCases.map { step in
+                let dimensions = [("step", step.rawValue)]
+                return (step, Timer(label: "waybill_change_step_seconds", dimensions: dimensions, factory: factory))
+            })
     }
+
+    /// Records the time that a step took since it began.
+    func ended(_ step: ChangeStep, since began: ContinuousClock.Instant) {
+        self.steps[step]?.recordSeconds((.now - began) / .seconds(1))
+    }
+}
+
+/// A step on the way of a change, as a label.
+enum ChangeStep: String, CaseIterable {
+    case read, fold, sign, write, publish
 }

@@ -62,6 +62,13 @@ struct DeferredRecords: Sendable {
 
     var isEmpty: Bool { self.places.isEmpty }
 
+    /// The number of deferred records of each topic.
+    var topics: [String: Int] {
+        self.places.reduce(into: [:]) { topics, entry in
+            topics[entry.key.topic, default: 0] += entry.value.spans.values.reduce(0) { $0 + $1.count }
+        }
+    }
+
     /// Returns the first deferred offset of a partition.
     func first(of partition: KafkaPartition) -> Int64? { self.places[partition]?.spans.values.map(\.next).min() }
 

@@ -160,6 +160,9 @@ final class KeyQueueDriver: Sendable {
         }
     }
 
+    /// The number of deferred records of each topic.
+    var deferredByTopic: [String: Int] { self.state.withLock { $0.intake.deferred.topics } }
+
     /// A partition to be read again; nil: no unit has room.
     func nextPass() -> DeferredRecords.Pass? { self.state.withLock { $0.intake.nextPass() } }
 

@@ -135,6 +135,7 @@ final class KeyedWorker: Service {
     private func fetch() async throws {
         var reportAt = ContinuousClock.now
         var notes = DeferralNotes()
+        var progress = ConsumerMetrics(factory: self.metrics.factory)
         var pause = BacklogLinger()
         self.driver.update(self.groups())
         var isHeld = false
@@ -156,6 +157,7 @@ final class KeyedWorker: Service {
             guard now >= reportAt else { continue }
             reportAt = now + .seconds(1)
             self.driver.update(self.groups())
+            progress.report(self.consumer, deferred: self.driver.deferredByTopic)
             notes.report(self.driver.putOff, self.metrics, self.logger)
             self.metrics.report(
                 self.driver.look, oldest: self.driver.delayedSince.map { now - $0 }, quiet: self.consumer.quietTime)

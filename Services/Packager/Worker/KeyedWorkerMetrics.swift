@@ -1,5 +1,6 @@
 import CoreMetrics
 import Logging
+import Operations
 
 /// The metrics of a `KeyedWorker`.
 struct KeyedWorkerMetrics: Sendable {
@@ -16,9 +17,9 @@ struct KeyedWorkerMetrics: Sendable {
     private let quietSeconds: Meter
     /// Records that were deferred and were deleted before they were read again.
     fileprivate let lost: Counter
-    fileprivate let factory: any MetricsFactory
+    let factory: MetricsRegistry
 
-    init(factory: any MetricsFactory) {
+    init(factory: MetricsRegistry) {
         self.retries = Counter(label: "waybill_batch_retries_total", factory: factory)
         self.batchRecords = Recorder(label: "waybill_batch_records", aggregate: true, factory: factory)
         self.batchKeys = Recorder(label: "waybill_batch_keys", aggregate: true, factory: factory)

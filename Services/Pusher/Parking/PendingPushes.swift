@@ -22,7 +22,7 @@ final class PendingPushes: Sendable {
     private let parking: PushParking
     private let scheduler: PushScheduler
     private let topic: String
-    private let consumer: KafkaConsumer
+    let consumer: KafkaConsumer
     private let kafka: KafkaConfiguration
     private let others: KafkaConsumer
     private let producer: KafkaProducer

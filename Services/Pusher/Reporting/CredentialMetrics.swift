@@ -61,10 +61,12 @@ package final class CredentialMetrics: Sendable {
             label: "waybill_pushes_total", by: "outcome", dimensions: dimensions, factory: factory)
         self.retiredTokens = Counter(
             label: "waybill_push_tokens_retired_total", dimensions: dimensions, factory: factory)
-        self.ages = factory.durations("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        // Not by credential: a histogram has dozens of series, and there may be hundreds of brands.
+        let ofHost = [("host", host)]
+        self.ages = factory.durations("waybill_push_age_seconds", dimensions: ofHost, bounds: Self.ageBounds)
         self.answerTimes = factory.durations(
-            "waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
-        self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
+            "waybill_apns_answer_seconds", dimensions: ofHost, bounds: Self.ageBounds)
+        self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: ofHost, factory: factory)
         // Starts at zero, since an alert on an increase does not see a series that begins with one.
         for code in PushDeadLetterCode.allCases { self.apply(.count(.deadLetters(code), by: 0)) }
     }

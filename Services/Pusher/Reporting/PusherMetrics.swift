@@ -1,4 +1,6 @@
 import CoreMetrics
+import FoundationEssentials
+import Kafka
 import Model
 package import Operations
 import Synchronization
@@ -35,6 +37,9 @@ package final class PusherMetrics: Sendable {
     /// Time for which nothing was finished although records are in hand: a stall that the consumer group does not
     /// detect.
     private let quietSeconds: Meter
+    private let lookupAges: DurationHistogram
+    private let progress: Mutex<ConsumerMetrics>
+    private let pendingProgress: Mutex<ConsumerMetrics>
     private let factory: MetricsRegistry
     private let host: String
     private let credentials = Mutex<[String: CredentialMetrics]>([:])
@@ -61,6 +66,9 @@ package final class PusherMetrics: Sendable {
         self.ready = targets("ready")
         self.inFlight = targets("in_flight")
         self.settling = targets("settling")
+        self.lookupAges = factory.durations("waybill_push_lookup_age_seconds", bounds: CredentialMetrics.ageBounds)
+        self.progress = Mutex(ConsumerMetrics(factory: factory))
+        self.pendingProgress = Mutex(ConsumerMetrics(factory: factory))
         self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
     }
 
@@ -89,6 +97,20 @@ package final class PusherMetrics: Sendable {
         self.inFlight.set(gauges.inFlight)
         self.settling.set(gauges.settling)
         self.quietSeconds.set((quiet ?? .zero) / .seconds(1))
+    }
+
+    /// Sets the gauges of what is left to do, in the topics of changes and in the pending topic.
+    func report(_ consumer: KafkaConsumer, pending: KafkaConsumer) {
+        self.progress.withLock { $0.report(consumer) }
+        self.pendingProgress.withLock { $0.report(pending) }
+    }
+
+    /// Records the ages of changes whose devices are known now.
+    ///
+    /// - Parameter times: of their publication, in milliseconds since 1970; a negative one is not known.
+    func lookedUp(_ times: some Sequence<Int64>) {
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        self.lookupAges.record(seconds: times.filter { $0 >= 0 }.map { Double(max(0, now - $0)) / 1000 })
     }
 
     /// Removes the gauges of all credentials but these.

@@ -177,6 +177,7 @@ package final class PushWorker: Service {
             self.log.dropped(counts.dropped)
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
+        self.metrics.report(self.consumer, pending: self.pending.consumer)
         self.metrics.recordsParked.set(self.parking.recordCount)
     }
 }
@@ -326,6 +327,7 @@ extension PushWorker {
             self.heartbeat.beat()
             do {
                 let looked = try await self.lookup.look(batch)
+                self.metrics.lookedUp(batch.records.lazy.map(\.epochMilliseconds))
                 if attempt > 0 { self.log.isBack(.lookups) }
                 return self.tell(looked, of: batch, numbers)
             } catch {

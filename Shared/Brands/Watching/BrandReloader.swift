@@ -15,8 +15,8 @@ public import Tokens
 public final class BrandReloader: Service {
     private let library: BrandLibrary
     private let tokens: TokenAuthority?
-    /// 1 while the file of shared secrets cannot be used.
-    private let secretsFailed: Meter?
+    private let secretsState: ReloadState?
+    private let brandsState: ReloadState
     private let interval: Duration
     private let metrics: BrandMetrics
     private let logger: Logger
@@ -33,9 +33,8 @@ public final class BrandReloader: Service {
     ) {
         self.library = library
         self.tokens = tokens
-        self.secretsFailed = tokens.map { _ in
-            Meter(label: "waybill_token_secrets_load_failed", factory: environment.metrics)
-        }
+        self.secretsState = tokens.map { _ in ReloadState("token-secrets", factory: environment.metrics) }
+        self.brandsState = ReloadState("brands", factory: environment.metrics)
         self.interval = environment.common.brandsReload
         self.metrics = BrandMetrics(factory: environment.metrics)
         self.logger = environment.logger
@@ -69,7 +68,8 @@ public final class BrandReloader: Service {
     private func account() {
         let now = Int64(time(nil))
         let certificates = self.library.brands.certificates
-        self.metrics.update(certificates, failures: self.library.failures, nowEpochSeconds: now)
+        self.metrics.update(certificates, failures: self.library.failures)
+        self.brandsState.report(self.library.failures.isEmpty)
         for certificate in self.warnings.withLock({ $0.due(certificates, nowEpochSeconds: now) }) {
             self.logger.warning(
                 "certificate expires soon",
@@ -81,7 +81,7 @@ public final class BrandReloader: Service {
     }
 
     private func log(_ event: TokenAuthority.Event) {
-        self.secretsFailed?.set(event == .loaded ? 0 : 1)
+        self.secretsState?.report(event == .loaded)
         switch event {
         case .loaded: self.logger.info("token secrets reloaded")
         case .failed(let reason):
@@ -126,10 +126,9 @@ extension Brands {
 
 /// The metrics about brands. Bounded by the number of configured brands.
 final class BrandMetrics: Sendable {
-    private struct Series: Hashable {
-        let label: String
-        let brand: String
-        let use: String?
+    private enum Series: Hashable {
+        case failed(brand: String)
+        case expiry(brand: String, use: String)
     }
 
     private let factory: any MetricsFactory
@@ -138,18 +137,14 @@ final class BrandMetrics: Sendable {
     init(factory: any MetricsFactory) { self.factory = factory }
 
     /// Sets each series, and removes those of brands that no longer exist.
-    func update(_ certificates: [BrandCertificate], failures: [BrandFailure], nowEpochSeconds now: Int64) {
+    func update(_ certificates: [BrandCertificate], failures: [BrandFailure]) {
         var values: [Series: Double] = [:]
         for certificate in certificates {
             let brand = certificate.orderType.rawValue
-            let series = Series(
-                label: "waybill_certificate_expires_days", brand: brand, use: certificate.use.rawValue)
-            values[series] = certificate.days(fromEpochSeconds: now)
-            values[Series(label: "waybill_brand_load_failed", brand: brand, use: nil)] = 0
+            values[.expiry(brand: brand, use: certificate.use.rawValue)] = Double(certificate.notAfterEpochSeconds)
+            values[.failed(brand: brand)] = 0
         }
-        for failure in failures {
-            values[Series(label: "waybill_brand_load_failed", brand: failure.label, use: nil)] = 1
-        }
+        for failure in failures { values[.failed(brand: failure.label)] = 1 }
         self.meters.withLock { meters in
             for (series, meter) in meters where values[series] == nil {
                 meter.destroy()
@@ -164,8 +159,12 @@ final class BrandMetrics: Sendable {
     }
 
     private func meter(_ series: Series) -> Meter {
-        let use = series.use.map { [("certificate", $0)] } ?? []
-        return Meter(label: series.label, dimensions: [("brand", series.brand)] + use, factory: self.factory)
+        switch series {
+        case .failed(let brand):
+            Meter(label: "waybill_brand_load_failed", dimensions: [("brand", brand)], factory: self.factory)
+        case .expiry(let brand, let use):
+            CertificateExpiry.meter(owner: brand, certificate: use, factory: self.factory)
+        }
     }
 }
 

@@ -48,6 +48,8 @@ struct CommitSchedule {
     private var isAsleep = false
     private var isEnding = false
     private var lastError: KafkaError?
+    /// The number of commits that failed.
+    private(set) var failures = 0
 
     init(pause: Duration = .seconds(1)) { self.pause = pause }
 
@@ -112,6 +114,7 @@ struct CommitSchedule {
         self.tried = max(self.tried, request.ticket)
         if let error {
             self.lastError = error
+            self.failures += 1
             self.attempt += 1
             let seconds = min(5, 0.1 * Double(1 << min(self.attempt - 1, 6)))
             self.notBefore = now + .seconds(seconds * jitter)

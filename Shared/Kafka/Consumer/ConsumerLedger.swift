@@ -28,6 +28,12 @@ struct ConsumerLedger {
     /// Notes records that are handed to the worker.
     mutating func handOut(_ records: [KafkaRecord]) {
         self.each(records.map(\.receipt)) { ledger, record in ledger.handOut(record.offset) }
+        for (index, record) in records.enumerated() {
+            let last = index > 0 ? records[index - 1] : nil
+            if last?.partition == record.partition, last?.topic == record.topic { continue }
+            let partition = KafkaPartition(topic: record.topic, partition: record.partition)
+            self.ledgers[partition]?.mark(record.offset, record.timestampMilliseconds)
+        }
     }
 
     /// Notes records whose work is done.
@@ -46,6 +52,26 @@ struct ConsumerLedger {
         self.each(deferral.again) { ledger, record in ledger.handOutAgain(record.offset) }
         for (partition, offset) in deferral.holds { self.ledgers[partition]?.hold(offset) }
         self.each(deferral.putOff) { ledger, record in ledger.putOff(record.offset) }
+    }
+
+    /// Returns the progress of each topic.
+    ///
+    /// - Parameter end: the offset after the last record of a partition; nil if it is not known yet.
+    func progress(_ end: (KafkaPartition) -> Int64?) -> [String: KafkaProgress] {
+        var topics: [String: KafkaProgress] = [:]
+        for (partition, ledger) in self.ledgers {
+            topics[partition.topic, default: KafkaProgress()].add(ledger.progress(end: end(partition)))
+        }
+        return topics
+    }
+
+    /// Returns the progress in each topic.
+    ///
+    /// - Parameter ends: the offset after the last record of each partition, as far as it is known.
+    func progress(_ ends: [KafkaPartition: Int64]) -> [String: KafkaProgress] {
+        self.ledgers.reduce(into: [:]) { topics, entry in
+            topics[entry.key.topic, default: KafkaProgress()].add(entry.value.progress(end: ends[entry.key]))
+        }
     }
 
     /// Returns true if a partition has been owned without interruption since it was read under an assignment.
@@ -123,6 +149,10 @@ struct PartitionLedger {
     /// Records that were in hand when offsets started over: the next result for each of these offsets may be theirs,
     /// so the present record of that offset is done with the result after it. At worst it is delivered again.
     private var former: [Int64: Int] = [:]
+    /// The times of some records that were handed out, by offset, ascending: the first is at or before the first record
+    /// that is not finished. At most `markLimit`.
+    private var marks: [(offset: Int64, milliseconds: Int64)] = []
+    static let markLimit = 128
 
     init(assignment: UInt64) { self.assignment = assignment }
 
@@ -136,6 +166,36 @@ struct PartitionLedger {
         // An offset is below Int64.max: the broker counts records.
         self.next = offset &+ 1
         self.inHand += 1
+    }
+
+    /// Notes the time of a record that was handed out, in milliseconds since 1970; -1 if it has none.
+    mutating func mark(_ offset: Int64, _ milliseconds: Int64) {
+        guard milliseconds >= 0, let next = self.next, offset < next else { return }
+        let first = self.first ?? offset
+        let past = (self.marks.firstIndex { $0.offset > first } ?? self.marks.count) - 1
+        if past > 0 { self.marks.removeFirst(past) }
+        self.marks.append((offset, milliseconds))
+        guard self.marks.count > Self.markLimit else { return }
+        // The first one is the most important: it tells how long the first unfinished record has waited.
+        self.marks = self.marks.enumerated().filter { $0.offset % 2 == 0 }.map(\.element)
+    }
+
+    /// The first record that is not finished, in hand or deferred; nil: all that were handed out are.
+    private var first: Int64? {
+        let inHand = self.head < self.offsets.count ? self.offsets[self.head] : nil
+        return [inHand, self.held].compactMap(\.self).min()
+    }
+
+    /// Returns the progress.
+    ///
+    /// - Parameter end: the offset after the partition's last record; nil if it is not known.
+    func progress(end: Int64?) -> KafkaProgress {
+        guard let next = self.next else { return KafkaProgress() }
+        let end = max(end ?? next, next)
+        let oldest = self.first.flatMap { first in self.marks.last { $0.offset <= first } }
+        return KafkaProgress(
+            unworked: end - next + Int64(self.inHand), committedLag: end - min(self.committed, next),
+            oldestEpochMilliseconds: oldest?.milliseconds)
     }
 
     /// - Returns: true if it was in hand.

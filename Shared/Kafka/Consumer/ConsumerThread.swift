@@ -29,6 +29,7 @@ final class ConsumerThread: Sendable {
     let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
     let onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)?
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
+    private let onAnswer: (@Sendable (String, Duration) -> Void)?
     private let role: KafkaRole
     /// Topics for which a broker refuses to send us records.
     private let refused = Mutex<Set<String>>([])
@@ -42,7 +43,7 @@ final class ConsumerThread: Sendable {
         properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
         readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt],
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
-        onEvent: (@Sendable (KafkaEvent) -> Void)?
+        onEvent: (@Sendable (KafkaEvent) -> Void)?, onAnswer: (@Sendable (String, Duration) -> Void)? = nil
     ) throws(KafkaError) {
         var state = ConsumerState(
             pauseAfter: pauseAfter, readAhead: readAhead, wakeup: FetchWakeup(properties))
@@ -53,6 +54,7 @@ final class ConsumerThread: Sendable {
         self.onLeaving = onLeaving
         self.onCommit = onCommit
         self.onEvent = onEvent
+        self.onAnswer = onAnswer
         self.role = .member(group: properties.first { $0.0 == "group.id" }?.1 ?? "", topics: topics)
         let reference = ConsumerThreadReference()
         self.handle = try unsafe KafkaHandle(
@@ -106,6 +108,22 @@ final class ConsumerThread: Sendable {
             unsafe rd_kafka_queue_yield(queue)
             unsafe rd_kafka_queue_destroy(queue)
         }
+    }
+
+    /// Returns the offsets after the last records of some partitions, as of their last fetch.
+    ///
+    /// Source: rdkafka.h, rd_kafka_get_watermark_offsets: a local query
+    func ends(of partitions: [KafkaPartition]) -> [KafkaPartition: Int64] {
+        var ends: [KafkaPartition: Int64] = [:]
+        try? unsafe self.handle.use { raw throws(KafkaError) in
+            for partition in partitions {
+                var (low, high) = (Int64(0), Int64(0))
+                let code = unsafe rd_kafka_get_watermark_offsets(
+                    raw, partition.topic, partition.partition, &low, &high)
+                if code == RD_KAFKA_RESP_ERR_NO_ERROR, high >= 0 { ends[partition] = high }
+            }
+        }
+        return ends
     }
 
     func stop() {
@@ -370,12 +388,14 @@ extension ConsumerThread {
     private func commit(_ request: CommitSchedule.Request) {
         var failure: KafkaError?
         self.onCommit?(.chosen(request.positions))
+        let began = ContinuousClock.now
         do throws(KafkaError) {
             try self.send(request.positions)
             self.onCommit?(.acknowledged(request.positions))
         } catch {
             failure = error
         }
+        self.onAnswer?("commit", .now - began)
         let (resumptions, polls, isLogged) = self.state.withLock { state in
             let (resumptions, polls) = state.commitEnded(
                 request, failure, jitter: Double.random(in: 0.5...1), now: .now)

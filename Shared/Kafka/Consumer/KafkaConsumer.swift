@@ -50,7 +50,8 @@ public final class KafkaConsumer: Sendable {
         self.thread = try configuration.naming { () throws(KafkaError) in
             try ConsumerThread(
                 properties: properties, topics: topics, revokeWait: revokeWait, pauseAfter: pauseAfter,
-                readAhead: readAhead, onLeaving: onLeaving, onCommit: onCommit, onEvent: configuration.onEvent)
+                readAhead: readAhead, onLeaving: onLeaving, onCommit: onCommit, onEvent: configuration.onEvent,
+                onAnswer: configuration.onAnswer)
         }
     }
 
@@ -207,6 +208,15 @@ public final class KafkaConsumer: Sendable {
 
     /// The number of records in hand: handed out and not finished.
     public var inHand: Int { self.thread.state.withLock { $0.ledger.inHand } }
+
+    /// The work that is left, by topic. Does not wait: ends of partitions are those of the last fetch.
+    public var progress: [String: KafkaProgress] {
+        let ends = self.thread.ends(of: self.assignment)
+        return self.thread.state.withLock { $0.ledger.progress(ends) }
+    }
+
+    /// The number of commits that failed since the start, each of which is repeated.
+    public var commitFailures: Int { self.thread.state.withLock { $0.commits.failures } }
 
     /// The time of the polling thread's last turn, at most 20 s ago unless it hangs; nil if it does not run.
     public var turnedAt: ContinuousClock.Instant? { self.thread.state.withLock { $0.turnedAt } }

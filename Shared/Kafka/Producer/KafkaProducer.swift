@@ -28,6 +28,7 @@ public final class KafkaProducer: Sendable {
     private let properties: [(String, String)]
     private let topics: [String]
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
+    private let onAnswer: (@Sendable (String, Duration) -> Void)?
     private let queueWait: Duration
 
     /// Connects in the background.
@@ -45,6 +46,7 @@ public final class KafkaProducer: Sendable {
             try configuration.resolved(defaults: Self.defaults, fixed: [:])
         }
         self.onEvent = configuration.onEvent
+        self.onAnswer = configuration.onAnswer
         let (properties, onEvent) = (self.properties, self.onEvent)
         let core = try configuration.naming { () throws(KafkaError) in
             try ProducerThread(properties: properties, topics: topics, onEvent: onEvent)
@@ -111,7 +113,8 @@ public final class KafkaProducer: Sendable {
         if messages.isEmpty { return [] }
         let batch = DeliveryBatch(count: messages.count)
         let slots = unsafe batch.lease(count: messages.count)
-        let deadline = ContinuousClock.now + self.queueWait
+        let began = ContinuousClock.now
+        let deadline = began + self.queueWait
         let core = self.current()
         for (index, message) in messages.enumerated() {
             while let error = unsafe core.queue(message, slots + index) {
@@ -127,6 +130,7 @@ public final class KafkaProducer: Sendable {
             }
         }
         let outcomes = unsafe await batch.outcomes(slots)
+        self.onAnswer?("produce", .now - began)
         self.tellRefusals(outcomes, messages)
         return outcomes
     }

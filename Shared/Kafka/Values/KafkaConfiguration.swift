@@ -12,6 +12,8 @@ public struct KafkaConfiguration: Sendable {
     ///
     /// Called on threads of librdkafka and of the wrapper: return immediately, call nothing of this module.
     public var onEvent: (@Sendable (KafkaEvent) -> Void)?
+    /// Called with the time that the brokers took for a batch of messages (`produce`) or a commit (`commit`).
+    public var onAnswer: (@Sendable (_ operation: String, Duration) -> Void)?
 
     public init(
         bootstrap: String, properties: [String: String] = [:], file: String? = nil,

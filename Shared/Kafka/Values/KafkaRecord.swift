@@ -160,6 +160,34 @@ public struct OffsetRange: Hashable, Sendable {
     }
 }
 
+/// The work that is left to a consumer in the partitions of a topic that it owns.
+///
+/// Offsets are counted: compaction and transactions leave gaps, so there may be fewer records. A partition counts from
+/// its first record on that was handed out since it was assigned.
+public struct KafkaProgress: Hashable, Sendable {
+    /// Records that are not finished; without those that the worker deferred, whose number only the worker knows.
+    public var unworked: Int64 = 0
+    /// Records after the committed position, finished or not.
+    public var committedLag: Int64 = 0
+    /// The time of the first record that is not finished, deferred ones included; too early by at most the time that
+    /// its batch took to arrive. Nil: all are finished.
+    public var oldestEpochMilliseconds: Int64?
+
+    public init(unworked: Int64 = 0, committedLag: Int64 = 0, oldestEpochMilliseconds: Int64? = nil) {
+        self.unworked = unworked
+        self.committedLag = committedLag
+        self.oldestEpochMilliseconds = oldestEpochMilliseconds
+    }
+
+    /// Adds the progress of another partition.
+    mutating func add(_ other: KafkaProgress) {
+        self.unworked += other.unworked
+        self.committedLag += other.committedLag
+        self.oldestEpochMilliseconds = [self.oldestEpochMilliseconds, other.oldestEpochMilliseconds]
+            .compactMap(\.self).min()
+    }
+}
+
 /// The records that a worker defers, and those that it resumes.
 public struct KafkaDeferral: Sendable {
     /// Records in hand that are deferred: they are not in hand any more, and not done.

@@ -121,12 +121,66 @@ extension MetricsRegistry {
     }
 }
 
-/// The version and the commit of this program, as a metric.
+/// The version, and what the program was built from and runs with, as a metric.
 enum BuildInformation {
-    static func gauge(_ factory: any MetricsFactory) {
+    static func gauge(_ version: ProgramVersion, _ factory: any MetricsFactory) {
         Gauge(
             label: "waybill_build_info",
-            dimensions: [("version", ProgramVersion.number), ("commit", ProgramVersion.commit)], factory: factory
+            dimensions: [
+                ("version", ProgramVersion.number), ("commit", ProgramVersion.commit), ("swift", ProgramVersion.swift),
+                ("librdkafka", version["librdkafka"]), ("openssl", version["OpenSSL"]),
+            ], factory: factory
         ).record(1)
+    }
+}
+
+/// The times that an upstream takes for its answers, by operation.
+///
+/// Thread: any. Bounded by the operations that the code names.
+final class AnswerTimes: Sendable {
+    private let label: String
+    private let factory: any MetricsFactory
+    private let timers = Mutex<[String: Timer]>([:])
+
+    init(_ label: String, factory: any MetricsFactory) {
+        self.label = label
+        self.factory = factory
+    }
+
+    func record(_ operation: String, _ time: Duration) {
+        let timer = self.timers.withLock { timers in
+            if let timer = timers[operation] { return timer }
+            let timer = Timer(label: self.label, dimensions: [("operation", operation)], factory: self.factory)
+            timers[operation] = timer
+            return timer
+        }
+        timer.recordSeconds(time / .seconds(1))
+    }
+}
+
+/// True while the last attempt to read files that change at run time was successful.
+public struct ReloadState: Sendable {
+    private let meter: Meter
+
+    /// - Parameter file: names what is read, as a label.
+    public init(_ file: String, factory: any MetricsFactory) {
+        self.meter = Meter(label: "waybill_reload_ok", dimensions: [("file", file)], factory: factory)
+        self.report(true)
+    }
+
+    public func report(_ isGood: Bool) { self.meter.set(isGood ? 1 : 0) }
+}
+
+/// The expiry of certificates, as a metric.
+public enum CertificateExpiry {
+    /// Returns the gauge of a certificate's last second, in seconds since 1970.
+    ///
+    /// - Parameters:
+    ///   - owner: an order type, `merchant NAME`, or `gateway`.
+    ///   - certificate: its use.
+    public static func meter(owner: String, certificate: String, factory: any MetricsFactory) -> Meter {
+        Meter(
+            label: "waybill_certificate_expiry_timestamp_seconds",
+            dimensions: [("owner", owner), ("certificate", certificate)], factory: factory)
     }
 }

@@ -3,11 +3,12 @@ import Synchronization
 
 /// All metrics of the process, which it writes as Prometheus text.
 ///
-/// Bounded by the code that names metrics: labels come from closed sets only. A counter is never removed, since it
-/// would start again from zero.
+/// The help of each comes from the table of the service. Bounded by the code that names metrics: labels come from closed
+/// sets only. A counter is never removed, since it would start again from zero.
 /// Source: Prometheus text exposition format 0.0.4
 public final class MetricsRegistry: MetricsFactory, Sendable {
     private let metrics = Mutex<[MetricName: Metric]>([:])
+    private let rows: [String: MetricRow]
 
     enum Metric {
         case counter(CounterMetric)
@@ -15,7 +16,10 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
         case histogram(HistogramMetric)
     }
 
-    public init() {}
+    /// - Parameter table: a service's own metrics; those of all services are added.
+    public init(_ table: [MetricRow] = []) {
+        self.rows = Dictionary((table + MetricRow.common).map { ($0.name, $0) }) { first, _ in first }
+    }
 
     private func metric(_ label: String, _ dimensions: [(String, String)], _ make: () -> Metric) -> Metric {
         let name = MetricName(label: label, dimensions: dimensions)
@@ -84,7 +88,8 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
         for (name, metric) in metrics {
             if typed != name.label {
                 typed = name.label
-                text += "# TYPE \(name.label) \(metric.type)\n"
+                if let row = self.rows[name.label] { text += "# HELP \(row.name) \(row.helpText)\n" }
+                text += "# TYPE \(name.label) \(metric.kind)\n"
             }
             switch metric {
             case .counter(let counter): text += "\(name.series()) \(counter.value)\n"
@@ -96,12 +101,23 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
     }
 }
 
+extension MetricsRegistry {
+    /// The metrics that differ from their row of the table, or have none: with type or labels, sorted.
+    public var undescribed: [String] {
+        let metrics = self.metrics.withLock { $0 }
+        return metrics.compactMap { name, metric in
+            let row = MetricRow(metric.kind, name.label, by: name.dimensions, self.rows[name.label]?.help ?? "")
+            return row == self.rows[name.label] ? nil : "\(row)"
+        }.sorted()
+    }
+}
+
 extension MetricsRegistry.Metric {
-    var type: String {
+    var kind: MetricRow.Kind {
         switch self {
-        case .counter: "counter"
-        case .gauge: "gauge"
-        case .histogram: "histogram"
+        case .counter: .counter
+        case .gauge: .gauge
+        case .histogram: .histogram
         }
     }
 }
@@ -115,6 +131,11 @@ struct MetricName: Hashable, Comparable {
     init(label: String, dimensions: [(String, String)]) {
         self.label = label
         self.labels = dimensions.map { "\($0.0)=\"\(Self.escaped($0.1))\"" }.joined(separator: ",")
+    }
+
+    /// The names of its labels.
+    var dimensions: [String] {
+        self.labels.matches(of: /([a-z_]+)="(?:[^"\\]|\\.)*"/).map { String($0.output.1) }
     }
 
     static func < (left: Self, right: Self) -> Bool { (left.label, left.labels) < (right.label, right.labels) }

@@ -26,11 +26,13 @@ public final class RedisClient: Sendable {
 
     private let connections: [LoopConnection]
     private let indexOfLoop: [ObjectIdentifier: Int]
+    private let onAnswer: (@Sendable (String, Duration) -> Void)?
 
     /// Makes connections on first use, or by `connect()`.
     /// - Parameter eventLoopGroup: gets one connection per loop, to each master.
     public init(_ configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
         let known = self.known
+        self.onAnswer = configuration.onAnswer
         self.name = configuration.masterName ?? configuration.addresses.map(\.description).joined(separator: ",")
         self.connections = eventLoopGroup.makeIterator().map { eventLoop in
             let way = EventLoopConnections(configuration, eventLoop: eventLoop, known: known)
@@ -86,6 +88,10 @@ public final class RedisClient: Sendable {
         precondition(0...commands.count ~= checks, "checks are commands")
         guard !commands.isEmpty else { return eventLoop.makeSucceededFuture([]) }
         let promise = eventLoop.makePromise(of: [RedisValue].self)
+        if let onAnswer, let operation = commands[0].operation {
+            let began = ContinuousClock.now
+            promise.futureResult.whenComplete { _ in onAnswer(operation, .now - began) }
+        }
         let index = self.indexOfLoop[ObjectIdentifier(eventLoop)]
         let connection = index.map { self.connections[$0] } ?? self.anyConnection
         if connection.eventLoop.inEventLoop {
@@ -115,6 +121,10 @@ public final class RedisClient: Sendable {
         _ commands: [RedisCommand], checks: Int = 0, on connection: LoopConnection
     ) async throws(RedisError) -> [RedisValue] {
         guard !commands.isEmpty else { return [] }
+        let began = ContinuousClock.now
+        defer {
+            if let onAnswer, let operation = commands[0].operation { onAnswer(operation, .now - began) }
+        }
         return try await withCheckedContinuation { continuation in
             connection.eventLoop.execute {
                 let request = RedisLink.Request(

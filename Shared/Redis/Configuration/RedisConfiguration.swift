@@ -23,6 +23,11 @@ public struct RedisConfiguration: Sendable {
     /// Bytes of the commands that wait or are unanswered, per connection. Default 128 MiB.
     public var byteLimit = 128 << 20
 
+    /// Called with the name of the first command of a pipeline, and the time until the last answer or the failure.
+    ///
+    /// It must not block: an event loop calls it.
+    public var onAnswer: (@Sendable (_ operation: String, Duration) -> Void)?
+
     /// The configured servers, at least one: the server, nodes of a cluster, or sentinels.
     let addresses: [NodeAddress]
     /// The name by which the sentinels know the master; nil without sentinels.

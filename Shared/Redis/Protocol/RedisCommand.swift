@@ -46,6 +46,12 @@ public struct RedisCommand: Hashable, Sendable {
 }
 
 extension RedisCommand {
+    /// Its name, for metrics; nil for one that is not named by text.
+    var operation: String? {
+        guard case .string(let name)? = self.arguments.first else { return nil }
+        return name
+    }
+
     /// An upper bound of the encoded length, for reserving and for the limit on waiting bytes.
     var encodedLengthBound: Int { self.arguments.reduce(RedisArgument.headBound) { $0 + $1.encodedLengthBound } }
 }

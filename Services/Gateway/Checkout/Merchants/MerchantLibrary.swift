@@ -112,6 +112,7 @@ final class MerchantLibrary: Service {
     private func account(nowEpochSeconds now: Int64) {
         let (items, failures) = self.catalog.withLock { ($0.items, $0.failures) }
         let names = Set(items.keys).union(failures.keys)
+        self.metrics?.merchantsState.report(failures.isEmpty)
         self.measured.withLock { measured in
             for name in measured.subtracting(names) { self.metrics?.loadFailed(merchant: name, nil) }
             for name in names { self.metrics?.loadFailed(merchant: name, failures[name] != nil) }
@@ -131,11 +132,11 @@ final class MerchantLibrary: Service {
         let ends = self.merchants.all.map { ($0.name, $0.identity?.notAfterEpochSeconds) }
         self.warned.withLock { warned in
             for name in warned.keys where !ends.contains(where: { $0.0 == name }) {
-                self.metrics?.certificateEnds(merchant: name, days: nil)
+                self.metrics?.certificateEnds(merchant: name, epochSeconds: nil)
                 warned[name] = nil
             }
             for (name, end) in ends {
-                self.metrics?.certificateEnds(merchant: name, days: end.map { Double($0 - now) / 86_400 })
+                self.metrics?.certificateEnds(merchant: name, epochSeconds: end)
                 warned[name] = warned[name] ?? 0
                 guard let end, end - now < 30 * 86_400, warned[name] != now / 86_400 else { continue }
                 warned[name] = now / 86_400

@@ -1,0 +1,97 @@
+import Operations
+
+extension MetricRow {
+    /// The metrics of the packager.
+    static let packager = changes + restoring + pictures + assets
+
+    /// The metrics of changes, and of the worker that processes them.
+    static let changes = [
+        MetricRow(.counter, "waybill_changes_consumed_total", "records taken from topics of changes and finished"),
+        MetricRow(.counter, "waybill_changes_applied_total", "changes that changed an order"),
+        MetricRow(.counter, "waybill_changes_unchanged_total", "changes that said nothing new"),
+        MetricRow(
+            .counter, "waybill_changes_skipped_total", by: ["reason"],
+            "changes that were seen before (redelivered, duplicate) or are out_of_sequence: if these only grow, "
+                + "the numbers of a source began again, which then needs another name"),
+        MetricRow(
+            .counter, "waybill_changes_conflated_total",
+            "changes that shared a signature with a later one of their order"),
+        MetricRow(.gauge, "waybill_unknown_orders_waiting", "orders that do not exist yet and whose updates wait"),
+        MetricRow(
+            .counter, "waybill_early_changes_applied_total",
+            "dead letters that were applied when their order was created"),
+        MetricRow(.counter, "waybill_dead_letters_total", "records that became dead letters"),
+        MetricRow(.counter, "waybill_packages_built_total", "packages that were built and signed"),
+        MetricRow(.histogram, "waybill_change_age_seconds", "from a change's arrival in Kafka to its package in Redis"),
+        MetricRow(
+            .histogram, "waybill_change_step_seconds", by: ["step"],
+            "time of a step: read, write and publish of a batch, fold and sign of an order"),
+        MetricRow(
+            .counter, "waybill_files_omitted_total",
+            "files that an order names and its brand does not have; the package went out without them"),
+        MetricRow(
+            .counter, "waybill_write_conflicts_total",
+            "writes that found a version other than the one that was read"),
+        MetricRow(
+            .counter, "waybill_versions_overtaken_total",
+            "versions that were published when a later one was already stored: their partition had moved to "
+                + "another worker"),
+        MetricRow(.histogram, "waybill_batch_records", "records of a batch"),
+        MetricRow(.histogram, "waybill_batch_keys", "orders of a batch"),
+        MetricRow(.gauge, "waybill_parked_keys", "orders that wait to be retried"),
+        MetricRow(.gauge, "waybill_parked_oldest_seconds", "how long the first of them has waited"),
+        MetricRow(.gauge, "waybill_bytes_in_hand", "bytes of the records in hand"),
+        MetricRow(.gauge, "waybill_documents_in_hand_bytes", "bytes of stored documents in memory"),
+        MetricRow(.gauge, "waybill_waiting_records", by: ["brand"], "deferred records"),
+        MetricRow(
+            .counter, "waybill_waiting_records_lost_total",
+            "deferred records that retention deleted before they were read again"),
+        MetricRow(
+            .gauge, "waybill_topic_partitions_added", by: ["topic"],
+            "partitions that a compacted topic has gained since all of its keys were in the right ones"),
+    ]
+
+    /// The metrics of a restore.
+    static let restoring = [
+        MetricRow(.gauge, "waybill_view_complete", "1 while the view is complete: alert on 0 for minutes"),
+        MetricRow(.counter, "waybill_restores_total", "restores that began"),
+        MetricRow(.gauge, "waybill_restore_remaining", "records that are still to be read"),
+        MetricRow(.counter, "waybill_restore_records_total", "records read"),
+        MetricRow(.counter, "waybill_restore_orders_total", "orders restored"),
+        MetricRow(.counter, "waybill_restore_registrations_total", "registrations restored"),
+        MetricRow(.counter, "waybill_restore_signatures_total", "restored orders that had to be signed again"),
+        MetricRow(
+            .counter, "waybill_restore_damaged_signatures_total",
+            "those among them whose signature in the record was not valid: the record is damaged, or was not made "
+                + "by Waybill"),
+        MetricRow(
+            .gauge, "waybill_restore_waiting",
+            "1: orders wait to be restored with a brand that is present and cannot be loaded; /readyz, which is "
+                + "green then, and the log name it"),
+        MetricRow(.counter, "waybill_restore_strangers_total", "orders without a brand: skipped"),
+        MetricRow(.counter, "waybill_restore_refused_total", "records that cannot be read or packaged: see the log"),
+    ]
+
+    /// The metrics of pictures by URL.
+    static let pictures = [
+        MetricRow(.counter, "waybill_pictures_fetched_total", "pictures that were fetched, new or unchanged"),
+        MetricRow(.histogram, "waybill_picture_fetch_seconds", "time of a fetch, failed ones included"),
+        MetricRow(.counter, "waybill_picture_failures_total", by: ["reason"], "fetches that failed"),
+        MetricRow(.gauge, "waybill_pictures_waiting", "awaited pictures, of all packagers"),
+        MetricRow(
+            .counter, "waybill_pictures_omitted_total",
+            "pictures that were left out of packages for the time being"),
+        MetricRow(
+            .counter, "waybill_pictures_unnoted_total",
+            "pictures that could not be awaited, because too many already are"),
+    ]
+
+    /// The metrics of the deletion of unused pictures.
+    static let assets = [
+        MetricRow(.gauge, "waybill_assets", "pictures and texts in Redis, as of the last scan"),
+        MetricRow(.gauge, "waybill_assets_bytes", "their bytes (needs +strlen)"),
+        MetricRow(.gauge, "waybill_assets_unused", "those that no order names"),
+        MetricRow(.counter, "waybill_assets_swept_total", "those that were deleted"),
+        MetricRow(.counter, "waybill_assets_swept_bytes_total", "their bytes"),
+    ]
+}

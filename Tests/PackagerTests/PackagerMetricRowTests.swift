@@ -1,0 +1,40 @@
+import Foundation
+import Logging
+import Operations
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The table of the packager's metrics.
+@Suite struct PackagerMetricRowTests {
+    @Test func theDocumentsRepeatTheTable() throws {
+        let text = try ["Services/Packager/README.md", "Shared/Brands/README.md", "Shared/Redis/README.md"].map {
+            try String(contentsOf: Repository.root.appending(path: $0), encoding: .utf8)
+        }.joined()
+        for row in MetricRow.packager { #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)") }
+    }
+
+    @Test func everyMetricHasItsRow() {
+        let registry = MetricsRegistry(MetricRow.packager)
+        _ = PackagerMetrics(factory: registry)
+        _ = KeyedWorkerMetrics(factory: registry)
+        _ = PictureMetrics(factory: registry)
+        _ = RestoreMetrics(factory: registry)
+        _ = AssetMetrics(factory: registry)
+        #expect(registry.undescribed == [])
+    }
+
+    @Test func twoHundredBrandsAddASeriesEach() {
+        let registry = MetricsRegistry(MetricRow.packager)
+        var notes = DeferralNotes()
+        let groups = (0..<200).map { (name: "order.com.example.shop\($0)", count: 1, reason: String?.none) }
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let metrics = KeyedWorkerMetrics(factory: registry)
+        func series() -> Int { registry.text.split(separator: "\n").count { !$0.hasPrefix("#") } }
+        let before = series()
+        notes.report((groups, 0), metrics, logger)
+        #expect(series() - before == 200)
+        #expect(registry.undescribed == [])
+    }
+}
