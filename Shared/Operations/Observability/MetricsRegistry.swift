@@ -3,8 +3,8 @@ import Synchronization
 
 /// All metrics of the process, which it writes as Prometheus text.
 ///
-/// The help of each comes from the table of the service. Bounded by the code that names metrics: labels come from closed
-/// sets only. A counter is never removed, since it would start again from zero.
+/// The help of each comes from the table of the service. Bounded by the code that names metrics: labels come from
+/// closed sets only. A counter is never removed, since it would start again from zero.
 /// Source: Prometheus text exposition format 0.0.4
 public final class MetricsRegistry: MetricsFactory, Sendable {
     private let metrics = Mutex<[MetricName: Metric]>([:])
