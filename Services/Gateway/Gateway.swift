@@ -9,7 +9,7 @@ struct Gateway: AsyncParsableCommand {
         commandName: "waybill-gateway",
         abstract: "Serves order packages to Wallet and accepts its registrations.",
         version: GatewayServer.version.description,
-        subcommands: [CheckoutCommand.self, HealthCommand.self])
+        subcommands: [CheckoutCommand.self, CheckCommand.self, HealthCommand.self])
 
     @OptionGroup var options: StartOptions
 

@@ -19,7 +19,7 @@ struct Packager: AsyncParsableCommand {
         version: Self.version.description,
         subcommands: [
             RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
-            DeadLettersCommand.self, TopicsCommand.self, HealthCommand.self,
+            DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 

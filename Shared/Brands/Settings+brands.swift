@@ -27,7 +27,8 @@ extension Settings {
     /// Loads all brands of a directory. If the configuration is only checked, a brand that fails is also an error.
     public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> BrandLibrary {
         do {
-            let library = try BrandLibrary(directory: directory, webServiceURL: webServiceURL)
+            let library = try BrandLibrary(
+                directory: directory, webServiceURL: webServiceURL, isEmptyAllowed: self.isPreflight)
             if self.isCheck, let failure = library.failures.first { throw failure.error }
             for path in BrandLibrary.keyFiles(in: directory) { self.checkSecrecy(of: path) }
             for type in library.brands.orderTypes {

@@ -100,8 +100,8 @@ import Testing
 }
 
 @Suite struct KafkaStandingTests {
-    private let refused = KafkaFault(kind: .refused, text: "no topic")
-    private let passing = KafkaFault(kind: .passing, text: "brokers are away")
+    private let refused = KafkaFault(kind: .refused, problem: "no topic", fix: "")
+    private let passing = KafkaFault(kind: .passing, problem: "brokers are away", fix: "")
 
     @Test func aWorkerIsUnreadyWhileKafkaPreventsItsWork() {
         var standing = KafkaReadiness(.whole)

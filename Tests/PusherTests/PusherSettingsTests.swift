@@ -38,7 +38,7 @@ import Testing
             $0.faults(.failure(KafkaError(.unknownTopic, "")), settings: nil)
         }
         let names = [topics.orders, topics.registrations, topics.pushPending, topics.deadLetters]
-        #expect(faults == names.map { .init(kind: .refused, text: "topic \($0) does not exist: create it") })
+        #expect(faults == names.map { .init(kind: .refused, problem: "topic \($0) does not exist", fix: "create it") })
     }
 
     @Test func givenSettingsOverrideTheDefaults() throws {

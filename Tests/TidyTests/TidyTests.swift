@@ -69,20 +69,20 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 9880,
-        "Services/Packager": 8490,
-        "Services/Pusher": 5930,
+        "Services/Gateway": 9930,
+        "Services/Packager": 8640,
+        "Services/Pusher": 6060,
         "Shared/APNS": 3320,
-        "Shared/Brands": 1800,
+        "Shared/Brands": 1860,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
         "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
         "Shared/Kafka": 3990,
         "Shared/Model": 6020,
-        "Shared/Operations": 2900,
-        "Shared/Packaging": 1480,
-        "Shared/Redis": 3400,
+        "Shared/Operations": 3660,
+        "Shared/Packaging": 1490,
+        "Shared/Redis": 3410,
         "Shared/Store": 4900,
         "Shared/Tokens": 360,
     ]

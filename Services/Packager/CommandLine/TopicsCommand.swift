@@ -1,12 +1,66 @@
-import ArgumentParser
+public import ArgumentParser
 import Kafka
-import Operations
+public import Operations
 
-/// `waybill-packager topics`: creates the topics of an installation with the settings that Waybill needs.
+/// `waybill-packager topics`: the topics of an installation.
 struct TopicsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "topics",
-        abstract: "Creates the missing topics of this installation, and checks the settings of the others.",
+        abstract:
+            "Creates and checks the topics of this installation, and prints the rights that programs need on them.",
+        subcommands: [CreateTopicsCommand.self, CheckTopicsCommand.self, AccessListsCommand.self],
+        defaultSubcommand: CreateTopicsCommand.self)
+}
+
+/// `topics check`: judges the topics that exist, and creates none.
+struct CheckTopicsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "check",
+        abstract: "Checks that the topics exist, and their settings; changes nothing.",
+        discussion:
+            "Exit codes: 0: all is well; 2: there are faults, printed with their corrections; 1 or 64: not checked."
+    )
+
+    func run() async throws {
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let admin = try KafkaAdmin(environment.kafka)
+        let setup = TopicSetup(environment.common.topics, partitions: 1, replication: -1)
+        let report = try await withCleanup(admin.close) { try await setup.run(admin, creates: false) }
+        StandardStream.output.write(report.text)
+        if !report.isWell { throw ExitCode(2) }
+    }
+}
+
+/// `topics acls`: prints the rights that each program needs.
+struct AccessListsCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "acls",
+        abstract:
+            "Prints the rights that each program needs, with the topics and groups of this configuration.",
+        discussion:
+            "Each program is a user of its name. Nothing is asked of Kafka, and nothing is changed there."
+    )
+
+    @Option(
+        help:
+            "commands of kafka-acls.sh, KafkaUser resources of strimzi, or resources of terraform (Mongey/kafka)."
+    )
+    var format = AccessListFormat.commands
+
+    func run() throws {
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        StandardStream.output.write(self.format.text(KafkaRole.all(environment.common.topics)))
+    }
+}
+
+extension AccessListFormat: ExpressibleByArgument {}
+
+/// `topics create`: creates the topics with the settings that Waybill needs.
+struct CreateTopicsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "create",
+        abstract:
+            "Creates the missing topics of this installation, and checks the settings of the others.",
         discussion: """
             The configuration is that of the services: brokers, their properties, the prefix of topics, the topics of \
             changes. A topic that exists is never altered. The command can be run again at any time. Exit codes: 0: \

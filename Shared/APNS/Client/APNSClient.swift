@@ -46,6 +46,9 @@ public final class APNSClient: Sendable {
             eventLoop: eventLoop)
     }
 
+    /// Makes the fewest connections before there is a request. Events report the outcome.
+    public func connect() { self.eventLoop.execute { self.loop.value.submit([]) } }
+
     /// Queues requests; each gets exactly one reply through `onReplies` in every case.
     ///
     /// Never waits: requests for which the queue has no room are answered with `.queueFull`.

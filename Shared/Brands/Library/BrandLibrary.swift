@@ -29,8 +29,11 @@ public final class BrandLibrary: Sendable {
     /// Loads all brands of a directory, which has a folder for each.
     ///
     /// A brand that fails does not keep the others from starting: an outage of one retailer must not become one of all.
+    /// - Parameter isEmptyAllowed: true to begin without a brand.
     /// - Throws: `BrandError` if none can be loaded, or the web service's address is wrong.
-    public init(directory: String, webServiceURL: String, nowEpochSeconds: Int64? = nil) throws(BrandError) {
+    public init(
+        directory: String, webServiceURL: String, nowEpochSeconds: Int64? = nil, isEmptyAllowed: Bool = false
+    ) throws(BrandError) {
         try Brand.checkWebServiceURL(webServiceURL)
         self.directory = directory
         self.webServiceURL = webServiceURL
@@ -43,7 +46,7 @@ public final class BrandLibrary: Sendable {
                 nowEpochSeconds: nowEpochSeconds ?? Int64(time(nil)))
             current = Self.current(catalog)
         }
-        if current.brands.orderTypes.isEmpty {
+        if current.brands.orderTypes.isEmpty, !isEmptyAllowed {
             _ = try BrandDirectory.names(in: directory)
             throw current.failures.first?.error
                 ?? BrandError(.file, "\(directory): there is no brand; create a directory with a brand.json")

@@ -7,13 +7,19 @@ import Redis
 /// An error of the configuration: the key, the value and the correction.
 public struct SettingsError: Error, CustomStringConvertible, Sendable {
     public let description: String
+    /// The key; nil for an error of the file.
+    let key: SettingKey?
 
     public init(_ key: SettingKey, value: String?, _ problem: String) {
+        self.key = key
         let shown = value.map(key.shown)
         self.description = shown.map { "\(key.rawValue)=\($0): \(problem)" } ?? "\(key.rawValue): \(problem)"
     }
 
-    init(file: String, _ problem: String) { self.description = "\(file): \(problem)" }
+    init(file: String, _ problem: String) {
+        self.key = nil
+        self.description = "\(file): \(problem)"
+    }
 }
 
 /// A reader of the configuration that records the effective values, so that they can be shown.
@@ -23,28 +29,42 @@ public final class Settings {
     private let reader: ConfigReader
     /// True if the configuration is only checked; errors that a service could tolerate are then reported too.
     public let isCheck: Bool
+    /// True for the check before a start, which goes on without a brand.
+    public let isPreflight: Bool
+    /// Values in place of refused ones; an empty one is the default.
+    private let replaced: [SettingKey: String]
+    /// Files with secrets that every user of the machine can read.
+    private(set) var exposedFiles: [String] = []
     /// Settings that work but should be changed, for the log.
     public private(set) var warnings: [String] = []
     /// The values read so far, in the order of reading, secrets redacted.
     public private(set) var effective: [(key: SettingKey, value: String)] = []
 
-    public init(reader: ConfigReader, isCheck: Bool = false) {
+    public init(
+        reader: ConfigReader, isCheck: Bool = false, isPreflight: Bool = false, replaced: [SettingKey: String] = [:]
+    ) {
         self.reader = reader
         self.isCheck = isCheck
+        self.isPreflight = isPreflight
+        self.replaced = replaced
     }
 
     /// Reads from the environment and from the file named by `WAYBILL_CONFIG`.
     ///
     /// - Parameter environment: the process environment.
     /// - Throws: `SettingsError` if the file does not exist, is not a JSON object of scalars, or has an unknown key.
-    public convenience init(environment: [String: String], isCheck: Bool = false) throws(SettingsError) {
+    public convenience init(
+        environment: [String: String], isCheck: Bool = false, isPreflight: Bool = false,
+        replaced: [SettingKey: String] = [:]
+    ) throws(SettingsError) {
         // An empty variable is an absent one and must not hide the value in the file.
         let given = environment.filter { !$0.value.isEmpty }
         var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: given)]
         if let path = environment[SettingKey.fileVariable], !path.isEmpty {
             providers.append(EnvironmentVariablesProvider(environmentVariables: try Self.file(path)))
         }
-        self.init(reader: ConfigReader(providers: providers), isCheck: isCheck)
+        self.init(
+            reader: ConfigReader(providers: providers), isCheck: isCheck, isPreflight: isPreflight, replaced: replaced)
     }
 
     /// Returns the file's members under the names of the environment variables.
@@ -82,7 +102,7 @@ public final class Settings {
     /// Returns the value of a key; an empty one counts as absent.
     public func text(_ key: SettingKey) -> String? {
         let components = key.rawValue.lowercased().split(separator: "_").map(String.init)
-        let value = self.reader.string(forKey: ConfigKey(components), isSecret: key.isSecret)
+        let value = self.replaced[key] ?? self.reader.string(forKey: ConfigKey(components), isSecret: key.isSecret)
         let given = value.flatMap { $0.isEmpty ? nil : $0 }
         self.remember(key, given)
         return given
@@ -155,6 +175,7 @@ public final class Settings {
     /// Warns if every user of the machine can read a file with a secret.
     public func checkSecrecy(of path: String) {
         guard let warning = Self.secrecyWarning(of: path) else { return }
+        self.exposedFiles.append(path)
         self.warn(warning)
     }
 

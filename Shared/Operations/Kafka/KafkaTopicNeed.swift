@@ -44,8 +44,12 @@ struct KafkaFault: Hashable, Sendable {
     }
 
     let kind: Kind
+    /// The fault, with the value found.
+    let problem: String
+    /// The correction; empty if there is none but to wait.
+    let fix: String
     /// One line, with the correction.
-    let text: String
+    var text: String { self.fix.isEmpty ? self.problem : "\(self.problem): \(self.fix)" }
 }
 
 extension KafkaTopicNeed {
@@ -61,12 +65,12 @@ extension KafkaTopicNeed {
         switch partitions {
         case .success(let partitions): found = partitions
         case .failure(let error) where error.code == .unknownTopic:
-            return [KafkaFault(kind: .refused, text: "topic \(self.name) does not exist: create it")]
+            return [KafkaFault(kind: .refused, problem: "topic \(self.name) does not exist", fix: "create it")]
         case .failure(let error) where error.code == .authorization:
             return [
                 KafkaFault(
-                    kind: .refused,
-                    text: "topic \(self.name) is refused or does not exist: grant \(self.rights) on topic \(self.name)")
+                    kind: .refused, problem: "topic \(self.name) is refused or does not exist",
+                    fix: "grant \(self.rights) on topic \(self.name)")
             ]
         case .failure: return []
         }
@@ -82,16 +86,16 @@ extension KafkaTopicNeed {
             return [
                 KafkaFault(
                     kind: .fatal,
-                    text: "topic \(self.name): cleanup.policy=\(policy) lets Kafka delete what must stay: "
-                        + self.command("cleanup.policy=compact"))
+                    problem: "topic \(self.name): cleanup.policy=\(policy) lets Kafka delete what must stay",
+                    fix: self.command("cleanup.policy=compact"))
             ]
         }
         guard parts.contains("compact") else { return [] }
         return [
             KafkaFault(
                 kind: .refused,
-                text: "topic \(self.name): cleanup.policy=\(policy) lets a record replace earlier ones, which are also "
-                    + "needed: \(self.command("cleanup.policy=delete"))")
+                problem: "topic \(self.name): cleanup.policy=\(policy) lets a record replace earlier ones, which are "
+                    + "also needed", fix: self.command("cleanup.policy=delete"))
         ]
     }
 
@@ -103,9 +107,9 @@ extension KafkaTopicNeed {
             return [
                 KafkaFault(
                     kind: .refused,
-                    text:
-                        "topic \(self.name): min.insync.replicas=\(least), but \(never) of \(all) have fewer replicas "
-                        + "and take no writes: add replicas, or \(self.command("min.insync.replicas=1"))")
+                    problem: "topic \(self.name): min.insync.replicas=\(least), but \(never) of \(all) have fewer "
+                        + "replicas and take no writes",
+                    fix: "add replicas, or \(self.command("min.insync.replicas=1"))")
             ]
         }
         let now = partitions.count { $0.inSync < least }
@@ -113,8 +117,8 @@ extension KafkaTopicNeed {
         return [
             KafkaFault(
                 kind: .passing,
-                text: "topic \(self.name): \(now) of \(all) have fewer replicas in sync than min.insync.replicas="
-                    + "\(least) and take no writes until brokers are back")
+                problem: "topic \(self.name): \(now) of \(all) have fewer replicas in sync than min.insync.replicas="
+                    + "\(least) and take no writes until brokers are back", fix: "")
         ]
     }
 
@@ -125,9 +129,37 @@ extension KafkaTopicNeed {
         return [
             KafkaFault(
                 kind: most < self.messageBytes ? .refused : .warning,
-                text: "topic \(self.name): max.message.bytes=\(most) is too small for the largest records: "
-                    + self.command("max.message.bytes=\(wanted)"))
+                problem: "topic \(self.name): max.message.bytes=\(most) is too small for the largest records",
+                fix: self.command("max.message.bytes=\(wanted)"))
         ]
+    }
+
+    /// Returns the settings that do not stop the work now and may lose records later.
+    func risks(_ partitions: [KafkaPartitionState], _ settings: [String: String]) -> [KafkaFault] {
+        var risks: [KafkaFault] = []
+        if settings["unclean.leader.election.enable"] == "true" {
+            risks.append(
+                KafkaFault(
+                    kind: .fatal,
+                    problem:
+                        "topic \(self.name): unclean.leader.election.enable=true lets a broker without the last "
+                        + "records take over, which loses them",
+                    fix: self.command("unclean.leader.election.enable=false")))
+        }
+        let fewest = partitions.map(\.replicas).min() ?? 0
+        if fewest == 1 {
+            risks.append(
+                KafkaFault(
+                    kind: .warning, problem: "topic \(self.name): partitions have one replica, on one broker",
+                    fix: "add replicas: kafka-reassign-partitions.sh --bootstrap-server … --execute"))
+        } else if fewest > 2, settings["min.insync.replicas"] == "1" {
+            risks.append(
+                KafkaFault(
+                    kind: .warning,
+                    problem: "topic \(self.name): min.insync.replicas=1 lets a write be lost with one broker",
+                    fix: self.command("min.insync.replicas=2")))
+        }
+        return risks
     }
 
     /// Source: Kafka's own tool, "Updating topic configs"

@@ -52,8 +52,9 @@ public struct TopicSetup {
 
     /// Creates each topic that does not exist, and judges the others.
     ///
+    /// - Parameter creates: false to report a missing topic as a fault.
     /// - Throws: `.unsupported` if a topic is missing and the broker cannot create it; `.authorization`.
-    public func run(_ admin: KafkaAdmin) async throws(KafkaError) -> Report {
+    public func run(_ admin: KafkaAdmin, creates: Bool = true) async throws(KafkaError) -> Report {
         var report = Report()
         var found: [(need: KafkaTopicNeed, partitions: [KafkaPartitionState])] = []
         var missing: [KafkaTopicNeed] = []
@@ -65,16 +66,23 @@ public struct TopicSetup {
                 missing.append(need)
             }
         }
+        if !creates {
+            report.faults = missing.flatMap { $0.faults(.failure(KafkaError(.unknownTopic, "")), settings: nil) }
+                .map(\.text)
+            missing = []
+        }
         try await admin.createTopics(
             missing.map { $0.topic(partitions: self.partitions, replication: self.replication) })
         let settings = try await self.settings(found.map(\.need.name), admin, &report)
         for need in self.needs {
             guard let existing = found.first(where: { $0.need.name == need.name }) else {
-                report.topics.append((need.name, .created(partitions: self.partitions)))
+                if creates { report.topics.append((need.name, .created(partitions: self.partitions))) }
                 continue
             }
             report.topics.append((need.name, .found(partitions: existing.partitions.count)))
             report.faults += need.faults(.success(existing.partitions), settings: settings[need.name]).map(\.text)
+            report.faults += need.risks(existing.partitions, settings[need.name] ?? [:])
+                .filter { $0.kind != .warning }.map(\.text)
         }
         return report
     }

@@ -26,6 +26,11 @@ public struct PictureHosts: Hashable, Sendable {
 
     public var isEmpty: Bool { self.patterns.isEmpty }
 
+    /// The hosts that are given in full, with their ports.
+    public var named: [(name: String, port: Int)] {
+        self.patterns.filter { !$0.isSuffix }.map { ($0.name, $0.port) }
+    }
+
     private init(patterns: [Pattern], ignoredQuery: IgnoredQuery) {
         self.patterns = patterns
         self.ignoredQuery = ignoredQuery

@@ -39,6 +39,12 @@ public struct RedisServerInformation: Hashable, Sendable {
     /// True if it reports `master_replid`, which reveals a fall-back to older data.
     public private(set) var hasHistory = false
     private(set) var isReplica = false
+    /// True if it keeps an append-only file; nil if it does not report that.
+    public private(set) var hasAppendOnlyFile: Bool?
+    /// Replicas that are connected to it; nil if it does not report them.
+    public private(set) var replicas: Int?
+    /// The oldest version that Waybill works with, for people.
+    public static var needed: String { Self.leastVersion.map { "\($0)" } ?? "" }
 
     public init(_ text: String) {
         var notCounted: Int64 = 0
@@ -51,6 +57,8 @@ public struct RedisServerInformation: Hashable, Sendable {
             case "mem_not_counted_for_evict": notCounted = Int64(value) ?? 0
             case "maxmemory": self.maxMemory = Int64(value)
             case "maxmemory_policy": self.evictionPolicy = String(value)
+            case "aof_enabled": self.hasAppendOnlyFile = value == "1"
+            case "connected_slaves": self.replicas = Int(value)
             case "role": self.isReplica = value == "slave"
             case "run_id", "master_replid":
                 // A promoted server gets a new `master_replid`.

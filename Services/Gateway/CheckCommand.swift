@@ -1,0 +1,34 @@
+import ArgumentParser
+import Brands
+import Operations
+
+/// `waybill-gateway check`: see `CheckOptions`. With `--checkout` that of the checkout role.
+struct CheckCommand: AsyncParsableCommand {
+    static let configuration = CheckOptions.configuration
+
+    @Flag(help: "Check the configuration of the checkout role.") var checkout = false
+
+    @OptionGroup var options: CheckOptions
+
+    func run() async throws { try await self.options.run(self.checkout ? Checkout.preflight : GatewayServer.preflight) }
+}
+
+extension GatewayServer {
+    /// Checks configuration and surroundings of the role for Wallet.
+    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+        await Preflight.run(
+            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline,
+            read: { settings, common in try GatewaySettings(settings, common: common) },
+            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
+    }
+}
+
+extension Checkout {
+    /// Checks configuration and surroundings of the checkout role.
+    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+        await Preflight.run(
+            variables, version: GatewayServer.version, role: KafkaRole.checkout, isOffline: isOffline,
+            read: { settings, common in try CheckoutSettings(settings, common: common) },
+            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
+    }
+}

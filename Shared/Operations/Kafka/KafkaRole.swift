@@ -1,0 +1,142 @@
+public import Model
+
+/// The rights that a program needs in Kafka: the table of the access lists, and of the checks.
+public struct KafkaRole: Hashable, Sendable {
+    /// The name of the user in what is made of the table.
+    let name: String
+    let reads: [String]
+    let writes: [String]
+    /// The consumer groups that it joins.
+    let groups: [String]
+
+    /// True for a topic that is matched by a pattern, and so has no single name.
+    private static func named(_ topics: [String]) -> [String] { topics.filter { !Topics.isPattern($0) } }
+
+    public static func gateway(_ topics: Topics) -> KafkaRole {
+        KafkaRole(name: "waybill-gateway", reads: [], writes: [topics.registrations], groups: [])
+    }
+
+    public static func checkout(_ topics: Topics) -> KafkaRole {
+        KafkaRole(name: "waybill-checkout", reads: [], writes: [topics.orderChanges], groups: [])
+    }
+
+    public static func packager(_ topics: Topics) -> KafkaRole {
+        KafkaRole(
+            name: "waybill-packager", reads: topics.orderChangeSources + [topics.orders, topics.registrations],
+            writes: [topics.orders, topics.registrations, topics.deadLetters],
+            groups: [topics.group(of: "waybill-packager")])
+    }
+
+    public static func pusher(_ topics: Topics) -> KafkaRole {
+        KafkaRole(
+            name: "waybill-pusher", reads: [topics.orders, topics.registrations, topics.pushPending],
+            writes: [topics.registrations, topics.pushPending, topics.deadLetters],
+            groups: [topics.group(of: "waybill-pusher"), topics.group(of: "waybill-pusher-pending")])
+    }
+
+    /// The commands of operators: dead letters and replay, signing again, restoring, moving keys, telling devices.
+    public static func tools(_ topics: Topics) -> KafkaRole {
+        KafkaRole(
+            name: "waybill-tools", reads: topics.orderChangeSources + topics.made,
+            writes: [topics.orderChanges] + topics.made, groups: [])
+    }
+
+    /// All that run all the time or are run by operators.
+    public static func all(_ topics: Topics) -> [KafkaRole] {
+        [.gateway(topics), .checkout(topics), .packager(topics), .pusher(topics), .tools(topics)]
+    }
+
+    /// The names of its topics without patterns, each once, in the order of the table, with the operations on each.
+    ///
+    /// Read and Write include Describe. DescribeConfigs lets a service check the topic's settings.
+    var rights: [(topic: String, operations: [String])] {
+        var topics: [String] = []
+        for topic in Self.named(self.reads + self.writes) where !topics.contains(topic) { topics.append(topic) }
+        return topics.map { topic in
+            let read = self.reads.contains(topic) ? ["Read"] : []
+            return (topic, read + (self.writes.contains(topic) ? ["Write"] : []) + ["DescribeConfigs"])
+        }
+    }
+
+    /// The patterns of topics that it reads, for which a right must be granted by name or by prefix.
+    var patterns: [String] { self.reads.filter { Topics.isPattern($0) } }
+}
+
+/// The forms of an access list.
+public enum AccessListFormat: String, CaseIterable, Sendable {
+    /// Kafka's own tool.
+    case commands
+    /// KafkaUser resources of Strimzi.
+    case strimzi
+    /// Resources of the provider Mongey/kafka of Terraform.
+    case terraform
+
+    /// Returns the access lists of all roles.
+    public func text(_ roles: [KafkaRole]) -> String { roles.map(self.text).joined(separator: "\n") }
+
+    private func text(_ role: KafkaRole) -> String {
+        let notes = role.patterns.map { "# \(role.name): grant Read on the topics that \($0) matches\n" }.joined()
+        switch self {
+        case .commands: return notes + Self.commands(role)
+        case .strimzi: return notes + Self.strimzi(role)
+        case .terraform: return notes + Self.terraform(role)
+        }
+    }
+
+    /// Source: Kafka, "Authorization and ACLs", command line interface
+    private static func commands(_ role: KafkaRole) -> String {
+        func line(_ operations: [String], _ resource: String) -> String {
+            let operations = operations.map { " --operation \($0)" }.joined()
+            return
+                "kafka-acls.sh --bootstrap-server … --add --allow-principal User:\(role.name)\(operations)"
+                + " \(resource)\n"
+        }
+        return role.rights.map { line($0.operations, "--topic \($0.topic)") }.joined()
+            + role.groups.map { line(["Read"], "--group \($0)") }.joined()
+    }
+
+    /// Source: Strimzi, `KafkaUser` schema reference, `AclRule`
+    private static func strimzi(_ role: KafkaRole) -> String {
+        func rule(_ type: String, _ name: String, _ operations: [String]) -> String {
+            """
+                  - resource: {type: \(type), name: \(name), patternType: literal}
+                    operations: [\(operations.joined(separator: ", "))]
+
+            """
+        }
+        return """
+            apiVersion: kafka.strimzi.io/v1beta2
+            kind: KafkaUser
+            metadata:
+              name: \(role.name)
+            spec:
+              authorization:
+                type: simple
+                acls:
+
+            """ + role.rights.map { rule("topic", $0.topic, $0.operations) }.joined()
+                + role.groups.map { rule("group", $0, ["Read"]) }.joined() + "---\n"
+    }
+
+    /// Source: Terraform registry, Mongey/kafka, `kafka_acl`
+    private static func terraform(_ role: KafkaRole) -> String {
+        func resource(_ type: String, _ name: String, _ operation: String) -> String {
+            let identifier = "\(role.name)_\(type)_\(name)_\(operation)".lowercased().map {
+                $0.isLetter || $0.isNumber ? String($0) : "_"
+            }.joined()
+            return """
+                resource "kafka_acl" "\(identifier)" {
+                  resource_type       = "\(type)"
+                  resource_name       = "\(name)"
+                  acl_principal       = "User:\(role.name)"
+                  acl_host            = "*"
+                  acl_operation       = "\(operation)"
+                  acl_permission_type = "Allow"
+                }
+
+                """
+        }
+        return role.rights.map { right in right.operations.map { resource("Topic", right.topic, $0) }.joined() }
+            .joined() + role.groups.map { resource("Group", $0, "Read") }.joined()
+    }
+}

@@ -1,0 +1,57 @@
+import Model
+import Redis
+import Testing
+
+@testable import Operations
+
+/// The parts of the check before a start that ask nobody.
+@Suite struct PreflightPartsTests {
+    @Test func oldLibrariesAreRisks() {
+        let version = ProgramVersion(
+            "a",
+            libraries: [("librdkafka", "1.9.2"), ("hiredis", "0.13.3"), ("OpenSSL", "3.0.17"), ("libcurl", "7.88.1")])
+        let found = LibraryMinimum.findings(version)
+        #expect(found.map(\.text).map { $0.prefix { $0 != " " } } == ["librdkafka", "hiredis"])
+        #expect(found.allSatisfy { $0.severity == .warning && !$0.fix.isEmpty })
+    }
+
+    @Test func clocksMayDifferByAFewSeconds() {
+        func found(_ redis: Int64) -> [PreflightFinding] { RedisPreflight.clock(ofRedis: redis, nowEpochSeconds: 1000) }
+        #expect(found(1005).isEmpty)
+        #expect(found(994).map(\.severity) == [.warning])
+        #expect(found(1061).map(\.severity) == [.fault])
+        #expect(found(1061)[0].text.contains("61 s ahead"))
+        #expect(found(.min).map(\.severity) == [.fault])
+    }
+
+    @Test func aRedisWithoutLimitsCopiesAndFilesIsARisk() {
+        let text =
+            "redis_version:7.0.15\nmaxmemory:0\nmaxmemory_policy:noeviction\nrole:master\nconnected_slaves:0\n"
+            + "aof_enabled:0\nmaster_replid:abc\n"
+        let found = RedisPreflight.judge([("a:1", RedisServerInformation(text))])
+        #expect(found.map(\.severity) == [.warning, .warning, .warning])
+        let good =
+            "redis_version:7.0.15\nmaxmemory:1000\nmaxmemory_policy:noeviction\nrole:master\n"
+            + "connected_slaves:1\naof_enabled:1\nmaster_replid:abc\n"
+        #expect(RedisPreflight.judge([("a:1", RedisServerInformation(good))]).isEmpty)
+    }
+
+    @Test func rightsAreWrittenInThreeForms() {
+        let roles = KafkaRole.all(Topics(prefix: "shop.", orderChanges: ["erp", "^erp-.*"]))
+        let commands = AccessListFormat.commands.text(roles)
+        #expect(
+            commands.contains(
+                "--allow-principal User:waybill-packager --operation Read --operation DescribeConfigs --topic erp\n"))
+        #expect(commands.contains("--operation Read --group shop.waybill-packager\n"))
+        #expect(commands.contains("# waybill-packager: grant Read on the topics that ^erp-.* matches\n"))
+        #expect(!commands.contains("--topic ^"))
+        let strimzi = AccessListFormat.strimzi.text(roles)
+        #expect(strimzi.contains("kind: KafkaUser\nmetadata:\n  name: waybill-gateway\n"))
+        #expect(strimzi.contains("resource: {type: topic, name: shop.registrations, patternType: literal}\n"))
+        #expect(strimzi.contains("operations: [Read, Write, DescribeConfigs]"))
+        let terraform = AccessListFormat.terraform.text(roles)
+        #expect(terraform.contains("resource \"kafka_acl\" \"waybill_pusher_group_shop_waybill_pusher_read\" {"))
+        // One resource for each operation.
+        #expect(terraform.split(separator: "resource \"kafka_acl\"").count > 20)
+    }
+}
