@@ -11,7 +11,8 @@ import Testing
     typealias Fixture = GatewayFixture
 
     @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {
-        try await Fixture.with { fixture in
+        // No machine is so busy that a fetch is given up meanwhile.
+        try await Fixture.with(.init(holding: .init(time: .seconds(60)))) { fixture in
             // Several tries, so that other load on the machine does not decide the result.
             var shortest = Duration.seconds(60)
             for order in ["1", "2", "3"] {
@@ -28,7 +29,7 @@ import Testing
                     #expect(answer.body == Fixture.package)
                 }
             }
-            // Far below the five seconds for which a fetch is held at most, and far above the delay of a busy machine.
+            // Far above the delay of a busy machine.
             #expect(shortest < .seconds(2), "\(shortest)")
         }
     }
