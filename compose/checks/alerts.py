@@ -1,0 +1,203 @@
+"""Tries each rule of compose/alerts with promtool, in a state in which it fires and in one in which it is silent, and
+parses the queries of compose/dashboards.
+
+Usage: alerts.py WORK_FOLDER
+
+Each rule has a runbook of its own name in compose/runbooks, which is complete, and names metrics only that the rules or
+the documents name.
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import yaml
+
+ROOT = pathlib.Path(__file__).parent.parent
+HEADINGS = ("Meaning", "Impact", "Diagnosis", "Fix", "If nothing is done")
+# The minute of judgement, after each `for`, and the minutes between samples.
+NOW, STEP = 200, 2
+
+
+def gauge(name, value):
+    return (f"waybill_{name}", f"{value}x{NOW // STEP}")
+
+
+def counter(name, each_minute):
+    return (f"waybill_{name}", f"0+{each_minute * STEP}x{NOW // STEP}")
+
+
+def late(name, limit, share):
+    """Returns the series of a histogram of which a share, in thousandths, is above a limit."""
+    return [counter(f'{name}_bucket{{le="{limit}"}}', 1000 - share), counter(f'{name}_bucket{{le="+Inf"}}', 1000),
+            counter(f"{name}_count", 1000)]
+
+
+def fetches(failed):
+    return [counter('responses_total{endpoint="package",status="200"}', 10000 - failed),
+            counter('responses_total{endpoint="package",status="503"}', failed),
+            # These are no fetches.
+            counter('responses_total{endpoint="log",status="500"}', 10000)]
+
+
+def requests(failed):
+    labels = 'route="payment",merchant="shop"'
+    return [counter(f'checkout_requests_total{{{labels},outcome="done"}}', 100 - failed),
+            counter(f'checkout_requests_total{{{labels},outcome="failed"}}', failed)]
+
+
+def connections(queued, open):
+    labels = 'instance="a",credential="c",host="h"'
+    return [gauge(f"apns_queued{{{labels}}}", queued), gauge(f'apns_connections{{{labels},state="open"}}', open)]
+
+
+def refusals(count):
+    labels = 'credential="c",host="h"'
+    return [counter(f'apns_requests_total{{{labels},status="200",reason=""}}', 1000 - count),
+            counter(f'apns_requests_total{{{labels},status="400",reason="BadTopic"}}', count)]
+
+
+def expiry(certificate, days):
+    return [gauge(f'certificate_expiry_timestamp_seconds{{owner="o",certificate="{certificate}"}}', days * 86400)]
+
+
+# The series of a state in which each alert fires, and of one in which it is silent.
+CASES = {
+    "WaybillDown": ([("up{job=\"waybill-gateway\"}", f"0x{NOW // STEP}")], [("up{job=\"node\"}", f"0x{NOW // STEP}")]),
+    "WaybillUpstreamDown": ([gauge('upstream_up{job="j",upstream="redis"}', 0)],
+                            [gauge('upstream_up{job="j",upstream="redis"}', 1)]),
+    "WaybillReloadFailed": ([gauge('reload_ok{file="tls"}', 0)], [gauge('reload_ok{file="tls"}', 1)]),
+    "WaybillBrandLoadFailed": ([gauge('brand_load_failed{brand="b"}', 1)], [gauge('brand_load_failed{brand="b"}', 0)]),
+    "WaybillCertificateEnds": (expiry("signing", 20), expiry("signing", 30) + expiry("push", 1)),
+    "WaybillRedisFault": ([gauge('redis_fault{fault="f"}', 1)], [gauge('redis_fault{fault="f"}', 0)]),
+    "WaybillRedisFull": ([gauge("redis_memory_bytes", 95), gauge("redis_memory_limit_bytes", 100)],
+                         [gauge("redis_memory_bytes", 95), gauge("redis_memory_limit_bytes", 0)]),
+    "WaybillCommitsFail": ([counter('commit_failures_total{job="j"}', 2)], [counter('commit_failures_total{job="j"}', 0)]),
+    "WaybillPartitionsLost": ([counter('rebalances_total{job="j",kind="lost"}', 1)],
+                              [counter('rebalances_total{job="j",kind="revoked"}', 9)]),
+    "WaybillVersionsDiffer": ([gauge('build_info{job="j",version="1",commit="a"}', 1),
+                               gauge('build_info{job="j",version="1",commit="b"}', 1)],
+                              [gauge('build_info{job="j",version="1",commit="a"}', 1),
+                               gauge('build_info{job="k",version="1",commit="b"}', 1)]),
+    "WaybillChangesLate": (late("change_age_seconds", "5.0", 100), late("change_age_seconds", "5.0", 20)),
+    "WaybillChangesLateSlowly": (late("change_age_seconds", "5.0", 40), late("change_age_seconds", "5.0", 20)),
+    "WaybillViewIncomplete": ([gauge('view_complete{instance="a"}', 0)],
+                              [gauge('view_complete{instance="a"}', 0), gauge('view_complete{instance="b"}', 1)]),
+    "WaybillRestoreWaits": ([gauge("restore_waiting", 1)], [gauge("restore_waiting", 0)]),
+    "WaybillRestoreDamaged": ([counter("restore_damaged_signatures_total", 1)],
+                              [counter("restore_damaged_signatures_total", 0)]),
+    "WaybillDeadLetters": ([counter("dead_letters_total", 1)], [counter("dead_letters_total", 0)]),
+    "WaybillPackagerQuiet": ([gauge('worker_quiet_seconds{job="waybill-packager"}', 400)],
+                             [gauge('worker_quiet_seconds{job="waybill-pusher"}', 400)]),
+    "WaybillPackagerLags": ([gauge('unworked_records{job="waybill-packager",topic="t",pod="a"}', 6000),
+                             gauge('unworked_records{job="waybill-packager",topic="t",pod="b"}', 6000)],
+                            [gauge('unworked_records{job="waybill-packager",topic="t",pod="a"}', 6000)]),
+    "WaybillOrdersParked": ([gauge("parked_oldest_seconds", 700)], [gauge("parked_oldest_seconds", 500)]),
+    "WaybillUnknownOrders": ([gauge("unknown_orders_waiting", 1001)], [gauge("unknown_orders_waiting", 1000)]),
+    "WaybillWaitingRecordsLost": ([counter("waiting_records_lost_total", 1)], [counter("waiting_records_lost_total", 0)]),
+    "WaybillPicturesWait": ([gauge("pictures_waiting", 101)], [gauge("pictures_waiting", 100)]),
+    "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
+                               [gauge('topic_partitions_added{topic="t"}', 0)]),
+    "WaybillFetchesFail": (fetches(200), fetches(50)),
+    "WaybillFetchesFailSlowly": (fetches(80), fetches(50)),
+    "WaybillGatewaySlow": (
+        [counter('request_seconds_bucket{endpoint="register",le="0.5"}', 90),
+         counter('request_seconds_bucket{endpoint="register",le="1.0"}', 100),
+         counter('request_seconds_bucket{endpoint="register",le="+Inf"}', 100)],
+        # A held fetch takes its time.
+        [counter('request_seconds_bucket{endpoint="package",le="0.5"}', 90),
+         counter('request_seconds_bucket{endpoint="package",le="+Inf"}', 100)]),
+    "WaybillConnectionsRefused": ([counter('connections_refused_total{job="j",reason="r"}', 100)],
+                                  [counter('connections_refused_total{job="j",reason="r"}', 10)]),
+    "WaybillHandshakesFail": ([counter('tls_handshakes_failed_total{job="j"}', 400)],
+                              [counter('tls_handshakes_failed_total{job="j"}', 100)]),
+    "WaybillRegistrationsRefused": ([counter('registrations_refused_total{reason="r"}', 100)],
+                                    [counter('registrations_refused_total{reason="r"}', 10)]),
+    "WaybillCheckoutFails": (requests(6), requests(4)),
+    "WaybillCheckoutChangesFail": ([counter('checkout_changes_total{outcome="failed"}', 1)],
+                                   [counter('checkout_changes_total{outcome="published"}', 9)]),
+    "WaybillMerchantLoadFailed": ([gauge('merchant_load_failed{merchant="m"}', 1)],
+                                  [gauge('merchant_load_failed{merchant="m"}', 0)]),
+    "WaybillNotificationsLate": (late("push_age_seconds", "30.0", 200), late("push_age_seconds", "30.0", 50)),
+    "WaybillNotificationsLateSlowly": (late("push_age_seconds", "30.0", 80), late("push_age_seconds", "30.0", 50)),
+    "WaybillPushCredentialStopped": ([gauge('push_credential_state{credential="c"}', 2)],
+                                     [gauge('push_credential_state{credential="c"}', 1)]),
+    "WaybillPushCredentialIll": ([gauge('push_credential_state{credential="c"}', 1)],
+                                 [gauge('push_credential_state{credential="c"}', 0)]),
+    "WaybillPushBreakerOpen": ([gauge('push_breaker_open{credential="c"}', 1)],
+                               [gauge('push_breaker_open{credential="c"}', 0)]),
+    "WaybillPushNoConnection": (connections(1, 0), connections(1, 1)),
+    "WaybillPushQueueOld": ([gauge('apns_queue_oldest_seconds{credential="c"}', 16)],
+                            [gauge('apns_queue_oldest_seconds{credential="c"}', 15)]),
+    "WaybillPushRefused": (refusals(60), refusals(40)),
+    "WaybillPushDeadLetters": ([counter('push_dead_letters_total{credential="c",code="d"}', 1)],
+                               [counter('push_dead_letters_total{credential="c",code="d"}', 0)]),
+    "WaybillPushPending": ([gauge('push_pending{credential="c"}', 10001)], [gauge('push_pending{credential="c"}', 10000)]),
+    "WaybillPushConnectionsFlap": ([counter('apns_disconnected_total{instance="a",credential="c",reason="r"}', 3)],
+                                   [counter('apns_disconnected_total{instance="a",credential="c",reason="r"}', 1)]),
+    "WaybillPushCertificateEnds": (expiry("push", 20), expiry("push", 30)),
+    "WaybillPusherQuiet": ([gauge('worker_quiet_seconds{job="waybill-pusher"}', 400)],
+                           [gauge('worker_quiet_seconds{job="waybill-packager"}', 400)]),
+    "WaybillPusherLookupsFail": ([counter('batch_retries_total{job="waybill-pusher"}', 3)],
+                                 [counter('batch_retries_total{job="waybill-packager"}', 3)]),
+    "WaybillPusherLags": ([gauge('unworked_records{job="waybill-pusher",topic="t"}', 10001)],
+                          [gauge('unworked_records{job="waybill-pusher",topic="t"}', 10000)]),
+}
+
+
+def tests():
+    """Returns promtool's tests. States without a common metric are in one of them, since each evaluates all rules."""
+    made = []
+    for number, fires in enumerate((True, False)):
+        for alert, states in CASES.items():
+            metrics = {name.partition("{")[0] for name, _ in states[number]}
+            test = next((test for test in made if not test["metrics"] & metrics), None)
+            if test is None:
+                made.append(test := {"metrics": set(), "interval": f"{STEP}m", "input_series": [], "promql_expr_test": []})
+            test["metrics"] |= metrics
+            test["input_series"] += [{"series": name, "values": values} for name, values in states[number]]
+            test["promql_expr_test"].append({
+                "expr": f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})', "eval_time": f"{NOW}m",
+                "exp_samples": [{"value": 1}] if fires else []})
+    return [{key: value for key, value in test.items() if key != "metrics"} for test in made]
+
+
+def runbook(alert):
+    """Returns what is wrong with the runbook of an alert."""
+    path = ROOT / "runbooks" / f"{alert['alert']}.md"
+    if alert["annotations"].get("runbook_url") != f"compose/runbooks/{path.name}" or not path.exists():
+        return f"{alert['alert']}: runbook_url must be compose/runbooks/{path.name}, a file"
+    missing = [heading for heading in HEADINGS if not re.search(rf"^## {heading}\n\n\S", path.read_text(), re.M)]
+    return f"{path.name}: has no text below {', '.join(missing)}" if missing else None
+
+
+def queries(work):
+    """Returns the exit code of promtool for the queries of all dashboards."""
+    rules = [{"record": f"query:{path.stem}:{number}", "expr": re.sub(r"\$(credential|host)", ".*", query)}
+             for path in sorted((ROOT / "dashboards").glob("*.json"))
+             for number, query in enumerate(
+                 target["expr"].replace("$__rate_interval", "5m")
+                 for panel in json.loads(path.read_text())["panels"] for target in panel["targets"])]
+    path = pathlib.Path(work) / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboards", "rules": rules}]}))
+    return subprocess.run(["promtool", "check", "rules", str(path)]).returncode
+
+
+def main(work):
+    files = sorted((ROOT / "alerts").glob("*.yaml"))
+    alerts = [rule for path in files for group in yaml.safe_load(path.read_text())["groups"]
+              for rule in group["rules"] if "alert" in rule]
+    names = {alert["alert"] for alert in alerts}
+    wrong = [text for text in map(runbook, alerts) if text]
+    wrong += [f"{name}: is in compose/alerts or in CASES, not in both" for name in sorted(names ^ set(CASES))]
+    wrong += [f"runbooks/{path.name}: there is no such alert" for path in sorted((ROOT / "runbooks").glob("*.md"))
+              if path.stem not in names | {"README"}]
+    path = pathlib.Path(work) / "alert-tests.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(each) for each in files], "tests": tests()}))
+    print("\n".join(wrong))
+    return subprocess.run(["promtool", "test", "rules", str(path)]).returncode or queries(work) or bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
