@@ -93,6 +93,8 @@ let package = Package(
         shared("Cryptography", ["CCrypto"], exclude: ["README.md"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore], exclude: ["README.md"]),
         shared("Fetch", ["CCurl"], exclude: ["README.md"]),
+        .target(name: "CLua", path: "Shared/Lua/Bridge", linkerSettings: [.linkedLibrary("lua5.4")]),
+        shared("Lua", ["CLua", "Model"], exclude: ["README.md", "Bridge"]),
         shared("Browser", ["CBrowserFiles"], exclude: ["README.md", "Files"]),
         shared("Tokens", ["Model", "Cryptography"], exclude: ["README.md"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
@@ -123,7 +125,7 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store",
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
                 "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),
@@ -160,6 +162,7 @@ let package = Package(
         tests("CryptographyTests", ["Cryptography", "TestKit", "TestTraits"]),
         tests("HTTP2Tests", ["HTTP2", "TestKit", "TestTraits", .nioCore]),
         tests("FetchTests", ["Fetch", "TestKit", "TestTraits"]),
+        tests("LuaTests", ["Lua", "Model"]),
         tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
         tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),
         tests(

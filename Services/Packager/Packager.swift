@@ -3,6 +3,7 @@ import Brands
 import Cryptography
 import Fetch
 import Kafka
+import Lua
 import Model
 import Operations
 import Packaging
@@ -19,7 +20,8 @@ struct Packager: AsyncParsableCommand {
         version: Self.version.description,
         subcommands: [
             RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
-            DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, HealthCommand.self,
+            DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, IngestCommand.self,
+            HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 
@@ -27,7 +29,7 @@ struct Packager: AsyncParsableCommand {
         "waybill-packager",
         libraries: [
             ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
-            ("libcurl", curlVersion()),
+            ("libcurl", curlVersion()), ("Lua", luaVersion()),
         ])
 }
 

@@ -12,7 +12,9 @@ import Testing
         let text = try ["Services/Packager/README.md", "Shared/Brands/README.md", "Shared/Redis/README.md"].map {
             try String(contentsOf: Repository.root.appending(path: $0), encoding: .utf8)
         }.joined()
-        for row in MetricRow.packager { #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)") }
+        for row in MetricRow.packager + MetricRow.ingest {
+            #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)")
+        }
     }
 
     @Test func everyMetricHasItsRow() {

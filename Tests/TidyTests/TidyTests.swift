@@ -9,7 +9,8 @@ import Testing
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store", "Operations",
         ],
         "Services/Packager": [
-            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store", "Operations",
+            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
+            "Operations",
         ],
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations"],
         "Shared/Model": ["CCommit"],
@@ -19,6 +20,7 @@ import Testing
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],
+        "Shared/Lua": ["CLua", "Model"],
         "Shared/Tokens": ["Model", "Cryptography"],
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
         "Shared/Brands": ["Model", "Cryptography", "Tokens", "Packaging", "Operations"],
@@ -70,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
-        "Services/Packager": 8640,
+        "Services/Packager": 11160,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
@@ -79,7 +81,8 @@ import Testing
         "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
         "Shared/Kafka": 3990,
-        "Shared/Model": 6020,
+        "Shared/Lua": 930,
+        "Shared/Model": 6080,
         "Shared/Operations": 3660,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,

@@ -56,7 +56,8 @@ struct ChangeProcessor: Sendable {
         self.unknown = UnknownOrders(patience: .zero, gauge: metrics.unknownOrders)
         self.load = DocumentLoad(metrics.documentBytes)
         self.recordLimit = RecordLimit(producer: producer.messageLimit)
-        self.deadLetters = DeadLetterPublisher(topics: topics, producer: producer, metrics: metrics, logger: logger)
+        self.deadLetters = DeadLetterPublisher(
+            topics: topics, producer: producer, counter: metrics.deadLetters, logger: logger)
     }
 
     /// Processes orders, each of which is in only one batch of one process.

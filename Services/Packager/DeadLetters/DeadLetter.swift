@@ -23,11 +23,12 @@ enum DeadLetter {
     static func origin(of record: KafkaRecord) -> String { "\(record.topic)/\(record.partition)/\(record.offset)" }
 
     private static func reasons(_ record: KafkaRecord, _ fault: ChangeFault, _ reason: String) -> [KafkaHeader] {
-        [
+        let time = KafkaHeader(name: DeadLetterHeader.time, text: String(record.timestampMilliseconds))
+        return [
             KafkaHeader(name: DeadLetterHeader.error, text: fault.code.rawValue),
             KafkaHeader(name: DeadLetterHeader.reason, text: reason),
             KafkaHeader(name: DeadLetterHeader.origin, text: Self.origin(of: record)),
-        ]
+        ] + (fault.code.isOfSource ? [time] : [])
     }
 }
 

@@ -21,6 +21,8 @@ struct DeadLetterIndex: Sendable {
         let code: Int
         let isOmitted: Bool
         let isPush: Bool
+        /// True for a source's record, which has no order yet.
+        var isOfSource = false
         var copies = 1
     }
 
@@ -73,7 +75,7 @@ struct DeadLetterIndex: Sendable {
                 identity: identity, position: letter.position, milliseconds: letter.record.timestampMilliseconds,
                 order: letter.orderHash, source: isElsewhere ? nil : letter.source, isElsewhere: isElsewhere,
                 code: self.index(of: letter.code),
-                isOmitted: letter.isOmitted, isPush: letter.isPush))
+                isOmitted: letter.isOmitted, isPush: letter.isPush, isOfSource: letter.isOfSource))
     }
 
     /// Returns the index of a code. The services know some twenty; other writers of the topic must not grow the list

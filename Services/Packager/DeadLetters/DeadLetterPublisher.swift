@@ -24,14 +24,15 @@ final class DeadLetterPublisher: Sendable {
 
     private let topics: Topics
     private let producer: KafkaProducer
-    private let metrics: PackagerMetrics
+    /// Dead letters that were sent.
+    private let counter: Counter
     private let logger: Logger
     private let sent = Mutex<Set<Origin>>([])
 
-    init(topics: Topics, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger) {
+    init(topics: Topics, producer: KafkaProducer, counter: Counter, logger: Logger) {
         self.topics = topics
         self.producer = producer
-        self.metrics = metrics
+        self.counter = counter
         self.logger = logger
     }
 
@@ -87,7 +88,7 @@ final class DeadLetterPublisher: Sendable {
             if sent.count >= Self.limit { _ = sent.popFirst() }
             sent.insert(Origin(record))
         }
-        self.metrics.deadLetters.increment()
+        self.counter.increment()
         self.logger.warning(
             "dead letter",
             metadata: [

@@ -78,6 +78,21 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// version of an order again would be a rollback.
     var isPush: Bool { PushDeadLetterCode.isOne(self.code) }
 
+    /// True for a record of a source, which is mapped again instead of replayed.
+    var isOfSource: Bool { ChangeFault.Code.isOfSource(self.code) }
+
+    /// The source's record as it was; nil for another dead letter, or one that does not give its place.
+    var sourceRecord: KafkaRecord? {
+        guard self.isOfSource, let topic = self.sourceTopic, let place = self.source else { return nil }
+        let time = self.record.headers.last { $0.name == DeadLetterHeader.time }?.value
+            .flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+        return KafkaRecord(
+            cluster: self.record.cluster, topic: topic, partition: place.partition, offset: place.offset,
+            timestampMilliseconds: time ?? self.record.timestampMilliseconds, key: self.record.key,
+            value: self.record.value,
+            headers: self.record.headers.filter { !DeadLetterHeader.all.contains($0.name) })
+    }
+
     /// The content of a notification's dead letter.
     ///
     /// Source: `push-letter.schema.json`

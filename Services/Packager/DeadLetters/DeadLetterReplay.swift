@@ -55,6 +55,7 @@ final class DeadLetterReplay: Service {
     private let producer: KafkaProducer
     private let topics: Topics
     private let rate: Int
+    private let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault>
     private let logger: Logger
     private let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
     private let outcome = Mutex<End?>(nil)
@@ -62,11 +63,13 @@ final class DeadLetterReplay: Service {
 
     /// - Parameters:
     ///   - rate: dead letters a second.
+    ///   - messages: makes the changes to publish of a dead letter, or tells why there are none still.
     ///   - report: called with each step, for people.
     init(
         _ plan: ReplayPlan, _ removals: RemovalLedger, letters: DeadLetterTopic, producer: KafkaProducer,
         topics: Topics,
-        rate: Int, logger: Logger,
+        rate: Int, messages: @escaping @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault>,
+        logger: Logger,
         report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) {
         self.plan = plan
@@ -75,6 +78,7 @@ final class DeadLetterReplay: Service {
         self.producer = producer
         self.topics = topics
         self.rate = rate
+        self.messages = messages
         self.logger = logger
         self.report = report
         self.tally = Mutex(Tally(total: plan.entries.count))
@@ -135,17 +139,23 @@ final class DeadLetterReplay: Service {
         while true {
             var (sent, failed): ([DeadLetterRecord], [DeadLetterRecord]) = ([], [])
             var failure: KafkaError?
-            for (letter, outcome) in zip(open, await self.producer.produce(open.map { $0.replay(self.topics) })) {
-                switch outcome {
-                case .success: sent.append(letter)
-                case .failure(let error) where error.code == .messageTooLarge:
-                    self.tally.withLock { $0.refused += 1 }
-                    self.logger.warning(
-                        "dead letter refused",
-                        metadata: ["letter": "\(letter.position)", "error": "\(error.message)"])
-                case .failure(let error):
+            var drafts: [(letter: DeadLetterRecord, messages: [KafkaMessage])] = []
+            for letter in open {
+                if let messages = await self.made(of: letter) { drafts.append((letter, messages)) }
+            }
+            var outcomes = (await self.producer.produce(drafts.flatMap(\.messages)))[...]
+            for (letter, messages) in drafts {
+                let errors = outcomes.prefix(messages.count).compactMap { outcome in
+                    if case .failure(let error) = outcome { error } else { nil }
+                }
+                outcomes = outcomes.dropFirst(messages.count)
+                if let error = errors.first(where: { $0.code != .messageTooLarge }) {
                     failed.append(letter)
                     failure = error
+                } else if let error = errors.first {
+                    self.refuse(letter, error.message)
+                } else {
+                    sent.append(letter)
                 }
             }
             // Immediately, even if others failed: a dead letter with a marker is not sent again.
@@ -155,6 +165,22 @@ final class DeadLetterReplay: Service {
             attempt += 1
             try await self.pause(failure, attempt)
         }
+    }
+
+    /// - Returns: the changes of a dead letter; nil if it is refused.
+    private func made(of letter: DeadLetterRecord) async -> [KafkaMessage]? {
+        switch await self.messages(letter) {
+        case .success(let messages): return messages
+        case .failure(let fault):
+            self.refuse(letter, fault.description)
+            return nil
+        }
+    }
+
+    private func refuse(_ letter: DeadLetterRecord, _ reason: String) {
+        self.tally.withLock { $0.refused += 1 }
+        self.logger.warning(
+            "dead letter refused", metadata: ["letter": "\(letter.position)", "error": "\(reason)"])
     }
 
     private func writeNotes(_ letters: [DeadLetterRecord]) async throws {

@@ -22,10 +22,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
         let environment: ServiceEnvironment
         let reader: KafkaReader
         let letters: DeadLetterTopic
+        private let sourcesPath: String?
 
         /// - Throws: `SettingsError` or `KafkaError` naming what is wrong.
         init(_ values: [String: String] = ProcessInfo.processInfo.environment) throws {
-            let common = try CommonSettings(Settings(environment: values))
+            let settings = try Settings(environment: values)
+            let common = try CommonSettings(settings)
+            self.sourcesPath = settings.text(.sources)
             self.environment = ServiceEnvironment(command: "waybill-packager", common)
             self.reader = try KafkaReader(self.environment.kafka)
             self.letters = DeadLetterTopic(
@@ -33,6 +36,13 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
 
         var topics: Topics { self.environment.common.topics }
+
+        /// The sources, with which their records are mapped again; nil if none are configured.
+        ///
+        /// - Throws: `SourceError` if one of them cannot be loaded.
+        func sources() throws -> SourceTable? {
+            try self.sourcesPath.map { try SourceLibrary(directory: $0, topics: self.topics, isStrict: true).table }
+        }
 
         /// Reads all dead letters and indexes those that match.
         ///

@@ -105,6 +105,8 @@ struct RemovalLedger: Sendable {
     }
 
     func verdict(_ entry: DeadLetterIndex.Entry) -> Verdict {
+        // Its changes are made anew, and none of them is known to have been there before a removal.
+        if entry.isOfSource { return .stands }
         guard let order = self.orders[entry.order] else { return .unknown }
         if let source = entry.source, let removal = order.removals[source.partition], removal > source.offset {
             return .removed

@@ -18,7 +18,9 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             its source. A change that still fails becomes a new dead letter. Notifications that the pusher dropped \
             cannot be replayed: the device's next notification covers them, and waybill-pusher tell sends one now. A \
             dead letter is left out if its order was removed after the change, or if neither the topic of changes nor \
-            waybill.orders shows whether it was. The command can be stopped and run again at any time.
+            waybill.orders shows whether it was. Records of sources (codes map-…) are mapped again by the programs \
+            of WAYBILL_SOURCES, and the changes are published; no source's topic is written. The \
+            command can be stopped and run again at any time.
 
             Exit codes: 0: done; 2: done, except for dead letters that cannot be replayed (their values were too large \
             to keep, they were deleted, they are notifications, or their orders were removed); 3: stopped early (run \
@@ -50,7 +52,8 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let context = try DeadLettersCommand.Context()
         filter.position = self.at
         let ledger = try await context.survey(filter)
-        var plan = ReplayPlan(ledger)
+        let sources = try context.sources()
+        var plan = ReplayPlan(ledger, takesSources: sources != nil)
         let removals = try await context.letters.removals(since: plan.entries, of: ledger, topics: context.topics)
         plan.leaveOut(removals)
         DeadLettersCommand.say(Self.text(of: plan, ledger))
@@ -63,7 +66,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             await context.reader.close()
             throw ExitCode(3)
         }
-        let end = try await self.replay(plan, removals, context)
+        let end = try await self.replay(plan, removals, context, sources)
         let logger = context.environment.logger
         switch end {
         case .done(let tally):
@@ -80,15 +83,20 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
 
     /// Makes a producer, runs the replay with it, then closes the producer and the reader.
     private func replay(
-        _ plan: ReplayPlan, _ removals: RemovalLedger, _ context: DeadLettersCommand.Context
+        _ plan: ReplayPlan, _ removals: RemovalLedger, _ context: DeadLettersCommand.Context, _ sources: SourceTable?
     ) async throws -> DeadLetterReplay.End {
         let producer = try KafkaProducer(
             context.environment.producing(within: context.environment.common.shutdownLimit / 2),
             topics: [context.topics.orderChanges, context.topics.deadLetters])
         let line = ProgressLine(head: "dead letters: ", to: .error)
+        let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
+            [topics = context.topics] letter in
+            guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
+            return await SourceMapping.replay(record, sources, topic: topics.orderChanges)
+        }
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
-            logger: context.environment.logger
+            messages: messages, logger: context.environment.logger
         ) { line.show($0, isLast: $1) }
         let close = {
             await producer.close()
@@ -107,6 +115,9 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         if plan.pushes > 0 {
             let advice = DeadLetterFormatter.pushAdvice
             lines.append("\(plan.pushes) cannot be replayed: they are notifications, not changes; \(advice)")
+        }
+        if plan.sources > 0 {
+            lines.append("\(plan.sources) left out: they are records of sources; set WAYBILL_SOURCES to map them again")
         }
         if plan.removed > 0 { lines.append("\(plan.removed) left out: their orders were removed") }
         if plan.unknown > 0 {
@@ -142,17 +153,22 @@ struct ReplayPlan: Sendable {
     let omitted: Int
     /// Notifications, which are not changes.
     let pushes: Int
+    /// Records of sources, without the programs that map them.
+    let sources: Int
     /// Dead letters whose orders were removed since.
     private(set) var removed = 0
     /// Dead letters for which it is unknown whether their orders were removed since.
     private(set) var unknown = 0
 
-    init(_ ledger: DeadLetterIndex) {
+    /// - Parameter takesSources: true if records of sources can be mapped again.
+    init(_ ledger: DeadLetterIndex, takesSources: Bool = false) {
         let open = ledger.entries.filter { !ledger.isReplayed($0) }
-        let changes = open.filter { !$0.isPush }
+        let letters = open.filter { !$0.isPush }
+        let changes = letters.filter { takesSources || !$0.isOfSource }
+        self.sources = letters.count - changes.count
         let candidates = changes.filter { !$0.isOmitted }.sorted { $0.position < $1.position }
         self.replayed = ledger.entries.count - open.count
-        self.pushes = open.count - changes.count
+        self.pushes = open.count - letters.count
         self.omitted = changes.count - candidates.count
         self.entries = Self.ordered(candidates)
     }
@@ -166,7 +182,7 @@ struct ReplayPlan: Sendable {
     }
 
     /// The number of dead letters that were not replayed before and will not be now.
-    var left: Int { self.omitted + self.pushes + self.removed + self.unknown }
+    var left: Int { self.omitted + self.pushes + self.sources + self.removed + self.unknown }
 
     /// Keeps the places that an order's dead letters occupy, and sorts the dead letters within them by origin.
     static func ordered(_ entries: [DeadLetterIndex.Entry]) -> [DeadLetterIndex.Entry] {

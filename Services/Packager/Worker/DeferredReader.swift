@@ -21,11 +21,17 @@ final class DeferredReader: Sendable {
     private let driver: KeyQueueDriver
     private let ledger: any DeferralLedger
     private let configuration: KafkaConfiguration
+    /// As for `KeyedWorker`.
+    private let keyed: (@Sendable (KafkaRecord) -> [UInt8]?)?
     private let logger: Logger
     /// Made on first use, which may be never.
     private let reader = Mutex<KafkaReader?>(nil)
 
-    init(_ driver: KeyQueueDriver, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration, logger: Logger) {
+    init(
+        _ driver: KeyQueueDriver, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration,
+        keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil, logger: Logger
+    ) {
+        self.keyed = keyed
         self.driver = driver
         self.ledger = ledger
         self.configuration = configuration
@@ -77,6 +83,7 @@ final class DeferredReader: Sendable {
                         metadata: ["partition": "\(partition)", "from": "\(from)", "first": "\(bounds.first)"])
                 }
             } _: { records in
+                let records = self.keyed.map { keyed in records.map { $0.keyed(keyed($0)) } } ?? records
                 self.driver.addAgain(records, &pass, ledger: self.ledger)
                 if pass.isOver { throw PassIsOver() }
             }

@@ -32,6 +32,7 @@ final class KeyedWorker: Service {
     private let driver: KeyQueueDriver
     private let deferred: DeferredReader
     private let groups: @Sendable () -> [KeyGroup]
+    private let keyed: (@Sendable (KafkaRecord) -> [UInt8]?)?
     private let process: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
     private let onStopped: @Sendable () async -> Void
     private let readiness: Readiness
@@ -50,6 +51,7 @@ final class KeyedWorker: Service {
     ///   - group: that of the consumers.
     ///   - limits: the limits on records in hand.
     ///   - groups: returns the present groups of keys; called every second. Default: none, and all keys are one group.
+    ///   - keyed: returns the key under which a record is processed, which it then has; nil: its own.
     ///   - onCommit: as for `KafkaConsumer`.
     ///   - process: does the work of some keys, and returns an outcome for each of them, in order. Called several times
     ///     at once, never with one key twice.
@@ -57,19 +59,21 @@ final class KeyedWorker: Service {
     convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
         limits: KeyQueue.Limits = KeyedWorker.limits, groups: @escaping @Sendable () -> [KeyGroup] = { [] },
+        keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
         try self.init(
             group: group, topics: topics, environment: environment, limits: limits,
-            groups: groups, random: { Double.random(in: $0) }, onCommit: onCommit, process: process,
+            groups: groups, keyed: keyed, random: { Double.random(in: $0) }, onCommit: onCommit, process: process,
             onStopped: onStopped)
     }
 
     init(
         group: String, topics: [String], environment: ServiceEnvironment, limits: KeyQueue.Limits,
         groups: @escaping @Sendable () -> [KeyGroup] = { [] },
+        keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
         random: @escaping @Sendable (ClosedRange<Double>) -> Double,
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
@@ -80,8 +84,10 @@ final class KeyedWorker: Service {
             environment.joining, group: group, topics: topics, instance: environment.common.instance(of: group),
             onLeaving: { driver.drop($0).map(\.receipt) }, onCommit: onCommit)
         self.driver = driver
-        self.deferred = DeferredReader(driver, self.consumer, environment.kafka, logger: environment.logger)
+        self.deferred = DeferredReader(
+            driver, self.consumer, environment.kafka, keyed: keyed, logger: environment.logger)
         self.groups = groups
+        self.keyed = keyed
         self.process = process
         self.onStopped = onStopped
         self.readiness = environment.readiness
@@ -151,6 +157,7 @@ final class KeyedWorker: Service {
                 // A finished batch makes room for hundreds, so a few milliseconds cost nothing.
                 try await Task.sleep(for: .milliseconds(5))
             }
+            if let keyed = self.keyed { records = records.map { $0.keyed(keyed($0)) } }
             let now = ContinuousClock.now
             isHeld = pause.isDue(inHand: self.driver.look.records + records.count, came: records.count, now: now)
             self.driver.add(records, now: now, isHeld: isHeld, ledger: self.consumer)

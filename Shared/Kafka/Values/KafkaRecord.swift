@@ -137,6 +137,15 @@ extension KafkaRecord {
 }
 
 extension KafkaRecord {
+    /// Returns the record with another key.
+    public func keyed(_ key: [UInt8]?) -> KafkaRecord {
+        var record = KafkaRecord(
+            cluster: self.cluster, topic: self.topic, partition: self.partition, offset: self.offset,
+            timestampMilliseconds: self.timestampMilliseconds, key: key, value: self.value, headers: self.headers)
+        record.assignment = self.assignment
+        return record
+    }
+
     /// Returns the record as if it had been handed out together with another one of its partition.
     public func handedOut(with receipt: KafkaReceipt) -> KafkaRecord {
         var record = self

@@ -30,6 +30,22 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case invalidPackage = "invalid-package"
         /// The state of the order in Redis cannot be read. Reported by the packager.
         case corruptState = "corrupt-state"
+        /// A record of a source has another format than the source says. This one and those below: reported by ingest.
+        case mapUndecodable = "map-undecodable"
+        /// The source's program failed.
+        case mapFailed = "map-failed"
+        /// The source's program needed too much memory or time, or returned too much.
+        case mapLimit = "map-limit"
+        /// The source's program returned a number with a fraction.
+        case mapInexact = "map-inexact"
+        /// The packager would refuse a change that the source's program returned.
+        case mapInvalidChange = "map-invalid-change"
+
+        /// True for a record of a source, which is not a change yet.
+        public var isOfSource: Bool { Self.isOfSource(self.rawValue) }
+
+        /// Returns true if a code is one of these, or one that only another version has.
+        public static func isOfSource(_ code: String) -> Bool { code.hasPrefix("map-") }
     }
 
     public let code: Code
@@ -62,10 +78,12 @@ public enum DeadLetterHeader {
     public static let origin = "waybill-origin"
     /// On a dead letter without its value and headers, which were too large: the reason.
     public static let omitted = "waybill-omitted"
+    /// On a dead letter of a source's record: the record's timestamp, milliseconds since 1970.
+    public static let time = "waybill-time"
     /// On a replayed change: the dead letter that it was, `topic/partition/offset`.
     public static let replay = "waybill-replay"
     /// On a note among the dead letters, which is not one itself: the identity of a dead letter that was replayed.
     public static let replayed = "waybill-replayed"
     /// All of them; a replayed change does not keep them.
-    public static let all: Set<String> = [error, reason, origin, omitted, replay, replayed]
+    public static let all: Set<String> = [error, reason, origin, omitted, time, replay, replayed]
 }

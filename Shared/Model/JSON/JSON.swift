@@ -114,7 +114,7 @@ public struct JSONObject: Hashable, Sendable {
     }
 
     /// - Parameter duplicate: set to a name that occurs twice.
-    init(unsorted members: consuming [Member], duplicate: inout String?) {
+    public init(unsorted members: consuming [Member], duplicate: inout String?) {
         self.members = members
         // Few members are moved to their places one by one; those that we wrote ourselves are already sorted.
         if self.members.count > 32 { self.members.sort { $0.name.precedesInBytes($1.name) } }

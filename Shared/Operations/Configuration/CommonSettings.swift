@@ -102,11 +102,11 @@ public struct CommonSettings: Sendable {
 /// A pattern of topic names, a POSIX extended regular expression, which librdkafka matches names with.
 ///
 /// Owner: this object owns one compiled expression.
-@safe struct TopicPattern: ~Copyable {
+@safe public struct TopicPattern: ~Copyable {
     private var expression = unsafe regex_t()
 
     /// Nil if the text is not a regular expression. Source: regcomp(3)
-    init?(_ text: String) {
+    public init?(_ text: String) {
         guard unsafe regcomp(&self.expression, text, REG_EXTENDED | REG_NOSUB) == 0 else { return nil }
     }
 
@@ -115,7 +115,7 @@ public struct CommonSettings: Sendable {
         unsafe regfree(&expression)
     }
 
-    func matches(_ name: String) -> Bool {
+    public func matches(_ name: String) -> Bool {
         var expression = unsafe self.expression
         return unsafe regexec(&expression, name, 0, nil, 0) == 0
     }

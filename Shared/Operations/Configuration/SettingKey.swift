@@ -49,6 +49,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case compatibility = "WAYBILL_COMPATIBILITY"
     /// The address on which the checkout role listens, `host:port`; port 0 chooses a free one.
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
+    /// Directory with one sub-directory per source of events of other systems, for the role `ingest`.
+    case sources = "WAYBILL_SOURCES"
     /// Directory with one sub-directory per merchant of the checkout role.
     case merchants = "WAYBILL_MERCHANTS"
     case merchantSessionsPerClient = "WAYBILL_MERCHANT_SESSIONS_PER_CLIENT"

@@ -1,0 +1,91 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import Kafka
+import Lua
+import Model
+import Operations
+
+/// A folder of sources for a command that runs without Kafka.
+struct SourcesOption: ParsableArguments {
+    @Option(help: "The directory of sources; default: WAYBILL_SOURCES.")
+    var sources: String?
+
+    /// - Throws: `ValidationError` without a directory.
+    func directory() throws -> String {
+        let variable = ProcessInfo.processInfo.environment[SettingKey.sources.rawValue]
+        guard let path = self.sources ?? variable, !path.isEmpty else {
+            throw ValidationError("give --sources, or set \(SettingKey.sources.rawValue)")
+        }
+        return path
+    }
+
+    func source(_ name: String) throws -> Source {
+        try Source.load(folder: "\(try self.directory())/\(name)", name: name)
+    }
+}
+
+/// `waybill-packager ingest map`: the changes of one record.
+struct IngestMapCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "map",
+        abstract: "Prints the changes that a source makes of the record on standard input.",
+        discussion: """
+            Standard input is the record's value as it is in the topic. Each change is checked as the packager does. \
+            Exit codes: 0: mapped or ignored; 1: the record \
+            would become a dead letter, whose code and reason are printed.
+            """)
+
+    @Argument(help: "The source: the name of its folder.")
+    var source: String
+    @OptionGroup var sources: SourcesOption
+    @Option(help: "The record's topic; default: the first name in source.json.")
+    var topic: String?
+    @Option(help: "The record's key.")
+    var key: String?
+    @Option(help: "The record's headers, NAME=VALUE, once for each.")
+    var header: [String] = []
+    @Option(help: "The record's time, such as 2026-01-01T00:00:00Z; default: now.")
+    var time: String?
+
+    func run() async throws {
+        let source = try self.sources.source(self.source)
+        var headers: [KafkaHeader] = []
+        for text in self.header {
+            guard let mark = text.firstIndex(of: "=") else {
+                throw ValidationError("--header \(text): must be NAME=VALUE")
+            }
+            headers.append(KafkaHeader(name: String(text[..<mark]), text: String(text[text.index(after: mark)...])))
+        }
+        let now = Int64(Glibc.time(nil))
+        guard let seconds = self.time.map({ RFC3339.parse($0) }) ?? now else {
+            throw ValidationError("--time must be a time like 2026-01-01T00:00:00Z")
+        }
+        let record = KafkaRecord(
+            topic: self.topic ?? source.topics[0], partition: 0, offset: 0, timestampMilliseconds: seconds * 1000,
+            key: self.key.map { Array($0.utf8) }, value: try Self.standardInput(), headers: headers)
+        var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
+        if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
+        let mapping = SourceMapping(
+            record, source, topic: Topics().orderChanges, schemas: schemas, nowEpochSeconds: now)
+        for value in mapping.unknown {
+            StandardStream.error.write("unknown value: \(value.table) has no \"\(value.value)\"\n")
+        }
+        switch mapping.outcome {
+        case .ignored: StandardStream.error.write("ignored: map.lua returned no change\n")
+        case .refused(let fault):
+            StandardStream.error.write("\(fault)\n")
+            throw ExitCode(1)
+        case .mapped(let changes):
+            for change in changes {
+                StandardStream.output.write("\(String(decoding: change.message.value ?? [], as: UTF8.self))\n")
+            }
+        }
+    }
+
+    private static func standardInput() throws -> [UInt8] {
+        do { return try FileContent.read("/dev/stdin", limit: OrderChange.valueLimit) } catch {
+            throw ValidationError("standard input cannot be read: \(error)")
+        }
+    }
+}

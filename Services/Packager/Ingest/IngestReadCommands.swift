@@ -1,0 +1,213 @@
+import ArgumentParser
+import FoundationEssentials
+import Glibc
+import Kafka
+import Lua
+import Model
+import Operations
+
+/// The last records of a source's topics, for commands that only read.
+struct LastRecords: ParsableArguments {
+    @Option(help: "The most records of each partition, from its end, 1 to 1000000.")
+    var last = 1000
+
+    func validate() throws {
+        guard (1...1_000_000).contains(self.last) else { throw ValidationError("--last must be from 1 to 1000000") }
+    }
+
+    /// Hands the records to `body`, partition by partition. Patterns are left out: a command has no group.
+    func each(
+        _ source: Source, _ reader: KafkaReader, _ body: ([KafkaRecord]) async throws -> Void
+    ) async throws {
+        for topic in source.topics where !Topics.isPattern(topic) {
+            for range in try await reader.bounds(of: topic) {
+                try await reader.read(
+                    topic, partition: range.partition, from: max(range.first, range.end - Int64(self.last)),
+                    to: range.end, records: 500, bytes: 4 << 20, body)
+            }
+        }
+    }
+}
+
+/// `waybill-packager ingest dry-run`: what records of a topic would become.
+struct IngestDryRunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "dry-run",
+        abstract: "Maps the last records of a source's topics, and prints how many are mapped, ignored and refused.",
+        discussion: """
+            It joins no group and writes nothing. Exit codes: 0: no record is refused; 2: some are.
+            """)
+
+    @Argument(help: "The source: the name of its folder.")
+    var source: String
+    @OptionGroup var sources: SourcesOption
+    @OptionGroup var records: LastRecords
+
+    func run() async throws {
+        let source = try self.sources.source(self.source)
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let reader = try KafkaReader(environment.kafka)
+        var tally = DryRunTally()
+        try await withCleanup(reader.close) {
+            var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
+            try await self.records.each(source, reader) { records in
+                for record in records {
+                    if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
+                    tally.add(
+                        SourceMapping(
+                            record, source, topic: environment.common.topics.orderChanges, schemas: schemas,
+                            nowEpochSeconds: Int64(time(nil))), of: record)
+                }
+            }
+        }
+        StandardStream.output.write(tally.text)
+        if tally.isRefused { throw ExitCode(2) }
+    }
+}
+
+/// The outcomes of records that were mapped. Bounded: `reasonLimit` reasons.
+struct DryRunTally {
+    private static let reasonLimit = 100
+
+    private var mapped = 0
+    private var changes = 0
+    private var ignored = 0
+    private var refused: [String: (count: Int, first: String)] = [:]
+    private var unknown: [String: Int] = [:]
+
+    var isRefused: Bool { !self.refused.isEmpty }
+
+    mutating func add(_ mapping: SourceMapping, of record: KafkaRecord) {
+        for value in mapping.unknown where self.unknown.count < Self.reasonLimit {
+            self.unknown["\(value.table) has no \"\(value.value)\"", default: 0] += 1
+        }
+        switch mapping.outcome {
+        case .mapped(let changes):
+            self.mapped += 1
+            self.changes += changes.count
+        case .ignored: self.ignored += 1
+        case .refused(let fault):
+            let reason = self.refused.count < Self.reasonLimit ? fault.description : "other reasons"
+            self.refused[reason, default: (0, DeadLetter.origin(of: record))].count += 1
+        }
+    }
+
+    var text: String {
+        let count = self.refused.values.reduce(0) { $0 + $1.count }
+        var lines = ["\(self.mapped) mapped to \(self.changes) changes, \(self.ignored) ignored, \(count) refused"]
+        for (reason, entry) in self.refused.sorted(by: { ($1.value.count, $0.key) < ($0.value.count, $1.key) }) {
+            lines.append("\(entry.count) refused, the first at \(entry.first): \(reason)")
+        }
+        for (text, count) in self.unknown.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            lines.append("\(count) unknown: \(text)")
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+}
+
+/// `waybill-packager ingest sample`: records of a topic as tests to fill in.
+struct IngestSampleCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "sample",
+        abstract: "Writes the last records of a source's topics as tests, with the changes that they become now.",
+        discussion: """
+            One file for each record, sample-PARTITION-OFFSET.json in the source's folder tests; one that is there is \
+            kept. Look at the changes: they are what the program does, right or wrong. With --redact, texts of members \
+            that may tell of a person are replaced: names, addresses, phones, keys. It joins no group.
+            """)
+
+    @Argument(help: "The source: the name of its folder.")
+    var source: String
+    @OptionGroup var sources: SourcesOption
+    @Option(help: "The most records, 1 to 10000.")
+    var count = 200
+    @Flag(help: "Replace what may tell of a person.")
+    var redact = false
+
+    func validate() throws {
+        guard (1...10_000).contains(self.count) else { throw ValidationError("--count must be from 1 to 10000") }
+    }
+
+    func run() async throws {
+        let source = try self.sources.source(self.source)
+        let folder = "\(try self.sources.directory())/\(self.source)/tests"
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let reader = try KafkaReader(environment.kafka)
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        var left = self.count
+        var last = LastRecords()
+        last.last = self.count
+        try await withCleanup(reader.close) {
+            var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
+            try await last.each(source, reader) { records in
+                for record in records where left > 0 {
+                    if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
+                    let path = "\(folder)/sample-\(record.partition)-\(record.offset).json"
+                    guard !FileManager.default.fileExists(atPath: path) else { continue }
+                    let test = SourceTest.draft(of: record, source, schemas, isRedacted: self.redact)
+                    try Data(test.serialized).write(to: URL(filePath: path))
+                    left -= 1
+                }
+            }
+        }
+        StandardStream.output.write("\(self.count - left) tests written to \(folder)\n")
+    }
+}
+
+extension SourceTest {
+    /// Returns the content of a test for a record, with what it becomes now.
+    static func draft(
+        of record: KafkaRecord, _ source: Source, _ schemas: [UInt32: Result<AvroSchema, ChangeFault>],
+        isRedacted: Bool
+    ) -> JSON {
+        var value = (try? SourceEvent(record, format: source.format, schemas: schemas))?.event ?? .null
+        if isRedacted { value = Self.redacted(value, isPrivate: false) }
+        let seconds = max(0, record.timestampMilliseconds) / 1000
+        var members: [(String, JSON)] = [
+            ("topic", .string(record.topic)), ("time", .string(RFC3339.format(epochSeconds: seconds))),
+            ("value", value),
+        ]
+        if !isRedacted, let key = record.key.flatMap({ String(validating: $0, as: UTF8.self) }) {
+            members.append(("key", .string(key)))
+        }
+        let content = JSON.object(["record": .object(JSONObject(members)), "changes": []])
+        let test = SourceTest(name: "", content: content)
+        var expected: (String, JSON) = ("changes", [])
+        switch test.outcome(source) {
+        case .mapped(let changes)?:
+            let events = changes.map { (try? JSON(parsing: $0.message.value ?? []))?.object ?? JSONObject() }
+            expected.1 = .array(
+                events.map { event in
+                    .object(
+                        JSONObject(
+                            event.members.filter { !Self.optional.contains($0.name) }.map { ($0.name, $0.value) }))
+                })
+        case .refused(let fault)?: expected = ("deadLetter", .string(fault.code.rawValue))
+        case .ignored?, nil: break
+        }
+        return .object(JSONObject([("record", .object(JSONObject(members))), expected]))
+    }
+
+    private static let privateNames = [
+        "name", "mail", "phone", "address", "street", "city", "zip", "postal", "company", "note", "token", "key", "ip",
+        "latitude", "longitude",
+    ]
+
+    /// Replaces letters and digits of texts in members that may tell of a person.
+    private static func redacted(_ value: JSON, isPrivate: Bool) -> JSON {
+        switch value {
+        case .object(let object):
+            return .object(
+                JSONObject(
+                    object.members.map { member in
+                        let name = member.name.lowercased()
+                        let inside = isPrivate || Self.privateNames.contains { name.contains($0) }
+                        return (member.name, Self.redacted(member.value, isPrivate: inside))
+                    }))
+        case .array(let elements): return .array(elements.map { Self.redacted($0, isPrivate: isPrivate) })
+        case .string(let text) where isPrivate:
+            return .string(String(text.map { $0.isLetter ? "x" : $0.isNumber ? "0" : $0 }))
+        case .null, .bool, .number, .string: return value
+        }
+    }
+}

@@ -1,0 +1,177 @@
+import ArgumentParser
+import FoundationEssentials
+import Kafka
+import Model
+import Operations
+
+/// `waybill-packager ingest test`: the tests of sources, as TAP.
+struct IngestTestCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "test",
+        abstract: "Runs the tests of sources: the files tests/*.json in their folders.",
+        discussion: """
+            The output is TAP (Test Anything Protocol 13). Exit codes: 0: all tests passed; 1: one failed, or a source \
+            cannot be loaded.
+            """)
+
+    @Argument(help: "Sources; default: all.")
+    var names: [String] = []
+    @OptionGroup var sources: SourcesOption
+
+    func run() async throws {
+        let directory = try self.sources.directory()
+        let names = self.names.isEmpty ? try SourceLibrary.names(in: directory) : self.names
+        var report = SourceTestReport()
+        for name in names {
+            do throws(SourceError) {
+                let source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                let cases = try SourceTest.all(in: "\(directory)/\(name)/tests")
+                if cases.isEmpty { report.add("\(name)", ["it has no file in tests"]) }
+                for test in cases { report.add("\(name)/\(test.name)", test.differences(source)) }
+            } catch {
+                report.add(name, [error.description])
+            }
+        }
+        StandardStream.output.write(report.text)
+        if report.failures > 0 { throw ExitCode(1) }
+    }
+}
+
+/// One test of a source: a record, and the changes that it becomes.
+struct SourceTest {
+    /// The members of a change that a test may leave out.
+    static let optional: Set<String> = ["specversion", "id", "source", "time", "owns", "silent", "sequence"]
+
+    /// The name of its file.
+    let name: String
+    let content: JSON
+
+    private static let fileLimit = 200
+
+    static func all(in folder: String) throws(SourceError) -> [SourceTest] {
+        let names = ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [])
+            .filter { $0.hasSuffix(".json") && !$0.hasPrefix(".") }.sorted()
+        var tests: [SourceTest] = []
+        for name in names.prefix(Self.fileLimit) {
+            let bytes = try Source.content("\(folder)/\(name)", "tests/\(name)")
+            do { tests.append(SourceTest(name: name, content: try JSON(parsing: bytes))) } catch {
+                throw SourceError("tests/\(name): \(error)")
+            }
+        }
+        return tests
+    }
+
+    /// Returns the differences between expectation and result; none for a test that passes.
+    func differences(_ source: Source) -> [String] {
+        do throws(SourceError) {
+            var test = try JSONMembers(self.content, path: "$") { SourceError($0) }
+            let record = try Self.record(&test, source)
+            let code = try test.optionalText("deadLetter")
+            let expected = try test.has("changes") ? test.array("changes") : nil
+            let now = try test.optionalText("now").flatMap { RFC3339.parse($0) } ?? record.timestampMilliseconds / 1000
+            _ = try test.optionalText("description")
+            try test.refuseRest()
+            guard (code == nil) != (expected == nil) else {
+                throw SourceError("$: give either changes or deadLetter")
+            }
+            switch Self.outcome(record, source, nowEpochSeconds: now) {
+            case .refused(let fault):
+                return fault.code.rawValue == code ? [] : ["a dead letter: \(fault)"]
+            case .ignored: return Self.differences([], expected, code)
+            case .mapped(let changes):
+                let events = changes.map { (try? JSON(parsing: $0.message.value ?? [])) ?? .null }
+                return Self.differences(events, expected, code)
+            }
+        } catch {
+            return [error.description]
+        }
+    }
+
+    /// Maps the record; nil if this is no test.
+    func outcome(_ source: Source) -> SourceMapping.Outcome? {
+        guard var test = try? JSONMembers(self.content, path: "$", failure: { SourceError($0) }),
+            let record = try? Self.record(&test, source)
+        else { return nil }
+        return Self.outcome(record, source, nowEpochSeconds: record.timestampMilliseconds / 1000)
+    }
+
+    /// The value of a format with schemas is the event, as the program gets it.
+    private static func outcome(
+        _ record: KafkaRecord, _ source: Source, nowEpochSeconds: Int64
+    ) -> SourceMapping.Outcome {
+        let decoded = source.format.hasSchemas ? record.value.flatMap { try? JSON(parsing: $0) } : nil
+        return SourceMapping(
+            record, source, topic: "changes", decoded: decoded, nowEpochSeconds: nowEpochSeconds
+        ).outcome
+    }
+
+    private static func record(
+        _ test: inout JSONMembers<SourceError>, _ source: Source
+    ) throws(SourceError) -> KafkaRecord {
+        var given = try test.members("record")
+        let time = try given.optionalText("time") ?? "2026-01-01T00:00:00Z"
+        guard let seconds = RFC3339.parse(time) else { throw given.wrong("time", "must be like 2026-01-01T00:00:00Z") }
+        let headers = try given.optionalObject("headers")?.members ?? []
+        let topic = try given.optionalText("topic") ?? source.topics[0]
+        let key = try given.optionalText("key")
+        let value = try given.value("value")
+        try given.refuseRest()
+        return KafkaRecord(
+            topic: topic, partition: 0, offset: 0, timestampMilliseconds: seconds * 1000,
+            key: key.map { Array($0.utf8) },
+            value: value == .null ? nil : value.string.map { Array($0.utf8) } ?? value.serialized,
+            headers: headers.map { KafkaHeader(name: $0.name, text: $0.value.string ?? $0.value.text) })
+    }
+
+    private static func differences(_ events: [JSON], _ expected: [JSON]?, _ code: String?) -> [String] {
+        guard let expected else { return ["no dead letter \(code ?? ""), but \(events.count) changes"] }
+        guard events.count == expected.count else {
+            return ["\(expected.count) changes expected, there are \(events.count)"] + events.map(\.text)
+        }
+        return zip(events, expected).enumerated().flatMap { index, pair in
+            guard let event = pair.0.object, let wanted = pair.1.object else {
+                return ["changes[\(index)] must be an object"]
+            }
+            let members = event.members.filter { wanted[$0.name] != nil || !Self.optional.contains($0.name) }
+            var found: [String] = []
+            let compared = JSON.object(JSONObject(members.map { ($0.name, $0.value) }))
+            Self.compare(compared, pair.1, "changes[\(index)]", &found)
+            return found
+        }
+    }
+
+    private static func compare(_ value: JSON?, _ wanted: JSON?, _ path: String, _ found: inout [String]) {
+        guard value != wanted, found.count < 10 else { return }
+        if let left = value?.object, let right = wanted?.object {
+            for name in Set((left.members + right.members).map(\.name)).sorted() {
+                Self.compare(left[name], right[name], "\(path).\(name)", &found)
+            }
+        } else if let left = value?.array, let right = wanted?.array, left.count == right.count {
+            for index in left.indices { Self.compare(left[index], right[index], "\(path)[\(index)]", &found) }
+        } else {
+            found.append("\(path): expected \(wanted?.text ?? "nothing"), it is \(value?.text ?? "nothing")")
+        }
+    }
+}
+
+/// The results of tests, as TAP.
+///
+/// Source: Test Anything Protocol, version 13
+struct SourceTestReport {
+    private(set) var failures = 0
+    private var lines: [String] = []
+    private var count = 0
+
+    mutating func add(_ name: String, _ differences: [String]) {
+        self.count += 1
+        if differences.isEmpty {
+            self.lines.append("ok \(self.count) - \(name)")
+        } else {
+            self.failures += 1
+            self.lines.append("not ok \(self.count) - \(name)")
+            self.lines += differences.map { "# \($0)" }
+        }
+    }
+
+    var text: String { (["TAP version 13", "1..\(self.count)"] + self.lines).joined(separator: "\n") + "\n" }
+}

@@ -1,0 +1,20 @@
+import Operations
+
+extension MetricRow {
+    /// The metrics of the role `ingest`: its own, and those of the worker.
+    static let ingest =
+        changes + [
+            MetricRow(
+                .counter, "waybill_ingest_records_total", by: ["source", "outcome"],
+                "records that were mapped, ignored or refused"),
+            MetricRow(.counter, "waybill_ingest_changes_total", by: ["source", "type"], "changes that were published"),
+            MetricRow(
+                .counter, "waybill_ingest_unknown_values_total", by: ["source", "table"],
+                "statuses and carriers that the tables of the library do not have"),
+            MetricRow(
+                .histogram, "waybill_ingest_map_seconds", by: ["source"], "time to decode, map and check a record"),
+            MetricRow(
+                .histogram, "waybill_ingest_age_seconds", by: ["source"],
+                "age of a record's timestamp when it is mapped"),
+        ]
+}

@@ -1,0 +1,224 @@
+import Fetch
+import FoundationEssentials
+import Lua
+import Model
+import Operations
+import Synchronization
+
+/// One source of events of another system: a folder with `source.json`, `map.lua` and `tests`.
+struct Source: Sendable {
+    /// The form of the records.
+    enum Format: String, CaseIterable, Sendable {
+        case json, cloudevents, debezium, avro
+        case avroDebezium = "avro+debezium"
+
+        /// True if a registry has the schemas.
+        var hasSchemas: Bool { self == .avro || self == .avroDebezium }
+    }
+
+    /// The order types of a source's orders.
+    enum OrderTypes: Hashable, Sendable {
+        case one(OrderTypeIdentifier)
+        /// By the `brand` that a change names.
+        case byBrand([String: OrderTypeIdentifier])
+    }
+
+    /// The name of its folder.
+    let name: String
+    /// Names, and patterns that begin with `^`.
+    let topics: [String]
+    let format: Format
+    /// Where the schemas are; nil for a format without.
+    let registry: SchemaRegistry?
+    /// The `source` of its changes.
+    let eventSource: String
+    let orderTypes: OrderTypes
+    /// The members that its merged changes own, unless they say so themselves.
+    let owns: [String]?
+    /// Records from before are ignored; milliseconds since 1970.
+    let start: Int64?
+    /// Changes of records from before are silent; milliseconds since 1970.
+    let silentBefore: Int64?
+    /// The global `constants` of the program.
+    let constants: JSON
+    /// True if the program gets tombstones and deleted rows.
+    let takesDeletions: Bool
+    /// True if an event without a change becomes a dead letter.
+    let refusesUnmapped: Bool
+    let program: SourceProgram
+}
+
+/// The program of a source, with a state of Lua for each thread that runs it.
+///
+/// Bounded: as many states as runs at once, each by its limits.
+final class SourceProgram: Sendable {
+    let text: [UInt8]
+    private let limits: LuaProgram.Limits
+    private let idle: Mutex<[LuaProgram]>
+
+    /// - Throws: `LuaFailure` if the text is not a program.
+    init(_ text: [UInt8], limits: LuaProgram.Limits) throws(LuaFailure) {
+        self.text = text
+        self.limits = limits
+        self.idle = Mutex([try LuaProgram(text, limits: limits)])
+    }
+
+    func map(_ event: JSON, record: JSON, constants: JSON) throws(LuaFailure) -> LuaProgram.Result {
+        let program: LuaProgram
+        if let idle = self.idle.withLock({ $0.popLast() }) {
+            program = idle
+        } else {
+            program = try LuaProgram(self.text, limits: self.limits)
+        }
+        defer { self.idle.withLock { $0.append(program) } }
+        return try program.map(event, record: record, constants: constants)
+    }
+}
+
+/// A folder of a source that cannot be used.
+struct SourceError: Error, Hashable, CustomStringConvertible {
+    /// Names file, path and remedy.
+    let description: String
+
+    init(_ description: String) { self.description = description }
+}
+
+/// Reading a source's folder.
+extension Source {
+    /// The largest file that is read, in bytes.
+    private static let fileLimit = 1 << 20
+    private static let topicLimit = 32
+    private static let constantsLimit = 1 << 16
+
+    /// Reads `source.json` and compiles `map.lua`. Blocks.
+    ///
+    /// Strict: an unknown member is refused, since it is usually a typing error.
+    static func load(folder: String, name: String) throws(SourceError) -> Source {
+        do throws(SourceError) {
+            let content = try Self.content("\(folder)/source.json", "source.json")
+            let program = try Self.content("\(folder)/map.lua", "map.lua")
+            let json: JSON
+            do { json = try JSON(parsing: content) } catch { throw SourceError("source.json: \(error)") }
+            return try Source(json, name: name, folder: folder, program: program)
+        } catch {
+            throw SourceError("\(name): \(error)")
+        }
+    }
+
+    private init(_ json: JSON, name: String, folder: String, program: [UInt8]) throws(SourceError) {
+        var file = try JSONMembers(json, path: "source.json: $") { SourceError($0) }
+        self.name = name
+        self.topics = try file.texts("topics")
+        guard (1...Self.topicLimit).contains(self.topics.count), Set(self.topics).count == self.topics.count else {
+            throw file.wrong("topics", "must be 1 to \(Self.topicLimit) names or patterns, each once")
+        }
+        for topic in self.topics where !Self.isTopic(topic) {
+            throw file.wrong("topics", "\"\(topic)\" is neither a topic's name nor a regular expression with ^")
+        }
+        guard let format: Format = try file.choice("format") else {
+            throw file.wrong("format", "is missing: give \(Format.allCases.map(\.rawValue).joined(separator: ", "))")
+        }
+        self.format = format
+        self.registry = try Self.registry(&file, format, folder)
+        self.eventSource = try file.text("name")
+        self.orderTypes = try Self.orderTypes(&file)
+        self.owns = try file.optionalTexts("owns")
+        self.start = try Self.moment(&file, "start", earliest: true)
+        self.silentBefore = try Self.moment(&file, "silentBefore", earliest: false)
+        let constants = JSON.object(try file.optionalObject("constants") ?? JSONObject())
+        guard constants.serialized.count <= Self.constantsLimit else {
+            throw file.wrong("constants", "may have \(Self.constantsLimit) bytes at most")
+        }
+        self.constants = constants
+        self.takesDeletions = try file.flag("deletions")
+        switch try file.optionalText("unmapped") {
+        case nil, "ignore"?: self.refusesUnmapped = false
+        case "dead-letter"?: self.refusesUnmapped = true
+        case let other?: throw file.wrong("unmapped", "\"\(other)\" must be \"ignore\" or \"dead-letter\"")
+        }
+        var limits = LuaProgram.Limits()
+        if var given = try file.optionalMembers("limits") {
+            limits.memory = Int(try Self.limit(&given, "memoryMiB", 1...256) ?? 16) << 20
+            limits.steps = try Self.limit(&given, "instructions", 1000...100_000_000) ?? limits.steps
+            try given.refuseRest()
+        }
+        try file.refuseRest()
+        do { self.program = try SourceProgram(program, limits: limits) } catch { throw SourceError("\(error)") }
+    }
+
+    private static func registry(
+        _ file: inout JSONMembers<SourceError>, _ format: Format, _ folder: String
+    ) throws(SourceError) -> SchemaRegistry? {
+        guard var members = try file.optionalMembers("registry") else {
+            if format.hasSchemas { throw file.wrong("registry", "is missing: \(format.rawValue) needs its url") }
+            return nil
+        }
+        guard format.hasSchemas else { throw file.wrong("registry", "belongs to avro and avro+debezium only") }
+        var configuration = SchemaRegistry.Configuration(url: try members.text("url"))
+        while configuration.url.hasSuffix("/") { configuration.url.removeLast() }
+        guard configuration.url.hasPrefix("https://") else { throw members.wrong("url", "must begin with https://") }
+        for text in try members.optionalTexts("addresses") ?? [] {
+            guard let address = IPAddress(text) else { throw members.wrong("addresses", "must be IP addresses") }
+            configuration.addresses.insert(address)
+        }
+        if let name = try members.optionalFile("authorization") {
+            let text = String(decoding: try Self.content("\(folder)/\(name)", name), as: UTF8.self)
+            configuration.authorization = text.split(separator: "\n").first.map(String.init)
+        }
+        if let name = try members.optionalFile("roots") {
+            configuration.rootsPEM = try Self.content("\(folder)/\(name)", name)
+        }
+        try members.refuseRest()
+        do { return try SchemaRegistry(configuration) } catch { throw SourceError("registry: \(error)") }
+    }
+
+    private static func orderTypes(_ file: inout JSONMembers<SourceError>) throws(SourceError) -> OrderTypes {
+        func identifier(_ text: String) throws(SourceError) -> OrderTypeIdentifier {
+            do { return try OrderTypeIdentifier(text) } catch { throw file.wrong("orderType", "\(error)") }
+        }
+        switch try file.value("orderType") {
+        case .string(let text): return .one(try identifier(text))
+        case .object(let table) where !table.isEmpty:
+            var types: [String: OrderTypeIdentifier] = [:]
+            for member in table.members { types[member.name] = try identifier(member.value.string ?? "") }
+            return .byBrand(types)
+        default:
+            throw file.wrong("orderType", "must be an order type, or an object that has one for each brand")
+        }
+    }
+
+    private static func moment(
+        _ file: inout JSONMembers<SourceError>, _ name: String, earliest: Bool
+    ) throws(SourceError) -> Int64? {
+        guard let text = try file.optionalText(name), text != "earliest" || !earliest else { return nil }
+        guard let seconds = RFC3339.parse(text) else {
+            throw file.wrong(name, "must be \(earliest ? "\"earliest\" or " : "")a time like 2026-01-01T00:00:00Z")
+        }
+        return seconds * 1000
+    }
+
+    private static func limit(
+        _ members: inout JSONMembers<SourceError>, _ name: String, _ range: ClosedRange<Int64>
+    ) throws(SourceError) -> Int64? {
+        guard members.has(name) else { return nil }
+        return try members.integer(name, in: range)
+    }
+
+    private static func isTopic(_ name: String) -> Bool {
+        if Topics.isPattern(name) { return TopicPattern(name) != nil }
+        return (1...249).contains(name.utf8.count)
+            && name.utf8.allSatisfy { byte in
+                (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10
+                    || "._-".utf8.contains(byte)
+            }
+    }
+
+    static func content(_ path: String, _ shown: String) throws(SourceError) -> [UInt8] {
+        let content: [UInt8]
+        do { content = try FileContent.read(path, limit: Self.fileLimit) } catch {
+            throw SourceError("\(shown): \(error)")
+        }
+        guard content.count <= Self.fileLimit else { throw SourceError("\(shown): more than \(Self.fileLimit) bytes") }
+        return content
+    }
+}

@@ -1,0 +1,244 @@
+import FoundationEssentials
+import Kafka
+import Lua
+import Model
+
+/// Decides what a record of a source becomes: changes, nothing, or a dead letter. No Kafka, no clock.
+struct SourceMapping {
+    /// A change that a program made.
+    struct Change: Sendable {
+        let message: KafkaMessage
+        let change: OrderChange
+        let type: ChangeType
+    }
+
+    enum Outcome: Sendable {
+        case mapped([Change])
+        /// The program returned no change, or the record is from before the start.
+        case ignored
+        case refused(ChangeFault)
+    }
+
+    /// The most changes of one record.
+    static let changeLimit = 16
+
+    let outcome: Outcome
+    /// Values that the tables of the library do not know.
+    private(set) var unknown: [UnknownValue] = []
+
+    /// - Parameters:
+    ///   - topic: the topic for changes.
+    ///   - schemas: as for `SourceEvent`.
+    ///   - decoded: the event of a format with schemas, in a test.
+    ///   - nowEpochSeconds: refuses an order that was created much later.
+    init(
+        _ record: KafkaRecord, _ source: Source, topic: String,
+        schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:], decoded: JSON? = nil, nowEpochSeconds: Int64
+    ) {
+        if let start = source.start, record.timestampMilliseconds < start {
+            self.outcome = .ignored
+            return
+        }
+        do throws(ChangeFault) {
+            let event = try SourceEvent(record, format: source.format, schemas: schemas, decoded: decoded)
+            guard !event.isDeletion || source.takesDeletions else {
+                self.outcome = .ignored
+                return
+            }
+            let result = try Self.run(event.event, record, source)
+            self.unknown = result.unknown
+            let changes = try Self.list(result.value)
+            if changes.isEmpty, source.refusesUnmapped {
+                throw ChangeFault(code: .mapFailed, reason: "map.lua returned no change, and unmapped is dead-letter")
+            }
+            let drafts = ChangeDrafts(
+                record: record, source: source, isSnapshot: event.isSnapshot, topic: topic, now: nowEpochSeconds)
+            var mapped: [Change] = []
+            for (index, change) in changes.enumerated() { mapped.append(try drafts.change(change, index + 1)) }
+            self.outcome = mapped.isEmpty ? .ignored : .mapped(mapped)
+        } catch {
+            self.outcome = .refused(error)
+        }
+    }
+
+    /// Maps a record again whose dead letter is replayed.
+    static func replay(
+        _ record: KafkaRecord, _ table: SourceTable?, topic: String
+    ) async -> Result<[KafkaMessage], ChangeFault> {
+        guard let source = table?.source(of: record.topic) else {
+            return .failure(ChangeFault(code: .mapFailed, reason: "no source reads \(record.topic)"))
+        }
+        let now = Int64(Date().timeIntervalSince1970)
+        var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
+        if let away = await source.add(schemaOf: record, to: &schemas) {
+            return .failure(ChangeFault(code: .mapUndecodable, reason: away))
+        }
+        switch SourceMapping(record, source, topic: topic, schemas: schemas, nowEpochSeconds: now).outcome {
+        case .ignored: return .success([])
+        case .refused(let fault): return .failure(fault)
+        case .mapped(let changes): return .success(changes.map(\.message))
+        }
+    }
+
+    private static func run(
+        _ event: JSON, _ record: KafkaRecord, _ source: Source
+    ) throws(ChangeFault) -> LuaProgram.Result {
+        do {
+            return try source.program.map(event, record: SourceEvent.facts(of: record), constants: source.constants)
+        } catch {
+            let code: ChangeFault.Code =
+                switch error.kind {
+                case .failed: .mapFailed
+                case .limited: .mapLimit
+                case .inexact: .mapInexact
+                }
+            throw ChangeFault(code: code, reason: "source \(source.name): \(error.message)")
+        }
+    }
+
+    private static func list(_ value: JSON) throws(ChangeFault) -> [JSON] {
+        guard let changes = value.array else {
+            throw ChangeFault(
+                code: .mapInvalidChange, reason: "map must return nothing or a list of changes, not \(value.kind)")
+        }
+        guard changes.count <= Self.changeLimit else {
+            throw ChangeFault(
+                code: .mapLimit, reason: "map returned \(changes.count) changes, at most \(Self.changeLimit) are taken")
+        }
+        return changes
+    }
+}
+
+extension Source {
+    /// Looks up the schema that a record needs.
+    ///
+    /// - Returns: nil, or why it is not known now.
+    func add(
+        schemaOf record: KafkaRecord, to schemas: inout [UInt32: Result<AvroSchema, ChangeFault>]
+    ) async -> String? {
+        guard let registry = self.registry, let identifier = record.value.flatMap(SchemaRegistry.identifier(of:)),
+            schemas[identifier] == nil
+        else { return nil }
+        switch await registry.schema(identifier) {
+        case .schema(let schema): schemas[identifier] = .success(schema)
+        case .missing(let fault): schemas[identifier] = .failure(fault)
+        case .away(let reason): return reason
+        }
+        return nil
+    }
+}
+
+/// Makes changes of the tables that a program returned for a record.
+struct ChangeDrafts {
+    let record: KafkaRecord
+    let source: Source
+    let isSnapshot: Bool
+    let topic: String
+    let now: Int64
+
+    /// - Parameter number: that of the change in its list, from 1.
+    func change(_ value: JSON, _ number: Int) throws(ChangeFault) -> SourceMapping.Change {
+        var members = try JSONMembers(value, path: "result[\(number)]") {
+            ChangeFault(code: .mapInvalidChange, reason: $0)
+        }
+        let key = try self.key(&members)
+        let type = try self.type(&members)
+        var event: [(String, JSON)] = [
+            ("specversion", "1.0"), ("type", .string(type.rawValue)), ("subject", .string(key)),
+            ("source", .string(try members.optionalText("source") ?? self.source.eventSource)),
+            ("id", .string(try members.optionalText("id") ?? self.identifier(number))),
+        ]
+        switch members.take("sequence") {
+        case nil: break
+        case .number(let number)?: event.append(("sequence", .string(number.text)))
+        case let other?: event.append(("sequence", other))
+        }
+        if let time = try members.optionalText("time") ?? self.recordTime { event.append(("time", .string(time))) }
+        let isSilent = members.has("silent") ? try members.flag("silent") : self.isSilent
+        if isSilent { event.append(("silent", true)) }
+        let data = members.take("data")
+        if type == .orderMerged, let owns = self.source.owns, data?.object?["owns"] == nil {
+            event.append(("owns", .string(owns.joined(separator: ","))))
+        }
+        if let data { event.append(("data", data)) }
+        try members.refuseRest()
+        let message = KafkaMessage(
+            topic: self.topic, key: Array(key.utf8), value: JSON.object(JSONObject(event)).serialized,
+            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")])
+        return SourceMapping.Change(message: message, change: try self.checked(message, number), type: type)
+    }
+
+    /// Returns the key of the order: `<order type>/<order>`.
+    private func key(_ members: inout JSONMembers<ChangeFault>) throws(ChangeFault) -> String {
+        let order: String
+        switch try members.value("order") {
+        case .string(let text): order = text
+        case .number(let number): order = number.text
+        case let other: throw members.wrong("order", "must be a text or an integer, it is \(other.kind)")
+        }
+        let brand = try members.optionalText("brand")
+        switch self.source.orderTypes {
+        case .one(let type): return "\(type)/\(order)"
+        case .byBrand(let types):
+            guard let brand, let type = types[brand] else {
+                throw members.wrong(
+                    "brand", "\"\(brand ?? "")\" must be one of \(types.keys.sorted().joined(separator: ", "))")
+            }
+            return "\(type)/\(order)"
+        }
+    }
+
+    /// `merged`, `fulfillment.updated`, or the full name.
+    private func type(_ members: inout JSONMembers<ChangeFault>) throws(ChangeFault) -> ChangeType {
+        guard let text = try members.optionalText("type") else { return .orderMerged }
+        let names = [text, "waybill.\(text)", "waybill.order.\(text)"]
+        guard let type = names.lazy.compactMap({ ChangeType(rawValue: $0) }).first else {
+            let known = ChangeType.allCases.map { $0.rawValue.split(separator: ".").dropFirst().joined(separator: ".") }
+            throw members.wrong("type", "\"\(text)\" must be merged or one of \(known.joined(separator: ", "))")
+        }
+        return type
+    }
+
+    /// The same for a redelivery; that of another cluster's record is another one.
+    private func identifier(_ number: Int) -> String {
+        let place = "\(self.record.topic)/\(self.record.partition)/\(self.record.offset)/\(number)"
+        return self.record.cluster.isEmpty ? place : "\(self.record.cluster)/\(place)"
+    }
+
+    /// The record's timestamp in milliseconds.
+    private var recordTime: String? {
+        let milliseconds = self.record.timestampMilliseconds
+        guard milliseconds >= 0 else { return nil }
+        let rest = String(milliseconds % 1000 + 1000).dropFirst()
+        return "\(RFC3339.format(epochSeconds: milliseconds / 1000).dropLast()).\(rest)Z"
+    }
+
+    private var isSilent: Bool {
+        self.isSnapshot || self.source.silentBefore.map { self.record.timestampMilliseconds < $0 } ?? false
+    }
+
+    /// Reads the change as the packager will, and applies it to an order that does not exist, which finds values that
+    /// no order may have. Members that are missing may come from other sources.
+    private func checked(_ message: KafkaMessage, _ number: Int) throws(ChangeFault) -> OrderChange {
+        do throws(ChangeFault) {
+            let change = try OrderChange.decode(
+                key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
+            let rules = BrandRules(
+                orderType: change.key.orderType, merchant: Self.merchant, webServiceURL: "https://example.com")
+            let fold = OrderFold(rules: rules) { _ in AuthenticationToken(derived: Self.token) }
+            let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
+            let result = fold.fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
+            if case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder { throw fault }
+            return change
+        } catch {
+            throw ChangeFault(
+                code: .mapInvalidChange, reason: "source \(self.source.name): result[\(number)]: \(error.reason)")
+        }
+    }
+
+    private static let token = String(repeating: "0", count: 32)
+    /// A brand has one, which is not known here.
+    private static let merchant: JSONObject = [
+        "displayName": "Shop", "merchantIdentifier": "shop", "url": "https://example.com",
+    ]
+}

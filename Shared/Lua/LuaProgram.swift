@@ -1,0 +1,174 @@
+import CLua
+public import Model
+import Synchronization
+
+/// A program in Lua 5.4 that maps an event to changes of orders: text with a function `map(event, record)`.
+///
+/// Each run begins with new globals, so nothing lasts from one event to the next, and the same event gives the same
+/// result. A program has no clock, files, randomness or patterns of unbounded cost, and cannot catch an error.
+/// Owner: this object owns one state of Lua. Thread: any, one at a time. Bounded: by `Limits`.
+public final class LuaProgram: Sendable {
+    /// The bounds of a program and of each of its runs.
+    public struct Limits: Hashable, Sendable {
+        /// Bytes in use, the result included. Default 16 MiB.
+        public var memory = 16 << 20
+        /// Instructions of one run; 64 bytes that are allocated count as one. Default a million.
+        public var steps: Int64 = 1_000_000
+        /// The processor time of one run, for what steps do not see. Default 50 ms.
+        public var time = Duration.milliseconds(50)
+        /// Bytes of the result. Default 4 MiB.
+        public var output = 4 << 20
+        /// The depth of the result, which has a list, a change and its data around an order.
+        public static let depth = 28
+
+        public init() {}
+    }
+
+    /// The result of a run.
+    public struct Result: Sendable {
+        /// The value that `map` returned; an empty array for nothing.
+        public let value: JSON
+        /// Values that the tables of the library do not know, each with its table's name.
+        public let unknown: [UnknownValue]
+        /// The instructions of the run.
+        public let steps: Int64
+    }
+
+    /// The names that a program may use without declaring them.
+    public static let globals: Set<String> = [
+        "assert", "constants", "error", "ipairs", "math", "null", "pairs", "rawequal", "rawlen", "select", "string",
+        "table", "tonumber", "tostring", "type", "utf8", "waybill",
+    ]
+
+    private let state: Mutex<LuaState>
+
+    /// Compiles a program, and runs it once without calling `map`.
+    ///
+    /// - Throws: `LuaFailure` with the line: it is not a program, or has no function `map`.
+    public init(_ text: [UInt8], limits: Limits = Limits()) throws(LuaFailure) {
+        self.state = Mutex(try LuaState.loaded(text, limits))
+    }
+
+    /// Calls `map`.
+    ///
+    /// - Parameters:
+    ///   - event: its first argument.
+    ///   - record: its second argument.
+    ///   - constants: the global of that name.
+    public func map(_ event: JSON, record: JSON, constants: JSON = .object(JSONObject())) throws(LuaFailure) -> Result {
+        try self.state.withLock { (state) throws(LuaFailure) in try state.run([constants, event, record]) }
+    }
+
+    /// The most bytes that were in use during the last run.
+    public var peakBytes: Int { self.state.withLock { $0.peak } }
+}
+
+/// The reason why a program has no result.
+public struct LuaFailure: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The kind of failure.
+    public enum Kind: Hashable, Sendable {
+        /// The program is at fault.
+        case failed
+        /// It reached a limit.
+        case limited
+        /// Its result has a number with a fraction.
+        case inexact
+    }
+
+    public let kind: Kind
+    /// A sentence with line or path: `map.lua:3: …`, `result[1].data.status …`.
+    public let message: String
+
+    public var description: String { self.message }
+}
+
+/// A value that a table of the library does not know.
+public struct UnknownValue: Hashable, Sendable {
+    /// `status.shopify`
+    public let table: String
+    public let value: String
+}
+
+/// The version of the library that is in use: `5.4.4`.
+public func luaVersion() -> String { unsafe String(cString: clua_version()) }
+
+/// One state of Lua with its program. The only unsafe code of the room: pointers that C lends for a call.
+@safe private struct LuaState: ~Copyable {
+    private let raw: OpaquePointer
+    private let notes = HostNotes()
+
+    private init(raw: OpaquePointer) { unsafe self.raw = raw }
+
+    static func loaded(_ text: [UInt8], _ limits: LuaProgram.Limits) throws(LuaFailure) -> LuaState {
+        var bounds = clua_limits(
+            memory: limits.memory, steps: limits.steps, nanoseconds: Int64(limits.time / .nanoseconds(1)),
+            output: limits.output, depth: Int32(LuaProgram.Limits.depth))
+        let host: clua_host = { context, function, arguments, count, result, text in
+            guard let context = unsafe context, let arguments = unsafe arguments, let result = unsafe result,
+                let text = unsafe text
+            else { return }
+            let notes = unsafe Unmanaged<HostNotes>.fromOpaque(context).takeUnretainedValue()
+            var given: [HostValue] = []
+            for index in 0..<Int(count) { given.append(unsafe HostValue(arguments[index])) }
+            let answer = HostFunction.call(Int(function), given, notes)
+            unsafe answer.write(to: result, text)
+        }
+        guard let raw = unsafe clua_new(&bounds, host) else {
+            throw LuaFailure(kind: .limited, message: "not enough memory for Lua")
+        }
+        let state = unsafe LuaState(raw: raw)
+        let library = Array(LuaLibrary.text.utf8)
+        let names = HostFunction.allCases.map(\.rawValue).joined(separator: " ")
+        let status = unsafe library.withUnsafeBytes { library in
+            unsafe text.withUnsafeBytes { text in
+                unsafe clua_load(
+                    raw, library.baseAddress, library.count, names, text.baseAddress ?? library.baseAddress, text.count,
+                    Unmanaged.passUnretained(state.notes).toOpaque())
+            }
+        }
+        if let failure = state.failure(status) { throw failure }
+        return state
+    }
+
+    deinit { unsafe clua_free(self.raw) }
+
+    var peak: Int { unsafe clua_peak(self.raw) }
+
+    mutating func run(_ values: [JSON]) throws(LuaFailure) -> LuaProgram.Result {
+        var input = LuaInput()
+        for value in values { input.append(value) }
+        self.notes.unknown = []
+        let status = unsafe input.bytes.withUnsafeBufferPointer { bytes in
+            unsafe clua_run(
+                self.raw, Unmanaged.passUnretained(self.notes).toOpaque(), bytes.baseAddress, bytes.count)
+        }
+        if let failure = self.failure(status) { throw failure }
+        var count = 0
+        let bytes = unsafe clua_output(self.raw, &count)
+        var output = unsafe LuaOutput(UnsafeBufferPointer(start: bytes, count: count))
+        return LuaProgram.Result(
+            value: try output.result(), unknown: self.notes.unknown, steps: unsafe clua_steps(self.raw))
+    }
+
+    private func failure(_ status: Int32) -> LuaFailure? {
+        let kind: LuaFailure.Kind
+        switch UInt32(status) {
+        case clua_done.rawValue: return nil
+        case clua_limited.rawValue: kind = .limited
+        case clua_inexact.rawValue: kind = .inexact
+        default: kind = .failed
+        }
+        var count = 0
+        let text = unsafe clua_message(self.raw, &count)
+        let bytes = unsafe UnsafeBufferPointer(start: text, count: count)
+        return LuaFailure(kind: kind, message: unsafe String(decoding: UnsafeRawBufferPointer(bytes), as: UTF8.self))
+    }
+}
+
+/// The notes that functions of the host take during a run. Thread: that of the run.
+final class HostNotes {
+    /// The most values that are noted in a run.
+    static let limit = 64
+
+    var unknown: [UnknownValue] = []
+}

@@ -1,0 +1,70 @@
+import Fetch
+import Model
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Packager
+
+/// Schemas from a registry, by HTTPS.
+@Suite(.server) struct SchemaRegistryTests {
+    private static func answer(_ schema: String, _ references: String = "[]") -> PictureServer.Answer {
+        let text = JSON.string(schema).text
+        return PictureServer.Answer(Array(#"{"schema": \#(text), "references": \#(references)}"#.utf8))
+    }
+
+    private static func registry(_ server: PictureServer) throws -> SchemaRegistry {
+        var configuration = SchemaRegistry.Configuration(url: "https://localhost:\(server.port)")
+        configuration.addresses = Set(["127.0.0.1", "::1"].compactMap { IPAddress($0) })
+        configuration.rootsPEM = server.rootPEM
+        configuration.authorization = "Basic dTpw"
+        return try SchemaRegistry(configuration)
+    }
+
+    @Test func aSchemaIsFetchedOnceWithWhatItRefersTo() async throws {
+        let server = try await PictureServer.start(hosts: ["localhost"])
+        try server.answer(
+            "/schemas/ids/7",
+            Self.answer(
+                #"{"type": "record", "name": "R", "fields": [{"name": "e", "type": "com.E"}]}"#,
+                #"[{"name": "com.E", "subject": "e/1", "version": 3}]"#))
+        try server.answer(
+            "/subjects/e%2F1/versions/3", Self.answer(#"{"type": "enum", "name": "com.E", "symbols": ["A", "B"]}"#))
+        let registry = try Self.registry(server)
+        for _ in 0..<3 {
+            guard case .schema(let schema) = await registry.schema(7) else {
+                Issue.record("no schema")
+                return
+            }
+            #expect(try AvroDecoder.decode([0, 0, 0, 0, 7, 2], from: 5, schema).text == #"{"e":"B"}"#)
+        }
+        let requests = server.requests
+        #expect(requests.map(\.path) == ["/schemas/ids/7", "/subjects/e%2F1/versions/3"])
+        #expect(requests.allSatisfy { $0.headers["authorization"] == "Basic dTpw" })
+        await server.stop()
+    }
+
+    @Test func onlyTheRegistrysOwnAnswerMakesASchemaMissing() async throws {
+        let server = try await PictureServer.start(hosts: ["localhost"])
+        var missing = PictureServer.Answer(Array(#"{"error_code": 40403, "message": "Schema not found"}"#.utf8))
+        missing.status = 404
+        try server.answer("/schemas/ids/1", missing)
+        for (id, status) in [(2, 404), (3, 401), (4, 403), (5, 500), (6, 503), (7, 302)] {
+            try server.answer("/schemas/ids/\(id)", .status(status))
+        }
+        try server.answer("/schemas/ids/8", PictureServer.Answer(Array("not JSON".utf8)))
+        try server.answer(
+            "/schemas/ids/9", PictureServer.Answer(Array(#"{"schema": "x", "schemaType": "PROTOBUF"}"#.utf8)))
+        let registry = try Self.registry(server)
+        func isAway(_ id: UInt32) async -> Bool { if case .away = await registry.schema(id) { true } else { false } }
+        func fault(_ id: UInt32) async -> ChangeFault? {
+            if case .missing(let fault) = await registry.schema(id) { fault } else { nil }
+        }
+        #expect(await fault(1)?.reason == "schema 1: Schema not found")
+        for id in UInt32(2)...8 { #expect(await isAway(id), "\(id)") }
+        #expect(await fault(9)?.code == .mapUndecodable)
+        await server.stop()
+        // It is down; what is known is known.
+        #expect(await isAway(1))
+    }
+}

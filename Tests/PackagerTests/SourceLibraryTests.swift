@@ -1,0 +1,110 @@
+import Foundation
+import Model
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Loading sources, and what is refused.
+@Suite struct SourceLibraryTests {
+    private static let program = "function map(e) end"
+
+    @Test func aSourceThatFailsKeepsItsLastGoodStateAndTheOthersAreLoaded() throws {
+        let fixture = try SourceFixture()
+        try fixture.write("a", topics: ["events.a"], Self.program)
+        try fixture.write("b", topics: ["^events\\\\.b.*"], Self.program)
+        let library = try SourceLibrary(directory: fixture.path, topics: Topics(), isStrict: false)
+        #expect(library.table.topics == ["events.a", "^events\\.b.*"])
+        #expect(library.table.source(of: "events.b2")?.name == "b")
+        #expect(library.table.source(of: "events.c") == nil)
+        try fixture.put("a/map.lua", "function map(")
+        library.look(isAsked: true) { _ in }
+        #expect(library.failures["a"]?.description.hasPrefix("a: map.lua:1:") == true)
+        #expect(library.table.source(of: "events.a")?.name == "a")
+        try fixture.put("a/map.lua", Self.program)
+        library.look(isAsked: true) { _ in }
+        #expect(library.failures.isEmpty)
+    }
+
+    @Test(arguments: [
+        (#""formats": "json""#, "source.json: $.formats is not a known member"),
+        (#""owns": "status""#, "source.json: $.owns: must be an array of strings"),
+        (#""start": "yesterday""#, "source.json: $.start: must be \"earliest\" or a time"),
+        (#""unmapped": "keep""#, "source.json: $.unmapped: \"keep\" must be"),
+        (#""limits": {"memoryMiB": 0}"#, "source.json: $.limits.memoryMiB must be an integer from 1 to 256"),
+    ])
+    func aWrongMemberIsNamed(_ member: String, _ reason: String) throws {
+        let fixture = try SourceFixture()
+        try fixture.write("a", topics: ["events"], extra: member, Self.program)
+        let error = #expect(throws: SourceError.self) { try fixture.load("a") }
+        #expect(error?.description.hasPrefix("a: \(reason.split(separator: " must")[0])") == true, "\(error as Any)")
+    }
+
+    @Test func topicsBelongToOneSourceAndNotToWaybill() throws {
+        let fixture = try SourceFixture()
+        try fixture.write("a", topics: ["events"], Self.program)
+        try fixture.write("b", topics: ["events"], Self.program)
+        #expect(throws: SourceError("b: source.json: $.topics: source a reads events already")) {
+            try SourceLibrary(directory: fixture.path, topics: Topics(), isStrict: true)
+        }
+        let own = try SourceFixture()
+        try own.write("a", topics: ["^waybill"], Self.program)
+        #expect(throws: SourceError.self) { try SourceLibrary(directory: own.path, topics: Topics(), isStrict: false) }
+        #expect(throws: SourceError.self) {
+            try SourceLibrary(directory: own.path + "/none", topics: Topics(), isStrict: false)
+        }
+    }
+
+    @Test func unknownGlobalsAndMembersAreFound() {
+        let lint = ProgramLint(
+            """
+            -- a comment with unknown words
+            local names = {blue = "x"}
+            function helper(value) return waybill.time(value, "s") end
+            function map(event, record)
+                for index, item in ipairs(event.items) do tottle = index end
+                local text = "unknown in a text" .. [[ and here ]]
+                return {{order = event.id, data = {lineItem = {}, status = helpr(evnt.status), title = names.blue}}}
+            end
+            """)
+        #expect(lint.globals == ["map.lua:7: there is no global helpr", "map.lua:7: there is no global evnt"])
+        #expect(
+            lint.members == [
+                "map.lua:2: note: no order has a member blue", "map.lua:7: note: no order has a member lineItem",
+            ])
+    }
+
+    /// The examples that operators copy.
+    @Test func theExampleSourcesPassTheirTestsAndLint() throws {
+        let directory = Repository.root.appending(path: "compose/sources").path()
+        let names = try SourceLibrary.names(in: directory)
+        #expect(names.count >= 3)
+        for name in names {
+            let source = try Source.load(folder: "\(directory)/\(name)", name: name)
+            let tests = try SourceTest.all(in: "\(directory)/\(name)/tests")
+            #expect(tests.count >= 3, "\(name)")
+            for test in tests { #expect(test.differences(source) == [], "\(name)/\(test.name)") }
+            let lint = ProgramLint(String(decoding: source.program.text, as: UTF8.self))
+            #expect(lint.globals == [], "\(name)")
+        }
+    }
+
+    @Test func aTestTellsTheDifference() throws {
+        let fixture = try SourceFixture()
+        try fixture.write(
+            "a", topics: ["events"], "function map(e) return {{order = e.id, data = {orderNumber = 'x'}}} end")
+        func differences(_ changes: String) throws -> [String] {
+            try fixture.put(
+                "a/tests/one.json", #"{"record": {"value": {"id": 1}}, \#(changes)}"#)
+            return try SourceTest.all(in: "\(fixture.path)/a/tests").flatMap { $0.differences(try fixture.load("a")) }
+        }
+        let subject = #""subject": "order.com.example.shop/1", "type": "waybill.order.merged""#
+        #expect(try differences(#""changes": [{\#(subject), "data": {"orderNumber": "x"}}]"#) == [])
+        #expect(
+            try differences(#""changes": [{\#(subject), "data": {"orderNumber": "y"}}]"#) == [
+                #"changes[0].data.orderNumber: expected "y", it is "x""#
+            ])
+        #expect(try differences(#""changes": []"#).count == 2)
+        #expect(try differences(#""deadLetter": "map-failed""#).count == 1)
+    }
+}

@@ -1,0 +1,196 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Packager
+
+/// The outcome of a source's record.
+@Suite struct SourceMappingTests {
+    private static let plain = "function map(e) return {{order = e.id, data = {orderNumber = e.number}}} end"
+
+    @Test func aChangeHasTheIdentityOfItsRecord() throws {
+        let mapping = try SourceFixture.map(
+            """
+            function map(e, record)
+                return {{order = e.id, data = {orderNumber = record.key .. record.topic}},
+                        {order = "7", type = "fulfillment.updated", data = {fulfillmentIdentifier = "f"}, id = "own",
+                         sequence = 12, time = "2026-01-02T00:00:00Z", source = "/other", silent = true}}
+            end
+            """, value: #"{"id": 820982911946154508}"#, extra: #""owns": ["orderNumber", "orderProvider"]"#)
+        #expect(
+            mapping.events == [
+                [
+                    "specversion": "1.0", "type": "waybill.order.merged", "source": "/s", "id": "c1/events/3/17/1",
+                    "subject": "order.com.example.shop/820982911946154508", "time": "2026-01-01T00:00:00.123Z",
+                    "owns": "orderNumber,orderProvider", "data": ["orderNumber": "kevents"],
+                ],
+                [
+                    "specversion": "1.0", "type": "waybill.fulfillment.updated", "source": "/other", "id": "own",
+                    "subject": "order.com.example.shop/7", "time": "2026-01-02T00:00:00Z", "sequence": "12",
+                    "silent": true, "data": ["fulfillmentIdentifier": "f"],
+                ],
+            ])
+    }
+
+    @Test(arguments: [
+        ("function map(e) return {{data = {}}} end", "result[1].order is missing"),
+        ("function map(e) return {{order = {}, data = {}}} end", "result[1].order: must be a text or an integer"),
+        ("function map(e) return {{order = '1', type = 'moved'}} end", #"result[1].type: "moved" must be merged"#),
+        ("function map(e) return {{order = '1', date = {}}} end", "result[1].date is not a known member"),
+        ("function map(e) return {order = '1'} end", "map must return nothing or a list of changes, not an object"),
+        ("function map(e) return {1} end", "result[1]: must be an object"),
+        (
+            "function map(e) return {{order = '1', data = {status = 'lost'}}} end",
+            #"source s: result[1]: the order would not be valid: $.status must be open, completed or cancelled, it is "lost""#
+        ),
+        (
+            "function map(e) return {{order = '1', data = {lineItem = {}}}} end",
+            "source s: result[1]: the order would not be valid: $.lineItem is not a member of an order"
+        ),
+        (
+            "function map(e) return {{order = '1', time = 'now', data = {}}} end",
+            "source s: result[1]: $.time must be a date-time"
+        ),
+        (
+            "function map(e) return {{order = '1', type = 'removed', data = {a = 1}}} end",
+            "source s: result[1]: $.data must be absent"
+        ),
+    ])
+    func aChangeThatThePackagerWouldRefuseIsRefused(_ program: String, _ reason: String) throws {
+        let fault = try #require(try SourceFixture.map(program, value: "{}").fault)
+        #expect(fault.code == .mapInvalidChange)
+        #expect(fault.reason.hasPrefix(reason), "\(fault.reason)")
+    }
+
+    @Test(arguments: [
+        ("function map(e) return e.a.b end", ChangeFault.Code.mapFailed, "source s: map.lua:1: attempt to index"),
+        ("function map(e) while true do end end", .mapLimit, "source s: too many instructions"),
+        ("function map(e) return {{order = 1, data = {a = 0.5}}} end", .mapInexact, "source s: result[1].data.a is"),
+        (
+            "function map(e) local t = {} for i = 1, 17 do t[i] = {order = i} end return t end", .mapLimit,
+            "map returned 17 changes"
+        ),
+    ])
+    func aProgramThatFailsMakesADeadLetter(_ program: String, _ code: ChangeFault.Code, _ reason: String) throws {
+        let fault = try #require(try SourceFixture.map(program, value: "{}").fault)
+        #expect(fault.code == code)
+        #expect(fault.reason.hasPrefix(reason), "\(fault.reason)")
+    }
+
+    @Test(arguments: [
+        ("not JSON", "the value is not JSON"), ("\u{0}\u{0}\u{0}\u{0}\u{1}x", "the value is framed with a schema's id"),
+        ("Obj\u{1}", "the value is an Avro object container file"), ("", "the value is not JSON"),
+    ])
+    func aValueOfAnotherFormatIsNamed(_ value: String, _ reason: String) throws {
+        let fault = try #require(try SourceFixture.map(Self.plain, value: value).fault)
+        #expect(fault.code == .mapUndecodable)
+        #expect(fault.reason.hasPrefix(reason), "\(fault.reason)")
+    }
+
+    @Test func whatIsNotMappedIsIgnoredOrADeadLetter() throws {
+        let nothing = "function map(e) end"
+        #expect(try SourceFixture.map(nothing, value: "{}").isIgnored)
+        let refused = try SourceFixture.map(nothing, value: "{}", extra: #""unmapped": "dead-letter""#)
+        #expect(refused.fault?.code == .mapFailed)
+        #expect(try SourceFixture.map(Self.plain, value: nil).isIgnored)
+        let deleted = "function map(e) if e == null then return {{order = '1', type = 'removed'}} end end"
+        #expect(try SourceFixture.map(deleted, value: nil, extra: #""deletions": true"#).events.count == 1)
+        let start = #""start": "2026-01-01T00:00:01Z""#
+        #expect(try SourceFixture.map(Self.plain, value: #"{"id": 1}"#, extra: start).isIgnored)
+        let before = #""silentBefore": "2026-01-01T00:00:01Z""#
+        let silent = try SourceFixture.map(Self.plain, value: #"{"id": 1}"#, extra: before).events.first
+        #expect(silent?.object?["silent"] == true)
+    }
+
+    @Test func aBrandChoosesTheOrderType() throws {
+        let fixture = try SourceFixture()
+        try fixture.put(
+            "s/source.json",
+            """
+            {"topics": ["^events"], "format": "json", "name": "/s",
+             "orderType": {"blue": "order.com.example.blue", "red": "order.com.example.red"}}
+            """)
+        try fixture.put(
+            "s/map.lua", "function map(e) return {{order = 1, brand = e.brand, data = {}}} end")
+        let source = try fixture.load("s")
+        func map(_ value: String) -> SourceMapping {
+            let record = KafkaRecord(
+                topic: "events-2", partition: 0, offset: 0, timestampMilliseconds: -1, key: nil,
+                value: Array(value.utf8))
+            return SourceMapping(record, source, topic: "changes", nowEpochSeconds: 0)
+        }
+        #expect(map(#"{"brand": "red"}"#).events.first?.object?["subject"] == "order.com.example.red/1")
+        #expect(map(#"{"brand": "red"}"#).events.first?.object?["time"] == nil)
+        #expect(map(#"{"brand": "green"}"#).fault?.reason.hasPrefix("result[1].brand:") == true)
+    }
+
+    @Test func aCloudEventIsTheSameInBothModes() throws {
+        let program = """
+            function map(e) return {{order = e.subject, id = e.id, data = {orderNumber = e.data.number}}} end
+            """
+        let structured = try SourceFixture.map(
+            program,
+            value: #"{"specversion": "1.0", "id": "i", "subject": "7", "type": "t", "data": {"number": "n"}}"#,
+            format: "cloudevents")
+        let headers = [("ce_specversion", "1.0"), ("ce_id", "i"), ("ce_subject", "7"), ("ce_type", "t")]
+        let binary = try SourceFixture.map(
+            program, value: #"{"number": "n"}"#, format: "cloudevents",
+            headers: headers.map { KafkaHeader(name: $0.0, text: $0.1) })
+        #expect(structured.events == binary.events)
+        #expect(structured.events.count == 1)
+        let plain = try SourceFixture.map(program, value: "{}", format: "cloudevents")
+        #expect(plain.fault?.code == .mapUndecodable)
+    }
+
+    @Test func debeziumsValuesAreConvertedByTheirSchema() throws {
+        let value = """
+            {"schema": {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": [
+              {"field": "id", "type": "int64"},
+              {"field": "price", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+               "parameters": {"scale": "2"}},
+              {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+              {"field": "at", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+              {"field": "big", "type": "struct", "name": "io.debezium.data.VariableScaleDecimal"},
+              {"field": "text", "type": "string"}]}]},
+             "payload": {"op": "OP", "before": null, "after": {"id": 1, "price": "TbwA", "day": 20152,
+              "at": 1741190531000000, "big": {"scale": 1, "value": "/w=="}, "text": "__debezium_unavailable_value"}}}
+            """
+        let program = """
+            function map(e)
+                local a = e.after
+                local all = table.concat({a.price, a.day, a.at, a.big, tostring(a.text == nil), e.op}, " ")
+                return {{order = a.id, data = {orderNumber = all}}}
+            end
+            """
+        func event(_ operation: String) throws -> JSON? {
+            let text = value.replacing("\"OP\"", with: "\"\(operation)\"")
+            return try SourceFixture.map(program, value: text, format: "debezium").events.first
+        }
+        let changed = try event("u")
+        #expect(
+            changed?.object?["data"]?.object?["orderNumber"]
+                == "50944.00 2025-03-05 2025-03-05T16:02:11Z -0.1 true u")
+        #expect(changed?.object?["silent"] == nil)
+        #expect(try event("r")?.object?["silent"] == true)
+        #expect(try event("d") == nil)
+        #expect(try SourceFixture.map(program, value: "{}", format: "debezium").fault?.code == .mapUndecodable)
+    }
+
+    @Test(
+        arguments: [
+            ([0x4D, 0xBC, 0x00], 2, "50944.00"), ([0xFF], 1, "-0.1"), ([0x00], 2, "0.00"), ([0x80], 0, "-128"),
+            ([0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], 3, "2361183241434822606.847"),
+            ([0xFF, 0x00], 2, "-2.56"), ([0x01], 5, "0.00001"),
+        ] as [([UInt8], Int, String)])
+    func decimalsAreExact(_ bytes: [UInt8], _ scale: Int, _ text: String) {
+        #expect(DebeziumEvent.decimal(bytes, scale: scale) == text)
+    }
+
+    @Test func aRecordIsProcessedUnderItsSourceAndKey() {
+        for key in [nil, [], [0], Array("a/b".utf8)] as [[UInt8]?] {
+            let made = SourceKey.key(of: key, source: "s", topic: "t", partition: 1)
+            #expect(made.starts(with: "s/".utf8))
+            #expect(SourceKey.original(made) == key)
+        }
+    }
+}
