@@ -41,7 +41,8 @@ CUSTOM = {
         "metadata": MAP,
         "spec": members({
             "selector": members({"matchLabels": MAP}),
-            "podMetricsEndpoints": items(members({"port": TEXT}, {"path": TEXT, "interval": TEXT}))})}),
+            "podMetricsEndpoints": items(members({"port": TEXT}, {"path": TEXT, "interval": TEXT}))},
+            {"jobLabel": TEXT})}),
 }
 
 
