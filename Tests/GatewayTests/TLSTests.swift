@@ -222,7 +222,7 @@ import Testing
             let end =
                 registry.text.split(separator: "\n").first { $0.hasPrefix(expiry) }
                 .flatMap { $0.split(separator: " ").last }.flatMap { Double($0) } ?? 0
-            #expect((360...370).contains((end - Double(TLSSupport.now)) / 86_400), "a year")
+            #expect((3640...3650).contains((end - Double(TLSSupport.now)) / 86_400), "ten years")
             #expect(registry.text.contains("waybill_reload_ok{file=\"tls\"} 1.0"))
         }
     }

@@ -89,7 +89,7 @@ import Testing
             #expect(messages.map(\.topic) == [role.topics.orderChanges])
             let event = try #require(try JSON(parsing: messages[0].value ?? []).object)
             #expect(event["time"] == "2026-01-01T00:00:00.123Z")
-            #expect(event["id"]?.string?.hasSuffix("shop.orders/0/0/1") == true)
+            #expect(event["id"]?.string?.hasSuffix("shop.orders/\(record.partition)/0/1") == true)
         }
     }
 

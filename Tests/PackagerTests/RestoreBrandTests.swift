@@ -14,7 +14,7 @@ import Testing
 @testable import Packager
 
 /// Restoring orders whose brand is missing.
-@Suite(.server, .timeLimit(.minutes(2))) struct RestoreBrandTests {
+@Suite(.server, .timeLimit(.minutes(4))) struct RestoreBrandTests {
     private static let second = "order.com.example.second"
 
     private func publish(_ fleet: Fleet, _ type: String, _ orders: [String]) async throws {
