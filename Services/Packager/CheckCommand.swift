@@ -1,5 +1,6 @@
 import ArgumentParser
 import Brands
+import Model
 import NIOCore
 import NIOPosix
 import Operations
@@ -19,10 +20,71 @@ extension Packager {
     static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
         await Preflight.run(
             variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline,
-            read: { settings, common in try PackagerSettings(settings, common: common) },
+            read: { settings, common in
+                (own: try PackagerSettings(settings, common: common), sources: settings.text(.sources))
+            },
             checks: { settings, environment in
-                [settings.brands.preflight(environment.common.brands), PictureHostCheck(settings.brands.brands).check]
+                let brands = settings.own.brands
+                return [brands.preflight(environment.common.brands), PictureHostCheck(brands.brands).check]
+                    + (settings.sources.map { SourceCheck($0, environment.common.topics).checks } ?? [])
             })
+    }
+}
+
+/// The check of the sources of the role `ingest`.
+struct SourceCheck: Sendable {
+    private let directory: String
+    private let topics: Topics
+
+    init(_ directory: String, _ topics: Topics) {
+        self.directory = directory
+        self.topics = topics
+    }
+
+    var checks: [PreflightCheck] {
+        [
+            PreflightCheck(.sources, usesNetwork: false) { self.files.findings },
+            PreflightCheck(.sources) { await self.registries() },
+        ]
+    }
+
+    /// The sources that can be loaded, and the faults of all.
+    private var files: (sources: [Source], findings: [PreflightFinding]) {
+        var (sources, findings): ([Source], [PreflightFinding]) = ([], [])
+        func add(_ text: String, _ fix: String) { findings.append(PreflightFinding(.sources, text, fix: fix)) }
+        let names = (try? SourceLibrary.names(in: self.directory)) ?? []
+        if names.isEmpty {
+            add(
+                "\(self.directory): no folder has a source.json, or the directory cannot be read",
+                "create a folder with a source.json in it, or correct WAYBILL_SOURCES")
+        }
+        for name in names {
+            let folder = "\(self.directory)/\(name)"
+            let (source, faults) = Source.loadAll(folder: folder, name: name)
+            for fault in faults { add("\(fault)", "correct the file in \(folder)") }
+            guard let source else { continue }
+            for fault in SourceTable.conflicts(of: source, with: sources, self.topics) {
+                add("\(fault)", "correct $.topics in \(folder)/source.json")
+            }
+            for finding in ProgramLint(String(decoding: source.program.text, as: UTF8.self)).globals {
+                add("\(name): \(finding)", "correct its spelling in \(folder)/map.lua")
+            }
+            sources.append(source)
+        }
+        return (sources, findings)
+    }
+
+    /// Registries that cannot be asked. They have no schema 0, which they say.
+    private func registries() async -> [PreflightFinding] {
+        var findings: [PreflightFinding] = []
+        for source in self.files.sources {
+            guard case .away(let reason)? = await source.registry?.schema(0) else { continue }
+            findings.append(
+                PreflightFinding(
+                    .sources, "\(source.name): \(reason)",
+                    fix: "correct registry in \(self.directory)/\(source.name)/source.json, or start the registry"))
+        }
+        return findings
     }
 }
 

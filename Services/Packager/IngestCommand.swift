@@ -87,9 +87,10 @@ enum Ingest {
             let source = sources.table.source(of: record.topic)?.name ?? ""
             return SourceKey.key(of: record.key, source: source, topic: record.topic, partition: record.partition)
         }
+        let startsAtEnd: @Sendable (String) -> Bool = { sources.table.source(of: $0)?.startsAtEnd ?? false }
         let worker = try KeyedWorker(
             group: common.topics.group(of: Self.group), topics: sources.table.topics, environment: environment,
-            groups: groups, keyed: keyed, onCommit: CrashPoint.commits
+            groups: groups, startsAtEnd: startsAtEnd, keyed: keyed, onCommit: CrashPoint.commits
         ) { works in
             await processor.process(works)
         } onStopped: {

@@ -43,6 +43,31 @@ struct KafkaConsumerTests {
         await consumer.close()
     }
 
+    /// What comes while no member runs is not left out, though nothing was read before.
+    @Test func aPartitionMayBeginAtItsEndWhichIsCommittedAtOnce() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 2)])
+        let orders = broker.topics[0].name
+        try await fill(broker, orders, 5, partition: 0)
+        let admin = try KafkaAdmin(configuration(broker))
+        func member() throws -> KafkaConsumer {
+            try KafkaConsumer(
+                configuration(broker), group: broker.group, topics: [orders], startsAtEnd: { $0 == orders })
+        }
+        let first = try member()
+        try await eventually("the ends") {
+            _ = try await first.nextBatch(records: 10, bytes: 1 << 20, wait: .milliseconds(100))
+            return try await admin.committed(group: broker.group, topic: orders) == [0: 5, 1: 0]
+        }
+        await first.close()
+        try await fill(broker, orders, 2, partition: 0, from: 5)
+        try await fill(broker, orders, 1, partition: 1, from: 7)
+        let second = try member()
+        let records = try await read(second, 3)
+        #expect(records.map(\.keyText).sorted() == ["key-5", "key-6", "key-7"])
+        await second.close()
+        await admin.close()
+    }
+
     /// Each fetch fills the queue, whereupon librdkafka would stop fetching for up to a second: about 20 s in total.
     @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])

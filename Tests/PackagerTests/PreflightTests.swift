@@ -211,6 +211,36 @@ import Testing
         await redis.stop()
     }
 
+    @Test(.server) func allFaultsOfAllSourcesAreNamedWithoutANetwork() async throws {
+        let world = try World()
+        let fixture = try SourceFixture()
+        world.variables["WAYBILL_SOURCES"] = fixture.path
+        func faults() async -> [(area: String, text: String, fix: String)] {
+            self.findings(await Packager.preflight(world.variables, isOffline: true), "faults")
+        }
+        let none = await faults()
+        #expect(none.map(\.area) == ["sources"])
+        #expect(none.first?.fix.contains("WAYBILL_SOURCES") == true)
+        let program = "function map(e) end"
+        try fixture.write("a", topics: ["events"], extra: #""start": "yesterday""#, "function map(")
+        try fixture.write("b", topics: ["events"], program)
+        try fixture.write("c", topics: ["events", "^waybill"], "function map(e) return evnt end")
+        let found = await faults()
+        let expected = [
+            ("a: source.json: $.start", "/a"), ("a: map.lua:1:", "/a"),
+            ("c: source.json: $.topics: source b reads events already", "/c/source.json"),
+            ("c: source.json: $.topics: waybill.", "/c/source.json"),
+            ("c: map.lua:1: there is no global evnt", "/c/map.lua"),
+        ]
+        #expect(found.count == expected.count, "\(found)")
+        for (fault, expected) in zip(found, expected) {
+            #expect(fault.area == "sources" && fault.text.hasPrefix(expected.0), "\(fault)")
+            #expect(fault.fix.hasSuffix(expected.1), "\(fault)")
+        }
+        for name in ["a", "c"] { try fixture.write(name, topics: [name], program) }
+        #expect(await faults().isEmpty)
+    }
+
     @Test(.server, .timeLimit(.minutes(2)))
     func aRedisThatEvictsOrRefusesScriptsIsFound() async throws {
         let redis = try await RedisServer.start(["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"])

@@ -29,7 +29,7 @@ import Testing
     @Test(arguments: [
         (#""formats": "json""#, "source.json: $.formats is not a known member"),
         (#""owns": "status""#, "source.json: $.owns: must be an array of strings"),
-        (#""start": "yesterday""#, "source.json: $.start: must be \"earliest\" or a time"),
+        (#""start": "yesterday""#, "source.json: $.start: must be \"earliest\", \"latest\" or a time"),
         (#""unmapped": "keep""#, "source.json: $.unmapped: \"keep\" must be"),
         (#""limits": {"memoryMiB": 0}"#, "source.json: $.limits.memoryMiB must be an integer from 1 to 256"),
     ])

@@ -32,6 +32,41 @@ import Testing
             ])
     }
 
+    @Test func changesAreComparedWithAnOrder() throws {
+        let mapping = try SourceFixture.map(
+            """
+            function map(e)
+                return {{order = "1", data = {status = "completed", fulfillments = {
+                            {fulfillmentIdentifier = "f", fulfillmentType = "shipping", status = "delivered"}}}},
+                        {order = "2", type = "removed"}, {order = "3", data = {orderNumber = "1"}}}
+            end
+            """, value: "{}")
+        guard case .mapped(let changes) = mapping.outcome else {
+            Issue.record("\(mapping.outcome)")
+            return
+        }
+        var order: JSONObject = [
+            "createdAt": "2026-01-01T00:00:00Z", "orderManagementURL": "https://example.com/1", "orderNumber": "1",
+            "status": "open",
+            "fulfillments": [
+                ["fulfillmentIdentifier": "f", "fulfillmentType": "shipping", "status": "shipped", "carrier": "UPS"]
+            ],
+        ]
+        func lines() throws -> [String] {
+            try OrderComparison(document: OrderDocument(members: order)).lines(
+                changes.map(\.change), nowEpochSeconds: 1_767_225_600)
+        }
+        let found = try lines()
+        #expect(
+            found == [
+                "order.com.example.shop/1:", #"  $.fulfillments[0].status: "shipped" → "delivered""#,
+                #"  $.status: "open" → "completed""#, "order.com.example.shop/2:",
+                "  $: \(JSON.object(order).text) → nothing", "order.com.example.shop/3:", "  no difference",
+            ])
+        order["status"] = "lost"
+        #expect(throws: ChangeFault.self) { try lines() }
+    }
+
     @Test(arguments: [
         ("function map(e) return {{data = {}}} end", "result[1].order is missing"),
         ("function map(e) return {{order = {}, data = {}}} end", "result[1].order: must be a text or an integer"),

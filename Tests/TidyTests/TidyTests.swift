@@ -72,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
-        "Services/Packager": 11160,
+        "Services/Packager": 11380,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
@@ -80,7 +80,7 @@ import Testing
         "Shared/Cryptography": 1440,
         "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
-        "Shared/Kafka": 3990,
+        "Shared/Kafka": 4060,
         "Shared/Lua": 930,
         "Shared/Model": 6080,
         "Shared/Operations": 3660,

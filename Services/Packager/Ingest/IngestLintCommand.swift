@@ -19,8 +19,7 @@ struct IngestLintCommand: AsyncParsableCommand {
     @OptionGroup var sources: SourcesOption
 
     func run() async throws {
-        let directory = try self.sources.directory()
-        let names = self.names.isEmpty ? try SourceLibrary.names(in: directory) : self.names
+        let (directory, names) = try self.sources.chosen(self.names)
         var isWell = true
         for name in names {
             do throws(SourceError) {

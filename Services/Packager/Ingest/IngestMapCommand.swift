@@ -20,6 +20,12 @@ struct SourcesOption: ParsableArguments {
         return path
     }
 
+    /// Returns the directory and the sources that an operator names, all of them by default.
+    func chosen(_ names: [String]) throws -> (directory: String, names: [String]) {
+        let directory = try self.directory()
+        return (directory, names.isEmpty ? try SourceLibrary.names(in: directory) : names)
+    }
+
     func source(_ name: String) throws -> Source {
         try Source.load(folder: "\(try self.directory())/\(name)", name: name)
     }
@@ -32,7 +38,7 @@ struct IngestMapCommand: AsyncParsableCommand {
         abstract: "Prints the changes that a source makes of the record on standard input.",
         discussion: """
             Standard input is the record's value as it is in the topic. Each change is checked as the packager does. \
-            Exit codes: 0: mapped or ignored; 1: the record \
+            With --against, the differences that the changes make to an order are printed instead. Exit codes: 0: mapped or ignored; 1: the record \
             would become a dead letter, whose code and reason are printed.
             """)
 
@@ -45,6 +51,8 @@ struct IngestMapCommand: AsyncParsableCommand {
     var key: String?
     @Option(help: "The record's headers, NAME=VALUE, once for each.")
     var header: [String] = []
+    @Option(help: "A file with an order document: print what the changes make of it.")
+    var against: String?
     @Option(help: "The record's time, such as 2026-01-01T00:00:00Z; default: now.")
     var time: String?
 
@@ -77,9 +85,28 @@ struct IngestMapCommand: AsyncParsableCommand {
             StandardStream.error.write("\(fault)\n")
             throw ExitCode(1)
         case .mapped(let changes):
+            if let path = self.against { return try Self.compare(changes, path, now) }
             for change in changes {
                 StandardStream.output.write("\(String(decoding: change.message.value ?? [], as: UTF8.self))\n")
             }
+        }
+    }
+
+    private static func compare(_ changes: [SourceMapping.Change], _ path: String, _ now: Int64) throws {
+        let document: OrderDocument
+        do {
+            let json = try JSON(parsing: try FileContent.read(path, limit: OrderChange.valueLimit))
+            guard case .object(let members) = json else { throw ValidationError("it is \(json.kind)") }
+            document = OrderDocument(members: members)
+        } catch {
+            throw ValidationError("--against \(path): must be an order document: \(error)")
+        }
+        do throws(ChangeFault) {
+            let lines = try OrderComparison(document: document).lines(changes.map(\.change), nowEpochSeconds: now)
+            StandardStream.output.write(lines.map { "\($0)\n" }.joined())
+        } catch {
+            StandardStream.error.write("\(error)\n")
+            throw ExitCode(1)
         }
     }
 

@@ -19,8 +19,7 @@ struct IngestTestCommand: AsyncParsableCommand {
     @OptionGroup var sources: SourcesOption
 
     func run() async throws {
-        let directory = try self.sources.directory()
-        let names = self.names.isEmpty ? try SourceLibrary.names(in: directory) : self.names
+        let (directory, names) = try self.sources.chosen(self.names)
         var report = SourceTestReport()
         for name in names {
             do throws(SourceError) {
@@ -133,23 +132,10 @@ struct SourceTest {
                 return ["changes[\(index)] must be an object"]
             }
             let members = event.members.filter { wanted[$0.name] != nil || !Self.optional.contains($0.name) }
-            var found: [String] = []
             let compared = JSON.object(JSONObject(members.map { ($0.name, $0.value) }))
-            Self.compare(compared, pair.1, "changes[\(index)]", &found)
-            return found
-        }
-    }
-
-    private static func compare(_ value: JSON?, _ wanted: JSON?, _ path: String, _ found: inout [String]) {
-        guard value != wanted, found.count < 10 else { return }
-        if let left = value?.object, let right = wanted?.object {
-            for name in Set((left.members + right.members).map(\.name)).sorted() {
-                Self.compare(left[name], right[name], "\(path).\(name)", &found)
+            return JSONDifference.between(pair.1, compared, path: "changes[\(index)]").prefix(10).map {
+                "\($0.path): expected \($0.old?.text ?? "nothing"), it is \($0.new?.text ?? "nothing")"
             }
-        } else if let left = value?.array, let right = wanted?.array, left.count == right.count {
-            for index in left.indices { Self.compare(left[index], right[index], "\(path)[\(index)]", &found) }
-        } else {
-            found.append("\(path): expected \(wanted?.text ?? "nothing"), it is \(value?.text ?? "nothing")")
         }
     }
 }

@@ -62,7 +62,7 @@ final class SchemaRegistry: Sendable {
             switch error {
             case .away(let reason): return .away("the registry: \(reason)")
             case .missing(let reason):
-                return .missing(ChangeFault(code: .mapUndecodable, reason: "schema \(identifier): \(reason)"))
+                return .missing(ChangeFault(code: .mapSchemaMissing, reason: "schema \(identifier): \(reason)"))
             }
         }
     }

@@ -37,6 +37,8 @@ struct Source: Sendable {
     let owns: [String]?
     /// Records from before are ignored; milliseconds since 1970.
     let start: Int64?
+    /// True if a partition that the role has never read begins at its end.
+    let startsAtEnd: Bool
     /// Changes of records from before are silent; milliseconds since 1970.
     let silentBefore: Int64?
     /// The global `constants` of the program.
@@ -105,6 +107,23 @@ extension Source {
         }
     }
 
+    /// The same with all faults that can be told apart: that of `source.json`, and that of `map.lua`.
+    static func loadAll(folder: String, name: String) -> (source: Source?, faults: [SourceError]) {
+        do throws(SourceError) {
+            return (try Self.load(folder: folder, name: name), [])
+        } catch {
+            guard "\(error)".hasPrefix("\(name): source.json"),
+                let text = try? Self.content("\(folder)/map.lua", "map.lua")
+            else { return (nil, [error]) }
+            do throws(LuaFailure) {
+                _ = try SourceProgram(text, limits: LuaProgram.Limits())
+                return (nil, [error])
+            } catch let failure {
+                return (nil, [error, SourceError("\(name): \(failure)")])
+            }
+        }
+    }
+
     private init(_ json: JSON, name: String, folder: String, program: [UInt8]) throws(SourceError) {
         var file = try JSONMembers(json, path: "source.json: $") { SourceError($0) }
         self.name = name
@@ -123,8 +142,14 @@ extension Source {
         self.eventSource = try file.text("name")
         self.orderTypes = try Self.orderTypes(&file)
         self.owns = try file.optionalTexts("owns")
-        self.start = try Self.moment(&file, "start", earliest: true)
-        self.silentBefore = try Self.moment(&file, "silentBefore", earliest: false)
+        let start = try file.optionalText("start") ?? "earliest"
+        self.startsAtEnd = start == "latest"
+        self.start =
+            self.startsAtEnd || start == "earliest"
+            ? nil : try Self.moment(start, file, "start", or: "\"earliest\", \"latest\" or ")
+        self.silentBefore = try file.optionalText("silentBefore").map { (text) throws(SourceError) in
+            try Self.moment(text, file, "silentBefore")
+        }
         let constants = JSON.object(try file.optionalObject("constants") ?? JSONObject())
         guard constants.serialized.count <= Self.constantsLimit else {
             throw file.wrong("constants", "may have \(Self.constantsLimit) bytes at most")
@@ -187,12 +212,12 @@ extension Source {
         }
     }
 
+    /// Returns the milliseconds since 1970 of a member.
     private static func moment(
-        _ file: inout JSONMembers<SourceError>, _ name: String, earliest: Bool
-    ) throws(SourceError) -> Int64? {
-        guard let text = try file.optionalText(name), text != "earliest" || !earliest else { return nil }
+        _ text: String, _ file: JSONMembers<SourceError>, _ name: String, or words: String = ""
+    ) throws(SourceError) -> Int64 {
         guard let seconds = RFC3339.parse(text) else {
-            throw file.wrong(name, "must be \(earliest ? "\"earliest\" or " : "")a time like 2026-01-01T00:00:00Z")
+            throw file.wrong(name, "must be \(words)a time like 2026-01-01T00:00:00Z")
         }
         return seconds * 1000
     }

@@ -37,9 +37,8 @@ final class SourceLibrary: Sendable {
         let failures = catalog.failures.sorted { $0.key < $1.key }.map(\.value)
         if let failure = failures.first, isStrict || catalog.items.isEmpty { throw failure }
         let table = SourceTable(Array(catalog.items.values))
-        for topic in topics.made + topics.orderChangeSources {
-            guard let source = table.source(of: topic) else { continue }
-            throw SourceError("\(source.name): source.json: $.topics: \(topic) is Waybill's own")
+        for source in table.sources {
+            if let conflict = SourceTable.conflicts(of: source, with: [], topics).first { throw conflict }
         }
         self.current = Mutex(table)
         self.catalog = Mutex(catalog)
@@ -71,11 +70,8 @@ final class SourceLibrary: Sendable {
         catalog.scan(directory, folders: names, isForced: isForced, nowEpochSeconds: Int64(time(nil))) { name, items in
             Result { () throws(SourceError) in
                 let source = try Source.load(folder: "\(directory)/\(name)", name: name)
-                for (other, holder) in items.sorted(by: { $0.key < $1.key }) where other != name {
-                    if let topic = source.topics.first(where: holder.topics.contains) {
-                        throw SourceError("\(name): source.json: $.topics: source \(other) reads \(topic) already")
-                    }
-                }
+                let others = items.sorted { $0.key < $1.key }.map(\.value).filter { $0.name != name }
+                if let conflict = SourceTable.conflicts(of: source, with: others, nil).first { throw conflict }
                 return source
             }
         }
@@ -153,6 +149,18 @@ struct SourceTable: Sendable {
         }
         self.byName = byName
         self.patterns = patterns
+    }
+
+    /// Returns the topics that a source may not read: those of other sources, and Waybill's own.
+    static func conflicts(of source: Source, with others: [Source], _ topics: Topics?) -> [SourceError] {
+        let taken = others.compactMap { other in
+            source.topics.first(where: other.topics.contains).map { "source \(other.name) reads \($0) already" }
+        }
+        let table = SourceTable([source])
+        let own = ((topics?.made ?? []) + (topics?.orderChangeSources ?? [])).filter { table.source(of: $0) != nil }
+        return (taken + own.prefix(1).map { "\($0) is Waybill's own" }).map {
+            SourceError("\(source.name): source.json: $.topics: \($0)")
+        }
     }
 
     /// All names and patterns.

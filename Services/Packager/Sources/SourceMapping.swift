@@ -223,10 +223,8 @@ struct ChangeDrafts {
         do throws(ChangeFault) {
             let change = try OrderChange.decode(
                 key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
-            let rules = BrandRules(
-                orderType: change.key.orderType, merchant: Self.merchant, webServiceURL: "https://example.com")
-            let fold = OrderFold(rules: rules) { _ in AuthenticationToken(derived: Self.token) }
             let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
+            let fold = Self.fold(change.key.orderType)
             let result = fold.fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
             if case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder { throw fault }
             return change
@@ -234,6 +232,12 @@ struct ChangeDrafts {
             throw ChangeFault(
                 code: .mapInvalidChange, reason: "source \(self.source.name): result[\(number)]: \(error.reason)")
         }
+    }
+
+    /// Returns the fold of an order whose brand is not known.
+    static func fold(_ type: OrderTypeIdentifier) -> OrderFold {
+        let rules = BrandRules(orderType: type, merchant: Self.merchant, webServiceURL: "https://example.com")
+        return OrderFold(rules: rules) { _ in AuthenticationToken(derived: Self.token) }
     }
 
     private static let token = String(repeating: "0", count: 32)

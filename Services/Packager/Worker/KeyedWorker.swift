@@ -51,6 +51,7 @@ final class KeyedWorker: Service {
     ///   - group: that of the consumers.
     ///   - limits: the limits on records in hand.
     ///   - groups: returns the present groups of keys; called every second. Default: none, and all keys are one group.
+    ///   - startsAtEnd: as for `KafkaConsumer`.
     ///   - keyed: returns the key under which a record is processed, which it then has; nil: its own.
     ///   - onCommit: as for `KafkaConsumer`.
     ///   - process: does the work of some keys, and returns an outcome for each of them, in order. Called several times
@@ -59,6 +60,7 @@ final class KeyedWorker: Service {
     convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
         limits: KeyQueue.Limits = KeyedWorker.limits, groups: @escaping @Sendable () -> [KeyGroup] = { [] },
+        startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false },
         keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
@@ -66,13 +68,14 @@ final class KeyedWorker: Service {
     ) throws(KafkaError) {
         try self.init(
             group: group, topics: topics, environment: environment, limits: limits,
-            groups: groups, keyed: keyed, random: { Double.random(in: $0) }, onCommit: onCommit, process: process,
-            onStopped: onStopped)
+            groups: groups, startsAtEnd: startsAtEnd, keyed: keyed, random: { Double.random(in: $0) },
+            onCommit: onCommit, process: process, onStopped: onStopped)
     }
 
     init(
         group: String, topics: [String], environment: ServiceEnvironment, limits: KeyQueue.Limits,
         groups: @escaping @Sendable () -> [KeyGroup] = { [] },
+        startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false },
         keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
         random: @escaping @Sendable (ClosedRange<Double>) -> Double,
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
@@ -81,7 +84,8 @@ final class KeyedWorker: Service {
     ) throws(KafkaError) {
         let driver = KeyQueueDriver(limits: limits, concurrency: Self.concurrency)
         self.consumer = try KafkaConsumer(
-            environment.joining, group: group, topics: topics, instance: environment.common.instance(of: group),
+            environment.joining, group: group, topics: topics, startsAtEnd: startsAtEnd,
+            instance: environment.common.instance(of: group),
             onLeaving: { driver.drop($0).map(\.receipt) }, onCommit: onCommit)
         self.driver = driver
         self.deferred = DeferredReader(

@@ -24,6 +24,8 @@ final class ConsumerThread: Sendable {
     let state: Mutex<ConsumerState>
     let handle: KafkaHandle
     private let topics: [String]
+    /// True for topics of which a partition that was never read begins at its end.
+    let startsAtEnd: @Sendable (String) -> Bool
     let revokeWait: Duration
     /// Notifies the worker that partitions leave; it returns the records of them that it will not process.
     let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
@@ -40,7 +42,8 @@ final class ConsumerThread: Sendable {
     let commitsEnded = DispatchSemaphore(value: 0)
 
     init(
-        properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
+        properties: [(String, String)], topics: [String],
+        startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false }, revokeWait: Duration, pauseAfter: Duration,
         readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt],
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         onEvent: (@Sendable (KafkaEvent) -> Void)?, onAnswer: (@Sendable (String, Duration) -> Void)? = nil
@@ -50,6 +53,7 @@ final class ConsumerThread: Sendable {
         state.commits = CommitSchedule(pause: Self.commitPause(properties))
         self.state = Mutex(state)
         self.topics = topics
+        self.startsAtEnd = startsAtEnd
         self.revokeWait = revokeWait
         self.onLeaving = onLeaving
         self.onCommit = onCommit
@@ -408,7 +412,7 @@ extension ConsumerThread {
         if polls { self.wake.signal() }
     }
 
-    private func send(_ positions: [KafkaPosition]) throws(KafkaError) {
+    func send(_ positions: [KafkaPosition]) throws(KafkaError) {
         let list = try KafkaPositionList(positions)
         try unsafe self.handle.use { raw throws(KafkaError) in
             let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
@@ -439,6 +443,7 @@ extension ConsumerThread {
                 state.assign(names)
                 return state.isPaused
             }
+            unsafe self.startAtEnd(raw, list, names)
             if isCooperative {
                 unsafe self.check(rd_kafka_incremental_assign(raw, list))
             } else {

@@ -25,6 +25,8 @@ public final class KafkaConsumer: Sendable {
     ///
     /// Topics that do not exist yet are looked up again every 30 s.
     /// - Parameters:
+    ///   - startsAtEnd: returns true for a topic of which a partition that the group has not read yet begins at its end.
+    ///     Default: it begins at its first record.
     ///   - instance: a name of this member that outlives restarts (static membership); nil for an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
     ///   - pauseAfter: the time for which the buffer may be full before fetching is paused. Default 3 s.
@@ -35,7 +37,8 @@ public final class KafkaConsumer: Sendable {
     ///   - onCommit: called on the committing thread, which waits for it. Default: no call.
     /// - Throws: `.configuration` naming the property.
     public init(
-        _ configuration: KafkaConfiguration, group: String, topics: [String], instance: String? = nil,
+        _ configuration: KafkaConfiguration, group: String, topics: [String],
+        startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false }, instance: String? = nil,
         revokeWait: Duration = .seconds(10), pauseAfter: Duration = .seconds(3),
         readAhead: (records: Int, bytes: Int) = (2000, 8 << 20),
         onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt] = { _ in [] },
@@ -49,9 +52,9 @@ public final class KafkaConsumer: Sendable {
         }
         self.thread = try configuration.naming { () throws(KafkaError) in
             try ConsumerThread(
-                properties: properties, topics: topics, revokeWait: revokeWait, pauseAfter: pauseAfter,
-                readAhead: readAhead, onLeaving: onLeaving, onCommit: onCommit, onEvent: configuration.onEvent,
-                onAnswer: configuration.onAnswer)
+                properties: properties, topics: topics, startsAtEnd: startsAtEnd, revokeWait: revokeWait,
+                pauseAfter: pauseAfter, readAhead: readAhead, onLeaving: onLeaving, onCommit: onCommit,
+                onEvent: configuration.onEvent, onAnswer: configuration.onAnswer)
         }
     }
 

@@ -32,6 +32,8 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case corruptState = "corrupt-state"
         /// A record of a source has another format than the source says. This one and those below: reported by ingest.
         case mapUndecodable = "map-undecodable"
+        /// The registry does not have the schema that a record of a source names, or has one that cannot be read.
+        case mapSchemaMissing = "map-schema-missing"
         /// The source's program failed.
         case mapFailed = "map-failed"
         /// The source's program needed too much memory or time, or returned too much.
