@@ -47,6 +47,13 @@ JOURNEYS = {
                          default="nginx 404,nginx 301,nginx 400,h2o 405,caddy 421,caddy 200 KB"),
          "seconds": number(30, "seconds of each (30)"),
          "rate": number(20, "changes of orders a second (20)")}),
+    "alerts": (
+        "alerts:Alerts",
+        "each alert of compose/alerts is provoked, fires in a Prometheus, and is silent again; none fires before that, "
+        "and each query of the dashboards gives a series. Prometheus is Debian's package",
+        {"minutes": number(60, "minutes of ordinary load, with the rules as they are (60)", 0),
+         "scenes": word("names of provocations, separated by commas; a wrong one lists all (all)", default="all"),
+         "rate": number(20, "changes, fetches, registrations and payments a second (20)")}),
     "partitions": (
         "partitions:Partitions",
         "the compacted topics get more partitions, and Redis is lost after `rekey`",
@@ -74,6 +81,7 @@ def travel(make, arguments):
     os.makedirs(stack.folder, exist_ok=True)
     os.environ |= ENVIRONMENT
     catch_signals()
+    world = pkgutil.resolve_name(make)
 
     def journey():
         try:
@@ -83,8 +91,8 @@ def travel(make, arguments):
                     stdout=subprocess.DEVNULL, env=os.environ | {"WAYBILL_KAFKA_BOOTSTRAP": kafka})
                 stack.up("--kafka", kafka, kafka_properties=QUICK_METADATA)
             else:
-                stack.up()
-            return pkgutil.resolve_name(make)(arguments, stack).run()
+                stack.up("--workers", str(world.WORKERS))
+            return world(arguments, stack).run()
         finally:
             ignore_signals()
             stack.down()
@@ -104,7 +112,8 @@ def main(words):
               "    the images run with Docker Compose, and each service is restarted")
         return 2
     arguments = parser(name).parse_args(words[1:])
-    subprocess.run([f"{ROOT}/compose/prepare", "trials"], check=True, stdout=sys.stderr)
+    needs = "alerts" if name == "alerts" else "trials"
+    subprocess.run([f"{ROOT}/compose/prepare", needs], check=True, stdout=sys.stderr)
     return travel(JOURNEYS[name][0], arguments)
 
 

@@ -144,6 +144,9 @@ class Device:
 class World:
     """The stack of a journey, its publisher, its APNs simulator, and its findings."""
 
+    # Of each kind, on a stack with the embedded broker.
+    WORKERS = 1
+
     def __init__(self, arguments, stack):
         self.arguments, self.stack, self.findings = arguments, stack, Findings()
         self.publisher = Publisher(self.stack, {"partitioner": "murmur2_random"})

@@ -1,0 +1,388 @@
+"""
+The scenes of compose/journey alerts: what provokes each alert, and the cure.
+
+A scene yields the alerts that must fire before it goes on.
+"""
+
+import hashlib
+import http.server
+import inspect
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from metrics import Metrics
+from pace import Repeater
+from processes import free_ports
+from simulator import tell
+from stack import derived_token, eventually
+from topics import Reader
+from world import Client, Device, Unanswered, World
+
+KEY = "sk_test_alerts"
+PACKAGERS, PUSHERS = ("packager", "packager-2"), ("pusher", "pusher-2")
+# Orders and events of another order type, whose brand is broken now and then.
+OTHER = "order.com.example.other"
+# One whose brand comes late.
+LATE = "order.com.example.late"
+# The numbers of partitions by topic, in Redis.
+PARTITIONS = "waybill:1:{partitions}"
+UNPROVOKED = {"WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule"}
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """A payment provider that takes every payment."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps({"id": self.path.split("/")[3], "object": "payment_intent"}).encode()
+        self.send_response(self.server.status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 512
+
+    def handle_error(self, *_):
+        pass
+
+
+class Scenes(World):
+    def start_checkout(self):
+        """Starts a checkout with a merchant whose payments go to a provider."""
+        self.provider = Server(("127.0.0.1", 0), Provider)
+        self.provider.status = 200
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(f"{self.certificates}/server-certificate.pem", f"{self.certificates}/server-key.pem")
+        self.provider.socket = context.wrap_socket(
+            self.provider.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=self.provider.serve_forever, daemon=True).start()
+        self.merchant = f"{self.stack.folder}/merchants/shop"
+        os.makedirs(self.merchant, exist_ok=True)
+        Path(f"{self.merchant}/authorization").write_text("Bearer sk_test_provider\n")
+        os.chmod(f"{self.merchant}/authorization", 0o600)
+        shutil.copy(self.stack.env["ROOT_CA"], f"{self.merchant}/roots.pem")
+        Path(f"{self.merchant}/merchant.json").write_text(json.dumps({
+            "merchantIdentifier": "merchant.com.example.shop", "displayName": "Shop",
+            "orderTypeIdentifiers": [self.type], "capabilities": ["order_tracking"], "origins": {},
+            "keys": [{"name": "shop", "sha256": hashlib.sha256(KEY.encode()).hexdigest(),
+                      "scopes": ["confirm", "orders"]}],
+            "confirm": {
+                "mode": "forward", "authorization": "authorization", "addresses": ["127.0.0.1"], "roots": "roots.pem",
+                "url": f"https://localhost:{self.provider.server_address[1]}/v1/payment_intents/{{id}}/confirm"},
+        }))
+        self.checkout_port = free_ports(1)[0]
+        command = self.stack.command("gateway").replace("exec env", (
+            f"exec env WAYBILL_CHECKOUT_LISTEN=127.0.0.1:{self.checkout_port} "
+            f"WAYBILL_MERCHANTS={self.stack.folder}/merchants"), 1)
+        self.add_service("checkout", f"{command} checkout")
+
+    def start_tls(self):
+        self.tls_port = free_ports(1)[0]
+        gateway = f"127.0.0.1:{self.stack.gateway_port}"
+        self.add_service("gateway-tls", self.stack.command("gateway").replace(
+            f"WAYBILL_LISTEN={gateway}", f"WAYBILL_LISTEN=127.0.0.1:{self.tls_port} WAYBILL_CONNECTION_LIMIT=64 "
+            f"WAYBILL_TLS_CERTIFICATE={self.certificates}/server-certificate.pem "
+            f"WAYBILL_TLS_KEY={self.certificates}/server-key.pem", 1))
+
+    @property
+    def certificates(self):
+        return os.path.dirname(self.stack.env["ROOT_CA"])
+
+    def confirm(self, checkout, payment):
+        """Confirms a payment, and returns the status of the answer."""
+        return checkout.ask(
+            "POST", f"/v1/payment_intents/pi_{payment}/confirm",
+            [("authorization", f"Bearer {KEY}"), ("idempotency-key", f"key-{payment}"),
+             ("content-type", "application/x-www-form-urlencoded")],
+            f"payment_method=pm_1&apple_pay_order_details[order_type_identifier]={self.type}"
+            f"&apple_pay_order_details[order_identifier]={payment}").status
+
+    def publish(self, checkout, order):
+        """Publishes a change of an order through the checkout, and returns the status of the answer."""
+        return checkout.ask(
+            "PATCH", f"/v1/checkout/orders/{self.type}/{order}",
+            [("authorization", f"Bearer {KEY}"), ("content-type", "application/json")],
+            json.dumps({"statusDescription": f"{time.time_ns()}"})).status
+
+    # --- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def repeated(self, step, rate):
+        """Does something at a rate in the background, whatever comes of it."""
+        def patiently(_):
+            try:
+                step()
+            except (OSError, Unanswered):
+                pass
+
+        return Repeater(patiently, rate)
+
+    def fault(self, **fault):
+        tell(self.stack.env["APNS_ADMIN_URL"], "/faults", "POST", json.dumps(fault))
+
+    def heal(self):
+        tell(self.stack.env["APNS_ADMIN_URL"], "/faults", "DELETE")
+
+    def worker_killed(self):
+        self.stack.run("kill", "packager-2")
+        yield ["WaybillDown"]
+        self.stack.start("packager-2")
+
+    def change_all(self):
+        """Publishes more changes than may be unfinished, two of each order."""
+        for number in range(500):
+            self.publisher.send(f"alerts-{number % 250}", "patched", {"statusDescription": f"{time.time_ns()}"})
+        self.publisher.flush()
+
+    def redis_away(self):
+        # Pushers that have caught up have nothing to look up.
+        for service in PUSHERS:
+            self.stack.signal(service, signal.SIGSTOP)
+        self.change_all()
+        time.sleep(4)
+        self.stack.stop("redis")
+        for service in PUSHERS:
+            self.stack.signal(service, signal.SIGCONT)
+        self.change_all()
+        yield ["WaybillUpstreamDown", "WaybillFetchesFail", "WaybillFetchesFailSlowly", "WaybillPackagerLags",
+               "WaybillOrdersParked", "WaybillPackagerQuiet", "WaybillPusherLags", "WaybillPusherLookupsFail",
+               "WaybillPusherQuiet"]
+        self.stack.start("redis")
+        yield ["WaybillChangesLate", "WaybillChangesLateSlowly"]
+
+    def redis_full(self):
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory", f"{round(self.stack.redis.used_memory() * 1.05)}")
+        yield ["WaybillRedisFull"]
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory", "0")
+
+    def redis_evicts(self):
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory", "2gb")
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+        yield ["WaybillRedisFault"]
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        self.stack.redis.ask("CONFIG", "SET", "maxmemory", "0")
+
+    def dead_letter(self):
+        self.publisher.send("alerts-0", "patched", {"merchant": {"displayName": 7}})
+        yield ["WaybillDeadLetters"]
+
+    def provider_fails(self):
+        self.provider.status = 500
+        yield ["WaybillCheckoutFails"]
+        self.provider.status = 200
+
+    def merchant_broken(self):
+        file = Path(f"{self.merchant}/merchant.json")
+        text = file.read_text()
+        file.write_text("{")
+        yield ["WaybillMerchantLoadFailed"]
+        file.write_text(text)
+
+    def handshakes_fail(self):
+        def speak():
+            with socket.create_connection(("127.0.0.1", self.tls_port), timeout=5) as plain:
+                plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                plain.recv(100)
+
+        with self.repeated(speak, 20):
+            yield ["WaybillHandshakesFail"]
+
+    def connections_refused(self):
+        def connect():
+            with socket.create_connection(("127.0.0.1", self.tls_port), timeout=5):
+                pass
+
+        held = [socket.create_connection(("127.0.0.1", self.tls_port)) for _ in range(64)]
+        with self.repeated(connect, 20):
+            yield ["WaybillConnectionsRefused"]
+        for one in held:
+            one.close()
+
+    def registrations_refused(self):
+        key, client, numbers = f"{self.type}/alerts-0", Client(self.stack.gateway_port), itertools.count(100_000)
+        token = derived_token(self.secret, key)
+        with self.repeated(lambda: Device(next(numbers), key, token).register(client), 20):
+            yield ["WaybillRegistrationsRefused"]
+
+    def kafka_away(self):
+        client = Client(self.checkout_port)
+        self.stack.stop("kafka")
+        with self.repeated(lambda: self.publish(client, "alerts-1"), 2):
+            yield ["WaybillUpstreamDown", "WaybillCheckoutChangesFail", "WaybillCommitsFail"]
+        self.stack.redis.ask("FLUSHALL")
+        yield ["WaybillViewIncomplete"]
+        self.stack.start("kafka")
+
+    def kafka_slow(self):
+        def stall():
+            self.stack.signal("kafka", signal.SIGSTOP)
+            time.sleep(0.9)
+            self.stack.signal("kafka", signal.SIGCONT)
+
+        with self.repeated(stall, 1):
+            yield ["WaybillGatewaySlow"]
+
+    def workers_paused(self):
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for service in PACKAGERS:
+                self.stack.signal(service, number)
+            # The group does without them after the session timeout, 10 s.
+            time.sleep(13 if number == signal.SIGSTOP else 0)
+        yield ["WaybillPartitionsLost"]
+
+    def partitions_added(self):
+        count = self.stack.redis.ask("HGET", PARTITIONS, "waybill.orders")
+        self.stack.redis.ask("HSET", PARTITIONS, "waybill.orders", f"{int(count) - 16}")
+        yield ["WaybillPartitionsAdded"]
+        self.stack.redis.ask("HSET", PARTITIONS, "waybill.orders", count)
+
+    # --- orders and brands -------------------------------------------------------------------------------------------
+
+    def unknown_orders(self):
+        orders = [f"unknown-{number}" for number in range(40)]
+        for order in orders:
+            self.publisher.send(order, "patched", {"statusDescription": "before its order"})
+        yield ["WaybillUnknownOrders"]
+        self.publisher.replace_with_example(orders)
+
+    def other_brand(self):
+        """Returns the folder of another brand, which has an order."""
+        folder = f"{self.stack.env['BRANDS']}/{OTHER}"
+        if not os.path.exists(folder):
+            self.stack.add_brand(OTHER)
+            key = f"{OTHER}/1"
+            self.publisher.send_event(key, "waybill.order.replaced", self.document)
+            place = f"waybill:1:order:{{{key}}}"
+            eventually("a package of another brand", lambda: self.stack.redis.ask("EXISTS", place))
+        return folder
+
+    def brand_broken(self):
+        file = Path(f"{self.other_brand()}/brand.json")
+        text = file.read_text()
+        file.write_text("{")
+        yield ["WaybillBrandLoadFailed", "WaybillReloadFailed"]
+        # Packagers that have never had the brand, and a Redis without its orders.
+        for service in PACKAGERS:
+            self.stack.restart(service)
+        self.stack.redis.ask("FLUSHALL")
+        yield ["WaybillRestoreWaits"]
+        file.write_text(text)
+
+    def certificate_ends(self):
+        file = Path(f"{self.other_brand()}/certificate.pem")
+        text = file.read_text()
+        request = subprocess.run(
+            ["openssl", "x509", "-x509toreq", "-in", file, "-signkey", file.parent / "key.pem", "-copy_extensions",
+             "copyall"], check=True, capture_output=True, text=True).stdout
+        ending = subprocess.run(
+            ["openssl", "x509", "-req", "-days", "10", "-copy_extensions", "copyall", "-CA",
+             f"{self.certificates}/intermediate.pem", "-CAkey", f"{self.certificates}/intermediate-key.pem"],
+            check=True, capture_output=True, text=True, input=request).stdout
+        file.write_text(ending)
+        yield ["WaybillCertificateEnds", "WaybillPushCertificateEnds"]
+        file.write_text(text)
+
+    def pictures_missing(self):
+        file = Path(f"{self.other_brand()}/brand.json")
+        text = file.read_text()
+        file.write_text(json.dumps(json.loads(text) | {"pictures": {"hosts": ["pictures.example.invalid"]}}))
+        keys = [f"{OTHER}/pictured-{number}" for number in range(5)]
+        for key in keys:
+            merchant = self.document["merchant"] | {"logo": f"https://pictures.example.invalid/{key}.png"}
+            self.publisher.send_event(key, "waybill.order.replaced", self.document | {"merchant": merchant})
+        yield ["WaybillPicturesWait"]
+        for key in keys:
+            self.publisher.send_event(key, "waybill.order.removed", {})
+        file.write_text(text)
+
+    def waiting_lost(self):
+        # The brand is there and cannot be loaded, so its changes wait; the broker keeps 5 MB of them.
+        folder = f"{self.stack.env['BRANDS']}/{LATE}"
+        os.makedirs(folder)
+        Path(f"{folder}/brand.json").write_text("{")
+        for number in range(120):
+            self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
+                "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
+        self.publisher.flush()
+        eventually("changes that wait", lambda: self.metric("waybill_waiting_records") >= 1 or self.other_waits())
+        self.stack.add_brand(LATE)
+        yield ["WaybillWaitingRecordsLost"]
+
+    def other_waits(self):
+        return Metrics.of(f"http://127.0.0.1:{self.operations_port('packager-2')}").total("waybill_waiting_records")
+
+    def record_damaged(self):
+        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
+        record = [each for each in reader.messages("waybill.orders") if b"seal" in (each.value() or b"")][-1]
+        reader.close()
+        value = json.loads(record.value())
+        value["seal"] = value["seal"][:-8] + ("AAAAAAAA" if value["seal"][-8:] != "AAAAAAAA" else "BBBBBBBB")
+        self.publisher.put("waybill.orders", record.key(), json.dumps(value), headers=record.headers(),
+                           partition=record.partition())
+        self.publisher.flush()
+        self.stack.redis.ask("FLUSHALL")
+        yield ["WaybillRestoreDamaged"]
+
+    # --- APNs --------------------------------------------------------------------------------------------------------
+
+    def push_refused(self):
+        self.fault(status=400, reason="BadTopic", probability=0.3)
+        yield ["WaybillPushRefused", "WaybillPushDeadLetters"]
+        self.heal()
+
+    def push_stopped(self):
+        self.fault(status=403, reason="BadCertificate")
+        yield ["WaybillPushCredentialStopped"]
+        self.heal()
+
+    def push_ill(self):
+        self.fault(status=503, reason="ServiceUnavailable")
+        began = time.monotonic()
+        self.change_all()
+        yield ["WaybillPushCredentialIll", "WaybillPushPending"]
+        time.sleep(max(0, began + 35 - time.monotonic()))
+        self.heal()
+        yield ["WaybillNotificationsLate", "WaybillNotificationsLateSlowly"]
+
+    def push_tokens_unknown(self):
+        self.fault(status=400, reason="BadDeviceToken", probability=0.5)
+        yield ["WaybillPushBreakerOpen"]
+        self.heal()
+        # A breaker closes after ten quiet minutes; a new pusher has a new one.
+        for service in PUSHERS:
+            self.stack.restart(service)
+
+    def push_unreachable(self):
+        self.fault(dropConnects=True)
+        self.fault(cut=True, now=True)
+        yield ["WaybillPushNoConnection"]
+        self.heal()
+
+    def push_slow(self):
+        self.fault(maxConcurrentStreams=1)
+        self.fault(maxConcurrentStreams=1, now=True)
+        self.fault(delayMilliseconds=8000)
+        yield ["WaybillPushQueueOld"]
+        self.heal()
+
+    def push_flaps(self):
+        with self.repeated(lambda: self.fault(cut=True, now=True), 1):
+            yield ["WaybillPushConnectionsFlap"]
+        self.heal()
+
+
+SCENES = {name: function for name, function in vars(Scenes).items() if inspect.isgeneratorfunction(function)}
