@@ -21,7 +21,7 @@ struct Pusher: AsyncParsableCommand {
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
         version: Self.version.description,
-        subcommands: [TellCommand.self, CheckCommand.self, HealthCommand.self])
+        subcommands: [NotifyCommand.self, CheckCommand.self, HealthCommand.self])
 
     static let version = ProgramVersion(
         "waybill-pusher",

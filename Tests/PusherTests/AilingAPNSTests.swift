@@ -46,7 +46,7 @@ import Testing
                 }
                 // A device with bad luck is retried after 1, 2, 4, 8 and 16 seconds, and one run in a thousand has one
                 // that fails again.
-                try await eventually("all are told", within: .seconds(60)) { table.doneCount == 6 * devices }
+                try await eventually("all are notified", within: .seconds(60)) { table.doneCount == 6 * devices }
             }
             #expect(fixture.pushes("dropped") == 0)
             let connections = try await fixture.apns.statistics().openedConnections
@@ -75,8 +75,8 @@ import Testing
                     try await Task.sleep(for: .milliseconds(500))
                 }
                 try await fixture.apns.clearFaults()
-                try await eventually("all are told", within: .seconds(30)) { table.doneCount == 10 * devices }
-                #expect(table.scheduler.standings.map(\.health) == [.healthy])
+                try await eventually("all are notified", within: .seconds(30)) { table.doneCount == 10 * devices }
+                #expect(table.scheduler.credentialStates.map(\.health) == [.healthy])
             }
             #expect(fixture.pushes("dropped") == 0)
         }
@@ -94,12 +94,12 @@ import Testing
                 try await table.put(
                     try (0..<devices).map { try fixture.changed("o\($0)", offset: Int64($0)) })
                 try await eventually("the credential is stopped") {
-                    table.scheduler.standings.contains { $0.health.gauge == 2 }
+                    table.scheduler.credentialStates.contains { $0.health.gauge == 2 }
                 }
                 try await eventually("nothing is with the client", within: .seconds(20)) {
                     table.scheduler.gauges.inFlight == 0
                 }
-                #expect(try await fixture.told().count < devices / 2, "the others were not sent to be refused")
+                #expect(try await fixture.notified().count < devices / 2, "the others were not sent to be refused")
                 #expect(table.doneCount == 0)
             }
         }
@@ -119,7 +119,7 @@ import Testing
                 try await table.process([try fixture.changed("flood", offset: 0)])
                 let others = try (0..<20).map { try fixture.changed("o\($0)", offset: Int64($0 + 1)) }
                 try await table.process(others)
-                #expect(table.scheduler.standings.map(\.health) == [.healthy])
+                #expect(table.scheduler.credentialStates.map(\.health) == [.healthy])
             }
             #expect(fixture.pushes("delivered") == 20)
         }

@@ -25,7 +25,7 @@ import Testing
         private(set) var given = 0
         private(set) var attempts = 0
         /// The time when each was notified, in milliseconds after it arrived.
-        private(set) var told: [Int: Int] = [:]
+        private(set) var notified: [Int: Int] = [:]
         private(set) var changes: [CredentialQueue.Change] = []
 
         /// Milliseconds between two checks of what is due.
@@ -39,7 +39,7 @@ import Testing
                 try OrderTypeIdentifier(SchedulerFixture.order), generation: 1, limits: limits, now: self.start)
         }
 
-        var waiting: Int { self.tries.count - self.told.count }
+        var waiting: Int { self.tries.count - self.notified.count }
         private var now: ContinuousClock.Instant { self.start + .milliseconds(self.time) }
 
         /// Lets time pass.
@@ -86,7 +86,7 @@ import Testing
                 epochMilliseconds: Int64(self.time), jitter: jitter)
             self.changes += self.queue.takeChanges()
             switch ruling {
-            case .delivered: self.told[number] = self.time
+            case .delivered: self.notified[number] = self.time
             case .again(let pause):
                 let steps = max(1, Int(pause / .milliseconds(Self.step)))
                 self.events[self.time + steps * Self.step, default: []].append(.ready(number))

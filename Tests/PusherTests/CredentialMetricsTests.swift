@@ -114,7 +114,7 @@ import Testing
         metrics.count(.delivered, by: -5)
         metrics.retired(by: 2)
         metrics.deadLetter(.undeliverable)
-        metrics.stands(credential: 2, breaker: 1)
+        metrics.set(credential: 2, breaker: 1)
         for milliseconds in [Int64.min, -1, 0, 1, 15, 3_600_000, 3_600_001] { metrics.age(milliseconds: milliseconds) }
         let outcomes = self.lines(registry, "waybill_pushes_total")
         #expect(outcomes.count == CredentialMetrics.Outcome.allCases.count)
@@ -122,10 +122,10 @@ import Testing
         #expect(outcomes.contains("waybill_pushes_total{outcome=\"coalesced\"} 2"))
         #expect(self.lines(registry, "waybill_push_tokens_retired_total") == ["waybill_push_tokens_retired_total{} 2"])
         // All begin at zero: an alert on an increase misses a series that begins at one.
-        let letters = self.lines(registry, "waybill_push_dead_letters_total")
-        #expect(letters.count == PushDeadLetterCode.allCases.count)
-        #expect(letters.count { $0.hasSuffix(" 0") } == letters.count - 1)
-        #expect(letters.contains("waybill_push_dead_letters_total{code=\"push-undeliverable\"} 1"))
+        let deadLetters = self.lines(registry, "waybill_push_dead_letters_total")
+        #expect(deadLetters.count == PushDeadLetterCode.allCases.count)
+        #expect(deadLetters.count { $0.hasSuffix(" 0") } == deadLetters.count - 1)
+        #expect(deadLetters.contains("waybill_push_dead_letters_total{code=\"push-undeliverable\"} 1"))
         #expect(self.lines(registry, "waybill_push_credential_state") == ["waybill_push_credential_state{} 2.0"])
         #expect(self.lines(registry, "waybill_push_breaker_open") == ["waybill_push_breaker_open{} 1.0"])
         func below(_ bound: String) -> Bool {
@@ -142,11 +142,11 @@ import Testing
         let all = PusherMetrics(factory: registry, host: "apns:443")
         for name in ["a", "b"] {
             all[name].count(.delivered)
-            all[name].stands(APNSSnapshot())
-            all[name].stands(credential: 0, breaker: 0)
+            all[name].set(APNSSnapshot())
+            all[name].set(credential: 0, breaker: 0)
         }
         #expect(all["a"] === all["a"])
-        all.keep(["b"])
+        all.removeGauges(except: ["b"])
         func has(_ name: String, _ metric: String) -> Bool {
             registry.text.contains("\(metric){credential=\"\(name)\",host=\"apns:443\"")
         }
@@ -156,7 +156,7 @@ import Testing
         }
         #expect(has("a", "waybill_pushes_total"))
         // It may come back.
-        all["a"].stands(APNSSnapshot())
+        all["a"].set(APNSSnapshot())
         #expect(has("a", "waybill_apns_connections"))
     }
 }

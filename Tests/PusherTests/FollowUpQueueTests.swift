@@ -5,11 +5,11 @@ import Testing
 @testable import Pusher
 
 @Suite(.timeLimit(.minutes(1))) struct FollowUpQueueTests {
-    private static func letter(_ number: UInt64) throws -> PushEffect {
-        let letter = PushDeadLetter(
+    private static func deadLetter(_ number: UInt64) throws -> PushEffect {
+        let deadLetter = PushDeadLetter(
             .refused, "400", registration: try RegistrationKey("d/order.com.example/o"),
             origin: KafkaPosition(topic: "waybill.orders", partition: 0, offset: 0))
-        return PushEffect(number: number, work: .report(letter))
+        return PushEffect(number: number, work: .report(deadLetter))
     }
 
     private static func retirement(_ number: UInt64) throws -> PushEffect {
@@ -18,8 +18,8 @@ import Testing
     }
 
     @Test func blockedDeadLettersDoNotBlockRetirements() async throws {
-        let queue = FollowUpQueue(mostLetters: 2)
-        queue.add(try (0..<5).map { try Self.letter($0) })
+        let queue = FollowUpQueue(mostDeadLetters: 2)
+        queue.add(try (0..<5).map { try Self.deadLetter($0) })
         queue.add([try Self.retirement(100)])
         // Three workers take items, and no dead letter ends.
         let taken = await [queue.next(), queue.next(), queue.next()]

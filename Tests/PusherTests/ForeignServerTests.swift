@@ -43,7 +43,7 @@ import Testing
                 #expect(try await fixture.delivered().isEmpty)
 
                 try await fixture.apns.clearFaults()
-                try await eventually("all are told") { Set(try await fixture.delivered()).count == devices }
+                try await eventually("all are notified") { Set(try await fixture.delivered()).count == devices }
                 try await eventually("the remark is gone") { readiness.remarks.isEmpty }
                 try await eventually("committed") { try await fixture.lag() == 0 }
             }
@@ -79,7 +79,7 @@ import Testing
                 }
 
                 try await fixture.apns.clearFaults()
-                try await eventually("told") { try await fixture.delivered().count == 1 }
+                try await eventually("notified") { try await fixture.delivered().count == 1 }
                 try await eventually("the remark is gone") { readiness.remarks.isEmpty }
             }
         }

@@ -42,8 +42,8 @@ import Testing
                     try await positions.all().values.reduce(0) { $0 + $1.offset } == 3
                 }
             }
-            #expect(try await fixture.told() == [PusherFixture.token(2)])
-            #expect(fixture.metrics.counter("waybill_push_records_again_total") == 2)
+            #expect(try await fixture.notified() == [PusherFixture.token(2)])
+            #expect(fixture.metrics.counter("waybill_push_records_duplicate_total") == 2)
         }
     }
 }

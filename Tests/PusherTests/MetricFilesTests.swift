@@ -12,8 +12,8 @@ import Testing
     private func series() -> [String: [[String: String]]] {
         let registry = MetricsRegistry()
         let metrics = PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]
-        metrics.stands(APNSSnapshot())
-        metrics.stands(credential: 0, breaker: 0)
+        metrics.set(APNSSnapshot())
+        metrics.set(credential: 0, breaker: 0)
         metrics.pending(0)
         metrics.answered(.answered(PushAnswer(status: 200)), elapsed: .zero)
         metrics.answered(.answered(PushAnswer(status: 410, reason: "Unregistered")), elapsed: .zero)

@@ -21,14 +21,14 @@ import Testing
     private func quickly(_ limits: inout PushLimits) { limits.parkedHold = .milliseconds(500) }
 
     private func timesTold(_ fixture: PusherFixture, _ tokens: Range<Int>) async throws -> [Int] {
-        let told = try await fixture.delivered()
-        return tokens.map { token in told.count { $0 == PusherFixture.token(token) } }
+        let notified = try await fixture.delivered()
+        return tokens.map { token in notified.count { $0 == PusherFixture.token(token) } }
     }
 
     /// Returns the number of requests to APNs for some devices.
     private func timesAsked(_ fixture: PusherFixture, _ tokens: Range<Int>) async throws -> Int {
         let tokens = Set(tokens.map(PusherFixture.token))
-        return try await fixture.told().count { tokens.contains($0) }
+        return try await fixture.notified().count { tokens.contains($0) }
     }
 
     @Test func aStoppedCredentialDoesNotBlockOffsetsAndRenewalNotifiesOnce() async throws {
@@ -71,7 +71,7 @@ import Testing
                 limits.parkedHold = .seconds(300)
             }
             try await fixture.serve(directory, limits: crowded) {
-                try await eventually("the others are told", within: .seconds(60)) {
+                try await eventually("the others are notified", within: .seconds(60)) {
                     try await self.timesTold(fixture, 5000..<5010) == Array(repeating: 1, count: 10)
                 }
             }
@@ -114,7 +114,7 @@ import Testing
                 try await fixture.apns.clearFaults()
                 try await fixture.hit(tokens: 0..<20, Self.refused)
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
-                try await eventually("one brand is told", within: .seconds(60)) {
+                try await eventually("one brand is notified", within: .seconds(60)) {
                     try await self.timesTold(fixture, 1000..<1020).allSatisfy { $0 > 0 }
                 }
             }
@@ -124,7 +124,7 @@ import Testing
                     try await self.timesAsked(fixture, 0..<20) > asked
                 }
                 try await fixture.publish(changed: [healing[0]])
-                try await eventually("a new change is told", within: .seconds(60)) {
+                try await eventually("a new change is notified", within: .seconds(60)) {
                     try await self.timesTold(fixture, 1000..<1001) == [2]
                 }
             }
@@ -145,11 +145,11 @@ import Testing
             }
             try await fixture.publish(changed: [orders[0]])
             try await fixture.serve(directory, limits: limits) {
-                try await eventually("the first change is told", within: .seconds(60)) {
+                try await eventually("the first change is notified", within: .seconds(60)) {
                     try await self.timesTold(fixture, 0..<1) == [1]
                 }
                 try await fixture.publish(changed: orders)
-                try await eventually("the others are told", within: .seconds(60)) {
+                try await eventually("the others are notified", within: .seconds(60)) {
                     try await self.timesTold(fixture, 1..<20) == Array(repeating: 1, count: 19)
                 }
                 try await eventually("offsets move", within: .seconds(20)) { try await fixture.lag() == 0 }
@@ -204,11 +204,11 @@ import Testing
                 #expect(Set(found.devices.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
                 let none = PushDeadLetterSurvey(code: "push-refused", since: nil)
                 #expect(try await none.read(kafka, topic: fixture.topics.deadLetters).devices.isEmpty)
-                let retelling = Retelling(
+                let writer = PendingPushWriter(
                     producer: fixture.producer, topic: fixture.topics.pushPending, rate: 1000,
                     nowEpochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
-                #expect(try await retelling.tell(found.devices) == 2)
-                try await eventually("they are told", within: .seconds(60)) {
+                #expect(try await writer.write(found.devices) == 2)
+                try await eventually("they are notified", within: .seconds(60)) {
                     try await fixture.pendingLag() == 0
                 }
             }

@@ -99,7 +99,7 @@ import Testing
             result = try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while !Task.isCancelled {
-                        dispatcher.look()
+                        dispatcher.advance()
                         try await Task.sleep(for: .milliseconds(2))
                     }
                 }
@@ -161,14 +161,14 @@ import Testing
     @Test func aClientIsKeptWhileItsCredentialIsUnchanged() async throws {
         try await self.run { fixture in
             try fixture.put(1, from: 0)
-            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
+            try await eventually("notified") { fixture.done.count.withLock { $0 } == 1 }
             let connections = try await fixture.apns.connections().map(\.number)
             let picture = Data(SampleFile.png(seed: 1, side: 64))
             try picture.write(to: URL(filePath: fixture.directory.path("brands/shop/assets/x.png")))
             #expect(fixture.look() == [.changed(fixture.type)])
             #expect(await fixture.clients.update(fixture.library.brands).isEmpty)
             try fixture.put(1, from: 1)
-            try await eventually("told") { fixture.done.count.withLock { $0 } == 2 }
+            try await eventually("notified") { fixture.done.count.withLock { $0 } == 2 }
             // The pool may have opened more since; none was closed.
             #expect(Set(try await fixture.apns.connections().map(\.number)).isSuperset(of: connections))
             #expect(fixture.renewed.count.withLock { $0 } == 0)
@@ -184,7 +184,7 @@ import Testing
             let failures = await fixture.clients.update(fixture.library.brands)
             #expect(failures.map(\.type) == [fixture.type])
             try fixture.put(1, from: 0)
-            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
+            try await eventually("notified") { fixture.done.count.withLock { $0 } == 1 }
         }
     }
 
@@ -196,7 +196,7 @@ import Testing
             isFailing.count.withLock { $0 = 0 }
             #expect(await fixture.clients.update(fixture.library.brands).isEmpty)
             try fixture.put(1, from: 0)
-            try await eventually("told") { fixture.done.count.withLock { $0 } == 1 }
+            try await eventually("notified") { fixture.done.count.withLock { $0 } == 1 }
         }
     }
 

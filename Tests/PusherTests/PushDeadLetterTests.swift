@@ -20,7 +20,7 @@ import Testing
         return history
     }
 
-    private static func letter(
+    private static func deadLetter(
         _ code: PushDeadLetterCode = .undeliverable, _ cause: String = "429 TooManyRequests",
         history: PushHistory = PushHistory()
     ) throws -> PushDeadLetter {
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test func aDeadLetterHasTheOrderKeyAndTheAttemptHistory() throws {
-        let message = try Self.letter(history: Self.history([Self.answer, Self.silence])).message(Topics())
+        let message = try Self.deadLetter(history: Self.history([Self.answer, Self.silence])).message(Topics())
         #expect(message.topic == "waybill.dead-letters")
         #expect(message.partition == nil)
         #expect(message.key == Array("order.com.example/7".utf8))
@@ -98,12 +98,12 @@ import Testing
     @Test func everyDeadLetterReasonIncludesAdviceAndOmitsTheDevice() throws {
         for code in PushDeadLetterCode.allCases {
             for reason in PushReason.allCases {
-                let sentence = try Self.letter(code, "\(reason.status) \(reason.rawValue)").reason
+                let sentence = try Self.deadLetter(code, "\(reason.status) \(reason.rawValue)").reason
                 #expect(sentence.hasSuffix("\(reason.status) \(reason.rawValue); \(reason.advice)"))
                 #expect(!sentence.contains("secret"))
             }
             // A transport's error may be long; the schema allows 4,096.
-            let long = try Self.letter(code, String(repeating: "ä", count: 100_000)).reason
+            let long = try Self.deadLetter(code, String(repeating: "ä", count: 100_000)).reason
             #expect(long.utf8.count < 4096)
             #expect(!long.contains(";") == (code != .tokenUnknown))
         }
@@ -114,14 +114,14 @@ import Testing
     }
 
     @Test func theSchemaMatchesTheMembersOfADeadLetter() throws {
-        let schema = try Self.schema("push-letter")
+        let schema = try Self.schema("push-dead-letter")
         let value = try JSON(
-            parsing: try #require(try Self.letter(history: Self.history([Self.answer])).message(Topics()).value))
+            parsing: try #require(try Self.deadLetter(history: Self.history([Self.answer])).message(Topics()).value))
         let names = Self.members(value).members.map(\.name)
         #expect(Set(names) == Set(Self.members(schema)["required"]?.array?.compactMap(\.string) ?? []))
         #expect(names == Self.members(schema, "properties").members.map(\.name))
         let history = Self.members(schema, "properties", "history")
-        #expect(history["maxItems"] == .integer(Int64(PushHistory.firstKept + PushHistory.lastKept)))
+        #expect(history["maxItems"] == .integer(Int64(PushHistory.firstLimit + PushHistory.lastLimit)))
         let attempt = Self.members(history["items"], "properties")
         #expect(attempt.members.map(\.name) == ["apnsId", "at", "error", "reason", "status"])
         let codes = Self.members(attempt["error"])["enum"]?.array?.compactMap(\.string) ?? []

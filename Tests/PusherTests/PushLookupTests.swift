@@ -37,24 +37,24 @@ import Testing
             ], topics: topics)
         let registrations = Registrations(redis: redis)
         var lookup = PushLookup(registrations: registrations, view: nil, now: { moment + 59_999 })
-        let early = try await lookup.look(batch)
+        let early = try await lookup.find(batch)
         #expect(early.unsettled == [PendingPushKey(key)])
         #expect(early.found.isEmpty)
         var rest = batch
         let aside = rest.setAside { early.unsettled.contains($0) }
         #expect(rest.isEmpty)
         lookup.now = { moment + 60_000 }
-        #expect(try await lookup.look(batch).unsettled.isEmpty, "its gateway has given up")
+        #expect(try await lookup.find(batch).unsettled.isEmpty, "its gateway has given up")
         lookup.now = { moment }
         _ = try await registrations.register(key, record)
-        let settled = try await lookup.look(batch)
+        let settled = try await lookup.find(batch)
         #expect(settled.unsettled.isEmpty)
         #expect((settled.found + settled.registered).isEmpty, "its order did not change")
         _ = try await redis.send(
             RedisCommand(
                 "HSET", .string(StoreKeys.order(key.order)), "version", "1", "modified",
                 .integer(PusherFixture.noon)))
-        let late = try await lookup.look(PushBatch(aside.map(\.push)))
+        let late = try await lookup.find(PushBatch(aside.map(\.push)))
         #expect(late.registered.map(\.device) == [key.device])
         #expect(late.unsettled.isEmpty)
     }

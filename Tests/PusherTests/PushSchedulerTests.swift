@@ -18,7 +18,7 @@ import Testing
                 try await fixture.register("d2", for: "o\(number)", token: 2)
             }
             try await PushTable.process(fixture, try (0..<5).map { try fixture.changed("o\($0)", offset: Int64($0)) })
-            #expect(try await fixture.told().sorted() == [PusherFixture.token(1), PusherFixture.token(2)])
+            #expect(try await fixture.notified().sorted() == [PusherFixture.token(1), PusherFixture.token(2)])
             #expect(fixture.pushes("delivered") == 2)
             #expect(fixture.pushes("coalesced") == 8)
         }
@@ -47,7 +47,7 @@ import Testing
                 topic: fixture.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1]
             )
             try await PushTable.process(fixture, [try fixture.changed("o"), removal, nameless])
-            #expect(try await fixture.told().isEmpty)
+            #expect(try await fixture.notified().isEmpty)
         }
     }
 
@@ -69,7 +69,7 @@ import Testing
             #expect(try await fixture.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
             #expect(try await fixture.tombstones() == 1)
             #expect(fixture.retired == 1)
-            #expect(fixture.pushes("delivered") == 2, "whoever came back is told")
+            #expect(fixture.pushes("delivered") == 2, "whoever came back is notified")
             #expect(fixture.pushes("retried") == 1)
         }
     }
@@ -104,7 +104,7 @@ import Testing
             #expect(try await fixture.isRegistered(again.key))
             #expect(try await fixture.tombstones() == 2)
             #expect(fixture.retired == 0, "it had gone by itself")
-            #expect(try await fixture.told() == [1, 2].map(PusherFixture.token), "the new token is told")
+            #expect(try await fixture.notified() == [1, 2].map(PusherFixture.token), "the new token is notified")
         }
     }
 
@@ -213,7 +213,7 @@ import Testing
             try await PushTable.process(fixture, [try fixture.changed("o")])
             #expect(try await fixture.isRegistered(registration.key))
             #expect(try await fixture.tombstones() == 0)
-            #expect(try await fixture.letters(1).map(\.code) == ["push-token-unknown"])
+            #expect(try await fixture.deadLetters(1).map(\.code) == ["push-token-unknown"])
         }
     }
 
@@ -245,13 +245,13 @@ import Testing
             } _: { table in
                 try await table.process([try fixture.changed("o")])
             }
-            #expect(try await fixture.told().count { $0 == PusherFixture.token(1) } == 2)
+            #expect(try await fixture.notified().count { $0 == PusherFixture.token(1) } == 2)
             #expect(fixture.pushes("dropped") == 1)
             #expect(fixture.pushes("delivered") == 1)
-            let letter = try #require(try await fixture.letters(1).first)
-            #expect(letter.code == "push-undeliverable")
-            #expect(letter.value.object?["device"]?.string == "d1")
-            #expect(letter.value.object?["history"]?.array?.count == 2)
+            let deadLetter = try #require(try await fixture.deadLetters(1).first)
+            #expect(deadLetter.code == "push-undeliverable")
+            #expect(deadLetter.value.object?["device"]?.string == "d1")
+            #expect(deadLetter.value.object?["history"]?.array?.count == 2)
         }
     }
 
@@ -270,7 +270,7 @@ import Testing
                 try await fixture.apns.clearDeliveries()
                 try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
             }
-            #expect(try await fixture.told().sorted() == (1...5).map(PusherFixture.token))
+            #expect(try await fixture.notified().sorted() == (1...5).map(PusherFixture.token))
             #expect(fixture.pushes("delivered") == 5)
         }
     }
@@ -297,7 +297,7 @@ import Testing
             try await PushTable.run(fixture) { table in
                 await #expect(throws: StoreError.self) { try await table.put([try fixture.changed("o")]) }
             }
-            #expect(try await fixture.told().isEmpty)
+            #expect(try await fixture.notified().isEmpty)
         }
     }
 
@@ -324,7 +324,7 @@ import Testing
             try await PushTable.run(fixture, now: { (PusherFixture.noon + 3600) * 1000 }) { [records] in
                 try await $0.process(records)
             }
-            #expect(try await fixture.told() == [PusherFixture.token(0)])
+            #expect(try await fixture.notified() == [PusherFixture.token(0)])
         }
     }
 
@@ -333,12 +333,12 @@ import Testing
             try await PushTable.run(fixture, view: MaterializedView(redis: fixture.redis)) { table in
                 let change = try fixture.changed("o")
                 await #expect(throws: StoreError.self) { try await table.put([change]) }
-                #expect(try await fixture.told().isEmpty)
+                #expect(try await fixture.notified().isEmpty)
                 try await fixture.register("d", for: "o", token: 1)
                 try await fixture.redis.completeView()
                 try await table.process([change])
             }
-            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(try await fixture.notified() == [PusherFixture.token(1)])
         }
     }
 }

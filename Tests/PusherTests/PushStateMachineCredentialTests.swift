@@ -12,8 +12,8 @@ import Testing
     private static let refused = SchedulerFixture.answer(403, "BadCertificate")
 
     private func code(_ effect: PushEffect?) -> PushDeadLetterCode? {
-        guard case .report(let letter)? = effect?.work else { return nil }
-        return letter.code
+        guard case .report(let deadLetter)? = effect?.work else { return nil }
+        return deadLetter.code
     }
 
     /// Sends one, which is refused, while the others wait.
@@ -210,7 +210,7 @@ import Testing
         let queue = try #require(
             fixture.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: fixture.now))
         let (receipt, number) = fixture.take()
-        fixture.scheduler.tell(
+        fixture.scheduler.notify(
             try SchedulerFixture.token(1),
             of: PushStateMachine.Link(
                 record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
@@ -249,12 +249,12 @@ import Testing
             time += .seconds(60)
             return time
         }
-        let full = scheduler.look(openEffects: PushScheduler.suspensionLimit)
+        let full = scheduler.advance(openEffects: PushScheduler.suspensionLimit)
         #expect(full.work.effects.isEmpty)
         #expect(full.next != later, "it waits until some of these are performed")
         var counts: [Int] = []
         while counts.count < 10 {
-            let (next, work) = scheduler.look(openEffects: 0)
+            let (next, work) = scheduler.advance(openEffects: 0)
             counts.append(work.effects.count)
             if next != later { break }
         }

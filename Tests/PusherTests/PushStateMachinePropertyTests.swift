@@ -11,9 +11,9 @@ import Testing
     /// The observations of an independent observer.
     private struct Onlooker {
         /// The time when each device was notified of each record.
-        var tellings: [KafkaReceipt: [Int: Int]] = [:]
+        var notifications: [KafkaReceipt: [Int: Int]] = [:]
         /// The time of the first change for which no notification was sent yet.
-        var untold: [Int: Int] = [:]
+        var unnotified: [Int: Int] = [:]
         /// Notifications in flight: the device, and the time of sending.
         var flying: [UInt64: (device: Int, sent: Int)] = [:]
         var settling: [(effect: PushEffect, device: Int, sent: Int)] = []
@@ -42,9 +42,9 @@ import Testing
         for receipt in fixture.scheduler.takeFinished() {
             #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
             #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
-            for (device, told) in eye.tellings[receipt] ?? [:] {
+            for (device, notified) in eye.notifications[receipt] ?? [:] {
                 let last = max(eye.ended[device, default: -1], eye.retired[device, default: -1])
-                #expect(last >= told, "\(receipt.origin): \(device) was not told after it")
+                #expect(last >= notified, "\(receipt.origin): \(device) was not notified after it")
             }
         }
     }
@@ -53,10 +53,10 @@ import Testing
         for due in fixture.send() {
             let device = self.device(due.token)
             #expect(!eye.flying.values.contains { $0.device == device }, "one at a time")
-            if eye.retrying.remove(device) == nil, let first = eye.untold[device] {
-                #expect(fixture.time >= first + 1000, "told before the end of the window")
+            if eye.retrying.remove(device) == nil, let first = eye.unnotified[device] {
+                #expect(fixture.time >= first + 1000, "notified before the end of the window")
             }
-            eye.untold[device] = nil
+            eye.unnotified[device] = nil
             eye.flying[due.number] = (device, fixture.time)
         }
     }
@@ -79,14 +79,14 @@ import Testing
 
     private func settle(_ fixture: inout SchedulerFixture, _ eye: inout Onlooker, _ index: Int) {
         let (effect, device, sent) = eye.settling.remove(at: index)
-        var standing: [RegistrationKey: RegistrationRecord] = [:]
+        var current: [RegistrationKey: RegistrationRecord] = [:]
         // Those that were registered since are present, all with the same token.
         if case .retire(let dead) = effect.work {
-            standing = dead.registrations.filter { !dead.means($0.value) }
-            if standing.isEmpty { eye.retired[device] = fixture.time }
+            current = dead.registrations.filter { !dead.means($0.value) }
+            if current.isEmpty { eye.retired[device] = fixture.time }
         }
         let (waiting, before) = (fixture.scheduler.gauges.waiting, fixture.scheduler.queues[0].counts.retried)
-        if let effect = fixture.done(effect, standing: standing) {
+        if let effect = fixture.done(effect, current: current) {
             eye.settling.append((effect, device, sent))
         } else if fixture.scheduler.queues[0].counts.retried > before {
             if fixture.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
@@ -126,7 +126,7 @@ import Testing
             switch Int.random(in: 0..<20, using: &dice) {
             case 0..<6:
                 let record = fixture.take(partition: Int32.random(in: 0..<3, using: &dice))
-                eye.tellings[record.receipt] = [:]
+                eye.notifications[record.receipt] = [:]
                 looking.append(record)
             case 6..<11:
                 guard let (receipt, number) = looking.first else { continue }
@@ -135,8 +135,8 @@ import Testing
                 for device in Set((0..<count).map { _ in Int.random(in: 1..<7, using: &dice) }) {
                     try fixture.find(device, "o", number, registered: Int64.random(in: 0..<100, using: &dice))
                     guard !eye.letGo.contains(receipt) else { continue }
-                    eye.tellings[receipt]?[device] = fixture.time
-                    if eye.untold[device] == nil { eye.untold[device] = fixture.time }
+                    eye.notifications[receipt]?[device] = fixture.time
+                    if eye.unnotified[device] == nil { eye.unnotified[device] = fixture.time }
                 }
                 fixture.scheduler.endLookup([number])
             case 11..<13: fixture.time += Int.random(in: 1..<700, using: &dice)
@@ -158,7 +158,7 @@ import Testing
         }
         fixture.scheduler.endLookup(looking.map(\.number))
         self.drain(&fixture, &eye)
-        let all = Set(eye.tellings.keys)
+        let all = Set(eye.notifications.keys)
         // Records that had to be retried when their partition had left: the consumer asks until nothing is in hand.
         eye.letGo.formUnion(fixture.scheduler.drop([]))
         #expect(all.subtracting(eye.finished).subtracting(eye.letGo).count == 0)

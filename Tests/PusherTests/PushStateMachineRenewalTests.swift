@@ -21,7 +21,7 @@ import Testing
         return dead
     }
 
-    private func standing(_ order: String, _ device: Int, token: Int, at moment: Int64) throws
+    private func current(_ order: String, _ device: Int, token: Int, at moment: Int64) throws
         -> [RegistrationKey: RegistrationRecord]
     {
         let key = RegistrationKey(
@@ -42,7 +42,7 @@ import Testing
         let meant = dead.registrations.filter { dead.means($0.value) }
         #expect(meant.keys.map(\.order.order.rawValue) == ["old"])
         #expect(meant.values.map(\.pushToken) == [try SchedulerFixture.token(1)])
-        fixture.done(effect, standing: try self.standing("new", 1, token: 1, at: 7))
+        fixture.done(effect, current: try self.current("new", 1, token: 1, at: 7))
         #expect(fixture.scheduler.takeFinished() == [old], "the other one is tried again")
         fixture.time += 10_000
         fixture.reply(fixture.send()[0].number, SchedulerFixture.delivered)
@@ -56,7 +56,7 @@ import Testing
         let due = fixture.send()
         let second = try fixture.change("o", for: [1], registered: 5)
         let effect = try self.gone(&fixture, due)
-        fixture.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
+        fixture.done(effect, current: try self.current("o", 1, token: 2, at: 7))
         #expect(fixture.scheduler.takeFinished().isEmpty)
         let again = fixture.send()
         #expect(again.map(\.token) == [try SchedulerFixture.token(2)], "once for both, and nothing to the dead token")
@@ -71,17 +71,17 @@ import Testing
             $0.attempts = 3
         }
         let receipt = try fixture.change("o", for: [1], registered: 7)
-        var letter: PushEffect?
+        var deadLetter: PushEffect?
         for attempt in 1...3 {
-            #expect(letter == nil)
+            #expect(deadLetter == nil)
             fixture.time += 100_000
             let effect = try self.gone(&fixture)
             let dead = try self.dead(effect)
             #expect(!dead.registrations.values.contains { dead.means($0) })
-            letter = fixture.done(effect, standing: try self.standing("o", 1, token: 1, at: 7))
+            deadLetter = fixture.done(effect, current: try self.current("o", 1, token: 1, at: 7))
             #expect(fixture.scheduler.queues[0].counts.retried == min(attempt, 2))
         }
-        let last = try #require(letter)
+        let last = try #require(deadLetter)
         guard case .report(let report) = last.work else { throw OtherEffect() }
         #expect(report.code == .undeliverable)
         #expect(report.history.count == 3)
@@ -109,7 +109,7 @@ import Testing
         let receipt = try fixture.change("o", for: [1], partition: 1, registered: 5)
         let effect = try self.gone(&fixture)
         #expect(fixture.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
-        fixture.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
+        fixture.done(effect, current: try self.current("o", 1, token: 2, at: 7))
         #expect(fixture.send().isEmpty)
         #expect(fixture.scheduler.drop([]) == [receipt])
         #expect(fixture.scheduler.takeFinished().isEmpty)

@@ -28,7 +28,7 @@ import Testing
             let queue = fixture.scheduler.open(type, generation: 1, now: fixture.now)
             while !fixture.scheduler.parkedTypes.contains(type) {
                 let (_, record) = fixture.take()
-                fixture.scheduler.tell(
+                fixture.scheduler.notify(
                     try SchedulerFixture.token(fixture.scheduler.linkCount),
                     of: PushStateMachine.Link(
                         record: record, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),

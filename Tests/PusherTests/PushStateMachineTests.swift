@@ -112,11 +112,11 @@ import Testing
             fixture.time += 100_000
             effect = fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.busyDevice)
         }
-        guard case .report(let letter) = try #require(effect).work else { throw DeskError() }
-        #expect(letter.code == .undeliverable)
-        #expect(letter.history.count == 3)
-        #expect(letter.registration.order.order.rawValue == "a")
-        #expect(letter.origin == receipt.position)
+        guard case .report(let deadLetter) = try #require(effect).work else { throw DeskError() }
+        #expect(deadLetter.code == .undeliverable)
+        #expect(deadLetter.history.count == 3)
+        #expect(deadLetter.registration.order.order.rawValue == "a")
+        #expect(deadLetter.origin == receipt.position)
         #expect(fixture.scheduler.takeFinished().isEmpty)
         let last = try #require(effect)
         fixture.done(last)

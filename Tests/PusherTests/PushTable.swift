@@ -61,7 +61,7 @@ final class PushTable: Sendable {
         let client = try fixture.client(kind) { [dispatcher = table.dispatcher] in
             dispatcher.receive($0, of: type, generation: 1)
         }
-        _ = table.scheduler.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
+        _ = table.scheduler.install(type, PushScheduler.Sender(client: client, generation: 1, options: .init()))
         let followUps = FollowUps(
             dispatcher: table.dispatcher,
             retirement: TokenInvalidation(
@@ -75,7 +75,7 @@ final class PushTable: Sendable {
             for _ in 0..<4 { group.addTask { await followUps.work() } }
             group.addTask {
                 while !Task.isCancelled {
-                    table.dispatcher.look()
+                    table.dispatcher.advance()
                     table.count()
                     try? await Task.sleep(for: .milliseconds(2))
                 }
@@ -103,9 +103,9 @@ final class PushTable: Sendable {
     /// - Throws: `StoreError` if no lookup was possible; they then stay open.
     func put(_ records: [KafkaRecord]) async throws {
         let batch = PushBatch(records, topics: self.topics)
-        let looked = try await self.lookup.look(batch)
-        if let failure = looked.failure { throw failure }
-        self.dispatcher.add(looked.found + looked.registered, self.scheduler.receive(batch.records))
+        let outcome = try await self.lookup.find(batch)
+        if let failure = outcome.failure { throw failure }
+        self.dispatcher.add(outcome.found + outcome.registered, self.scheduler.receive(batch.records))
     }
 
     /// Adds records to the scheduler and waits until all are done.

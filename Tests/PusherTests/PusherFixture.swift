@@ -134,7 +134,7 @@ struct PusherFixture: Sendable {
     }
 
     /// Returns the device tokens of all pushes sent to APNs, in order.
-    func told() async throws -> [String] { try await self.apns.deliveries().deliveries.map(\.token) }
+    func notified() async throws -> [String] { try await self.apns.deliveries().deliveries.map(\.token) }
 
     func tombstones() async throws -> Int64 {
         try await self.admin.endOffsets(self.topics.registrations).values.reduce(0, +)
@@ -146,7 +146,7 @@ struct PusherFixture: Sendable {
     }
 
     /// Returns the codes and values of the first dead letters.
-    func letters(_ count: Int) async throws -> [(code: String, value: JSON)] {
+    func deadLetters(_ count: Int) async throws -> [(code: String, value: JSON)] {
         try await self.broker.records(count, of: self.topics.deadLetters).map { record in
             let code = record.headers.first { $0.name == "waybill-error" }?.value ?? []
             return (String(decoding: code, as: UTF8.self), try JSON(parsing: record.value ?? []))

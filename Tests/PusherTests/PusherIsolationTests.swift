@@ -21,7 +21,7 @@ import Testing
         for (number, order) in orders.enumerated() {
             let before = try await fixture.delivered().count { $0 == PusherFixture.token(first + number) }
             try await fixture.publish(changed: [order])
-            try await eventually("\(order) is told", within: .seconds(10)) {
+            try await eventually("\(order) is notified", within: .seconds(10)) {
                 try await fixture.delivered().count { $0 == PusherFixture.token(first + number) } > before
             }
         }
@@ -51,9 +51,9 @@ import Testing
                 try await fixture.apns.clearFaults()
                 // A refused credential is probed once a minute, a renewed one immediately.
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
-                try await eventually("all are told", within: .seconds(120)) {
-                    let told = Set(try await fixture.delivered())
-                    return Self.troubled.allSatisfy { told.contains(PusherFixture.token($0)) }
+                try await eventually("all are notified", within: .seconds(120)) {
+                    let notified = Set(try await fixture.delivered())
+                    return Self.troubled.allSatisfy { notified.contains(PusherFixture.token($0)) }
                 }
                 try await eventually("committed", within: .seconds(120)) { try await fixture.lag() == 0 }
             }
@@ -78,9 +78,9 @@ import Testing
                 try await self.expectTold(fixture, well, tokens: 0)
                 #expect(fixture.gauge("waybill_push_records_parked") > 0, "the bulk is still on its way")
                 try await fixture.apns.clearFaults()
-                try await eventually("all are told", within: .seconds(120)) {
-                    let told = Set(try await fixture.delivered())
-                    return (1000..<2000).allSatisfy { told.contains(PusherFixture.token($0)) }
+                try await eventually("all are notified", within: .seconds(120)) {
+                    let notified = Set(try await fixture.delivered())
+                    return (1000..<2000).allSatisfy { notified.contains(PusherFixture.token($0)) }
                 }
                 try await eventually("committed", within: .seconds(120)) { try await fixture.lag() == 0 }
             }

@@ -24,7 +24,7 @@ import Testing
                 #expect(try await fixture.lag() == 20)
                 try await eventually("committed") { try await fixture.lag() == 0 }
             }
-            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(try await fixture.notified() == [PusherFixture.token(1)])
             #expect(fixture.pushes("coalesced") == 19)
         }
     }
@@ -67,7 +67,7 @@ import Testing
                 }
                 try await fixture.apns.clearFaults()
                 // Records that waited for seconds are committed before their notifications: they are on push-pending.
-                try await eventually("told", within: .seconds(90)) {
+                try await eventually("notified", within: .seconds(90)) {
                     try await Set(fixture.delivered()) == Set((0..<200).map(PusherFixture.token))
                 }
                 try await eventually("committed", within: .seconds(90)) { try await fixture.lag() == 0 }
@@ -97,7 +97,7 @@ import Testing
             }
             try await fixture.serve(directory) {
                 try await fixture.publish(Array(names[..<40]))
-                try await eventually("the first one works") { try await fixture.told().count >= 20 }
+                try await eventually("the first one works") { try await fixture.notified().count >= 20 }
                 try await fixture.serve(directory) {
                     for name in names[40..<80] {
                         try await fixture.publish([name])
@@ -128,12 +128,12 @@ import Testing
                 }
                 #expect(try await fixture.lag() == 20)
             }
-            let told = try await fixture.delivered()
-            #expect(told.count == 5)
+            let notified = try await fixture.delivered()
+            #expect(notified.count == 5)
             // Devices are notified in the order of the lookups, which varies: the committed ones are among them.
             let committed = 20 - Int(try await fixture.lag())
-            #expect(Set((0..<committed).map(PusherFixture.token)).isSubset(of: told))
-            #expect(!told.contains(PusherFixture.token(committed)), "as far as verdicts go")
+            #expect(Set((0..<committed).map(PusherFixture.token)).isSubset(of: notified))
+            #expect(!notified.contains(PusherFixture.token(committed)), "as far as verdicts go")
             try await fixture.apns.clearFaults()
             try await fixture.serve(directory) {
                 try await eventually("the rest is committed") { try await fixture.lag() == 0 }
@@ -151,7 +151,7 @@ import Testing
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(0)))
             try await fixture.publish(["o0", "o1"])
             try await fixture.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "2"]) {
-                try await eventually("the first attempt") { try await fixture.told().count == 2 }
+                try await eventually("the first attempt") { try await fixture.notified().count == 2 }
                 try fixture.broker.setDown()
                 try await eventually("given up") { fixture.pushes("dropped") == 1 }
                 try await Task.sleep(for: .seconds(2))
@@ -162,7 +162,7 @@ import Testing
                 // Twice if the group considered its partition lost meanwhile.
                 #expect(fixture.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") >= 1)
             }
-            #expect(try await Set(fixture.letters(1).map(\.code)) == ["push-undeliverable"])
+            #expect(try await Set(fixture.deadLetters(1).map(\.code)) == ["push-undeliverable"])
         }
     }
 
@@ -181,10 +181,10 @@ import Testing
                 #expect(table.doneCount == 2)
                 clock.ahead.withLock { $0 = .seconds(1100) }
                 try await Task.sleep(for: .milliseconds(100))
-                #expect(try await fixture.told().count == 2)
+                #expect(try await fixture.notified().count == 2)
                 clock.ahead.withLock { $0 = .seconds(1300) }
-                try await eventually("the last one is told") { table.doneCount == 8 }
-                #expect(try await fixture.told().count == 3)
+                try await eventually("the last one is notified") { table.doneCount == 8 }
+                #expect(try await fixture.notified().count == 3)
             }
         }
     }

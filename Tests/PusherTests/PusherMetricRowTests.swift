@@ -25,8 +25,8 @@ import Testing
         ]
         for number in 0..<200 {
             let credential = metrics["order.com.example.shop\(number)"]
-            credential.stands(APNSSnapshot())
-            credential.stands(credential: 0, breaker: 0)
+            credential.set(APNSSnapshot())
+            credential.set(credential: 0, breaker: 0)
             credential.pending(0)
             for status in [200, 429, 503] { credential.answered(.answered(PushAnswer(status: status)), elapsed: .zero) }
             for event in events { credential.happened(event) }

@@ -42,8 +42,8 @@ import Testing
             try await self.publishThree(fixture, busy: 0)
             let first = try fixture.child(directory)
             try await eventually("two attempts for the first, one for each other") {
-                let told = try await fixture.told()
-                return told.count { $0 == PusherFixture.token(0) } >= 2 && Set(told).count == 3
+                let notified = try await fixture.notified()
+                return notified.count { $0 == PusherFixture.token(0) } >= 2 && Set(notified).count == 3
             }
             first.signal(SIGKILL)
             _ = try await first.exit(within: .seconds(10))
@@ -64,9 +64,9 @@ import Testing
             let pusher = try fixture.child(directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
             try await eventually("committed") { try await self.lag(fixture) == 0 }
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
-            let letter = try #require(try await fixture.letters(1).first)
-            #expect(letter.code == "push-undeliverable")
-            #expect(letter.value.object?["device"]?.string == "d1")
+            let deadLetter = try #require(try await fixture.deadLetters(1).first)
+            #expect(deadLetter.code == "push-undeliverable")
+            #expect(deadLetter.value.object?["device"]?.string == "d1")
             #expect(!pusher.output.contains(PusherFixture.token(1)), "no push token in the log")
         }
     }
@@ -86,7 +86,7 @@ import Testing
             }
             pusher.signal(SIGTERM)
             #expect(try await pusher.exit(within: .seconds(20)) == .code(0))
-            #expect(try await fixture.told().count == 8, "nobody twice")
+            #expect(try await fixture.notified().count == 8, "nobody twice")
             #expect(try await self.lag(fixture) == 0)
         }
     }

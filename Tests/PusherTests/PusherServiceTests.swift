@@ -29,9 +29,9 @@ import Testing
             try await self.publish(fixture, "o")
             // Stopped between two attempts: neither delivered nor given up.
             try await self.serve(fixture, directory) { _ in
-                try await eventually("two attempts") { try await fixture.told().count >= 2 }
+                try await eventually("two attempts") { try await fixture.notified().count >= 2 }
             }
-            let attempts = try await fixture.told().count
+            let attempts = try await fixture.notified().count
             #expect(attempts < 6)
             #expect(try await self.lag(fixture, fixture.admin) == 1)
             #expect(fixture.pushes("dropped") == 0)
@@ -65,7 +65,7 @@ import Testing
                     return lag.values.reduce(0, +) == 0
                 }
             }
-            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(try await fixture.notified() == [PusherFixture.token(1)])
         }
     }
 
@@ -91,11 +91,11 @@ import Testing
                     let lag = try await fixture.admin.lag(group: Pusher.group, topic: fixture.topics.registrations)
                     return lag.values.reduce(0, +) == 0
                 }
-                try await eventually("the other order's device is told") {
-                    try await fixture.told().contains(PusherFixture.token(29))
+                try await eventually("the other order's device is notified") {
+                    try await fixture.notified().contains(PusherFixture.token(29))
                 }
             }
-            #expect(try await fixture.told().count == 11, "half of twenty at once, and the other order's")
+            #expect(try await fixture.notified().count == 11, "half of twenty at once, and the other order's")
             #expect(fixture.metrics.counter("waybill_push_registrations_limited_total") >= 19)
         }
     }
@@ -112,7 +112,7 @@ import Testing
             try await self.serve(fixture, directory) { admin in
                 try await eventually("committed") { try await self.lag(fixture, admin) == 0 }
             }
-            #expect(try await fixture.told() == [PusherFixture.token(1)])
+            #expect(try await fixture.notified() == [PusherFixture.token(1)])
             #expect(fixture.metrics.counter("waybill_records_unreadable_total") == 1)
         }
     }
@@ -125,15 +125,17 @@ import Testing
             for number in 0..<3 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             try await self.publish(fixture, "o0")
             try await self.serve(fixture, directory) { admin in
-                try await eventually("the first is told") { try await fixture.told().count == 1 }
+                try await eventually("the first is notified") { try await fixture.notified().count == 1 }
                 try await self.publish(fixture, "o1")
                 try fixture.broker.setDown()
                 async let late: Void = self.publish(fixture, "o2")
                 try await Task.sleep(for: .seconds(7))
                 try fixture.broker.setUp()
                 try await late
-                try await eventually("all are told and committed", within: .seconds(60)) {
-                    guard try await Set(fixture.told()) == Set((0..<3).map(PusherFixture.token)) else { return false }
+                try await eventually("all are notified and committed", within: .seconds(60)) {
+                    guard try await Set(fixture.notified()) == Set((0..<3).map(PusherFixture.token)) else {
+                        return false
+                    }
                     return try await self.lag(fixture, admin) == 0
                 }
             }

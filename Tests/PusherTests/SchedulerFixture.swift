@@ -60,7 +60,7 @@ struct SchedulerFixture {
         let link = PushStateMachine.Link(
             record: number, device: try DeviceIdentifier("d\(device)"), order: try OrderIdentifier(order),
             registeredEpochMilliseconds: registered)
-        self.scheduler.tell(try Self.token(device), of: link, in: self.queue, now: self.now)
+        self.scheduler.notify(try Self.token(device), of: link, in: self.queue, now: self.now)
     }
 
     /// Returns the notifications sent at this time.
@@ -78,8 +78,8 @@ struct SchedulerFixture {
 
     /// Reports an effect as done.
     @discardableResult
-    mutating func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) -> PushEffect? {
-        self.scheduler.done(effect, standing: standing, now: self.now, jitter: 0)
+    mutating func done(_ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:]) -> PushEffect? {
+        self.scheduler.done(effect, current: current, now: self.now, jitter: 0)
     }
 
     static let delivered = PushOutcome.answered(PushAnswer(status: 200))

@@ -75,7 +75,7 @@ import Testing
             let found = try await fixture.registrations.look(up: keys, in: view)
             let audiences = try found.audiences.map { try $0.get() }
             #expect(audiences.map(\.devices.count) == [100, Registrations.notifiedLimit, 1500])
-            #expect(audiences.map(\.untold) == [0, 600_000 - Registrations.notifiedLimit, 0])
+            #expect(audiences.map(\.skipped) == [0, 600_000 - Registrations.notifiedLimit, 0])
             #expect(Set(audiences[2].devices).count == 1500)
             #expect(Set(audiences[1].devices).count == Registrations.notifiedLimit)
             var (count, cursor): (Int, String?) = (0, nil)
@@ -94,7 +94,7 @@ import Testing
             let audience = try #require(
                 try await fixture.registrations.look(up: [key("o")]).audiences.first
             ).get()
-            #expect(audience.untold == 500)
+            #expect(audience.skipped == 500)
             let oldest = audience.devices.map(\.registration.registeredEpochMilliseconds).min()
             #expect(oldest == 500)
         }

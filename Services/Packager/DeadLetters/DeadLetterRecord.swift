@@ -95,7 +95,7 @@ struct DeadLetterRecord: Hashable, Sendable {
 
     /// The content of a notification's dead letter.
     ///
-    /// Source: `push-letter.schema.json`
+    /// Source: `push-dead-letter.schema.json`
     var notification: JSONObject? {
         guard self.isPush, let value = self.record.value else { return nil }
         return (try? JSON(parsing: value))?.object

@@ -16,7 +16,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             order. Each dead letter is replayed once; a marker record prevents a second time. The packager handles \
             them as new changes: it skips one whose source and id were applied, or whose sequence is below the last of \
             its source. A change that still fails becomes a new dead letter. Notifications that the pusher dropped \
-            cannot be replayed: the device's next notification covers them, and waybill-pusher tell sends one now. A \
+            cannot be replayed: the device's next notification covers them, and waybill-pusher notify sends one now. A \
             dead letter is left out if its order was removed after the change, or if neither the topic of changes nor \
             waybill.orders shows whether it was. Records of sources (codes map-…) are mapped again by the programs \
             of WAYBILL_SOURCES, and the changes are published; no source's topic is written. The \

@@ -7,7 +7,7 @@ import Model
 /// It does not contain the record that caused it: an old version published again would be a rollback. The device learns
 /// of the change with the next notification, or when it polls. It names the device, as `waybill.registrations` does,
 /// and never the push token.
-/// Source: Design §3; `push-letter.schema.json`
+/// Source: Design §3; `push-dead-letter.schema.json`
 struct PushDeadLetter: Hashable, Sendable {
     /// The last registration that led to the notification, and its order.
     let registration: RegistrationKey

@@ -21,7 +21,7 @@ struct PushDeadLetterSurvey: Sendable {
 
     /// The result of a survey.
     struct Found: Sendable {
-        var letters = 0
+        var deadLetterCount = 0
         /// One order of each device and order type: the notification is the same for all its orders.
         var devices: [PendingPushKey] = []
         fileprivate var known: Set<DeviceOfType> = []
@@ -55,7 +55,7 @@ struct PushDeadLetterSurvey: Sendable {
             let json = try? JSON(parsing: record.value ?? []), let name = json.object?["device"]?.string,
             let device = try? DeviceIdentifier(name)
         else { return }
-        found.letters += 1
+        found.deadLetterCount += 1
         guard found.devices.count < Self.limit else {
             found.isOverfull = true
             return
@@ -66,7 +66,7 @@ struct PushDeadLetterSurvey: Sendable {
 }
 
 /// Writes devices to the pending topic.
-struct Retelling: Sendable {
+struct PendingPushWriter: Sendable {
     let producer: KafkaProducer
     let topic: String
     /// Devices per second.
@@ -75,7 +75,7 @@ struct Retelling: Sendable {
 
     /// - Returns: the number of devices written.
     /// - Throws: the `KafkaError` of the first device that was not written.
-    func tell(_ devices: [PendingPushKey]) async throws -> Int {
+    func write(_ devices: [PendingPushKey]) async throws -> Int {
         let start = ContinuousClock.now
         let step = max(1, min(1000, self.rate / 4))
         for first in stride(from: 0, to: devices.count, by: step) {

@@ -23,7 +23,7 @@ struct FollowUps: Sendable {
     func work() async {
         let queue = self.dispatcher.followUps
         while let effect = await queue.next() {
-            if let standing = await self.finish(effect) { self.dispatcher.done(effect, standing: standing) }
+            if let current = await self.finish(effect) { self.dispatcher.done(effect, current: current) }
             queue.ended(effect)
         }
     }
@@ -35,12 +35,12 @@ struct FollowUps: Sendable {
         var attempt = 0
         while true {
             do {
-                var standing: [RegistrationKey: RegistrationRecord] = [:]
+                var current: [RegistrationKey: RegistrationRecord] = [:]
                 switch effect.work {
-                case .retire(let dead): standing = try await self.retire(dead, &round)
-                case .report(let letter):
-                    _ = try await self.producer.produce(letter.message(self.topics))
-                    self.metrics[letter.registration.order.orderType.rawValue].deadLetter(letter.code)
+                case .retire(let dead): current = try await self.retire(dead, &round)
+                case .report(let deadLetter):
+                    _ = try await self.producer.produce(deadLetter.message(self.topics))
+                    self.metrics[deadLetter.registration.order.orderType.rawValue].deadLetter(deadLetter.code)
                 case .suspend(let pushes):
                     let now = Int64(Date().timeIntervalSince1970 * 1000)
                     let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }
@@ -48,7 +48,7 @@ struct FollowUps: Sendable {
                     self.metrics.pendingWritten.increment(by: pushes.count)
                 }
                 if attempt > 0 { self.log.isBack(.followUps) }
-                return standing
+                return current
             } catch {
                 attempt += 1
                 self.log.isAway(.followUps, "\(error)")
@@ -86,7 +86,7 @@ struct FollowUps: Sendable {
             round.hasOthers = true
             try await self.finish(&round)
         }
-        return try await self.retirement.standing(Array(dead.registrations.keys))
+        return try await self.retirement.current(Array(dead.registrations.keys))
     }
 
     private func finish(_ round: inout Round) async throws {

@@ -27,7 +27,7 @@ struct TokenInvalidation: Sendable {
         _ key: RegistrationKey, _ record: RegistrationRecord, _ progress: inout Progress
     ) async throws -> Bool {
         if !progress.isBuried {
-            guard try await self.standing(key) == record else { return false }
+            guard try await self.current(key) == record else { return false }
             // The tombstone first: while Kafka does not have it, Redis still has the entry, whose next notification
             // leads here again, so a crash in between does not bring the token back when Redis is restored.
             _ = try await self.producer.produce(
@@ -35,7 +35,7 @@ struct TokenInvalidation: Sendable {
             progress.isBuried = true
         }
         if !progress.isTakenOff { progress.isTakenOff = try await self.registrations.retire(key, record) }
-        try await self.publishEnd(of: key, standing: try await self.standing(key))
+        try await self.publishEnd(of: key, current: try await self.current(key))
         return progress.isTakenOff
     }
 
@@ -53,17 +53,17 @@ struct TokenInvalidation: Sendable {
     /// The device may register again at any moment, and our tombstone may follow that record: a restored view would not
     /// have it. So the entry in Redis is published until it is unchanged after the broker has acknowledged it.
     ///
-    /// - Parameter standing: the entry last seen in Redis; nil corresponds to Kafka's tombstone.
-    private func publishEnd(of key: RegistrationKey, standing: RegistrationRecord?) async throws {
-        var standing = standing
+    /// - Parameter current: the entry last seen in Redis; nil corresponds to Kafka's tombstone.
+    private func publishEnd(of key: RegistrationKey, current: RegistrationRecord?) async throws {
+        var current = current
         var known: RegistrationRecord?
         for _ in 0..<Self.endLimit {
             // A device that keeps changing its registration is not waited for: the gateway publishes each change.
-            if standing == known { break }
+            if current == known { break }
             _ = try await self.producer.produce(
-                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: standing?.encoded))
-            known = standing
-            standing = try await self.standing(key)
+                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: current?.encoded))
+            known = current
+            current = try await self.current(key)
         }
     }
 
@@ -81,29 +81,29 @@ struct TokenInvalidation: Sendable {
             }
         }
         others = Array(others.prefix(Self.othersLimit))
-        let standing = try await self.standing(others)
-        let isBack = standing.values.contains { $0.pushToken == dead.token && !dead.means($0) }
-        return isBack ? [] : standing.filter { dead.means($0.value) }.map { ($0.key, $0.value) }
+        let current = try await self.current(others)
+        let isBack = current.values.contains { $0.pushToken == dead.token && !dead.means($0) }
+        return isBack ? [] : current.filter { dead.means($0.value) }.map { ($0.key, $0.value) }
     }
 
     /// Returns those of some registrations that are present in a complete view.
-    func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
+    func current(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
         guard !keys.isEmpty else { return [:] }
         let epochs = try await self.view?.known()
         let records = try await self.registrations.registrations(keys)
-        var standing: [RegistrationKey: RegistrationRecord] = [:]
-        for (key, record) in zip(keys, records) { standing[key] = record }
+        var current: [RegistrationKey: RegistrationRecord] = [:]
+        for (key, record) in zip(keys, records) { current[key] = record }
         // A registration that was merely not restored yet would never be notified.
         if let epochs { try await self.view?.confirm(epochs) }
-        return standing
+        return current
     }
 
     /// Returns the registration in a complete view; nil if there is none.
-    private func standing(_ key: RegistrationKey) async throws -> RegistrationRecord? {
+    private func current(_ key: RegistrationKey) async throws -> RegistrationRecord? {
         let epochs = try await self.view?.known()
-        let standing = try await self.registrations.registration(key)
+        let current = try await self.registrations.registration(key)
         // A registration that was merely not restored yet would be lost permanently if published as ended.
         if let epochs { try await self.view?.confirm(epochs) }
-        return standing
+        return current
     }
 }

@@ -59,7 +59,7 @@ struct Parking {
     /// Keys with records of shared topics, and the time since which they have them.
     private var unwritten: Deque<(key: PendingPushKey, since: ContinuousClock.Instant)> = []
     /// Records of the pending topic that were taken out, and their keys.
-    private var taken: [Place: PendingPushKey] = [:]
+    private var taken: [Position: PendingPushKey] = [:]
     /// Records of shared topics that are parked.
     private(set) var recordCount = 0
     /// Keys that have a record of the pending topic.
@@ -67,7 +67,7 @@ struct Parking {
     private(set) var folds = PendingFolds()
 
     /// The position of a record of the pending topic.
-    private struct Place: Hashable {
+    private struct Position: Hashable {
         let partition: Int32
         let offset: Int64
 
@@ -115,7 +115,7 @@ struct Parking {
         if let index = push.receipts.firstIndex(where: { $0.topic == self.pendingTopic }) {
             pending = push.receipts.remove(at: index)
         }
-        if let pending { self.taken[Place(pending)] = nil }
+        if let pending { self.taken[Position(pending)] = nil }
         self.recordCount += push.receipts.count
         let isNew = self.slots[push.key] == nil
         let slot = Int(self.slots[push.key] ?? self.newSlot(push))
@@ -274,7 +274,7 @@ struct Parking {
     ///
     /// - Returns: its key, and true if a newer record of the key waits; nil: it was not taken out.
     mutating func finish(_ receipt: KafkaReceipt) -> (key: PendingPushKey, isReplaced: Bool)? {
-        guard let key = self.taken.removeValue(forKey: Place(receipt)) else { return nil }
+        guard let key = self.taken.removeValue(forKey: Position(receipt)) else { return nil }
         guard let slot = self.slots[key], let pending = self.entries[Int(slot)].pending else { return (key, false) }
         return (key, pending.partition == receipt.partition && pending.offset > receipt.offset)
     }
@@ -343,7 +343,7 @@ struct Parking {
         self.recordCount -= push.receipts.count
         if let pending = self.entries[slot].pending {
             push.receipts.append(pending)
-            self.taken[Place(pending)] = push.key
+            self.taken[Position(pending)] = push.key
             self.pendingCount -= 1
         }
         self.remove(slot)

@@ -104,10 +104,10 @@ final class PendingPushes: Sendable {
     }
 
     /// The number of tombstones that must be written.
-    var openNotes: Int { self.notified.withLock { $0.count } }
+    var openTombstones: Int { self.notified.withLock { $0.count } }
 
     /// Writes tombstones for the notified keys until the task is cancelled.
-    func writeNotes() async {
+    func writeTombstones() async {
         var attempt = 0
         while !Task.isCancelled {
             let batch = self.notified.withLock { Array($0.prefix(Self.batchRecords)) }
@@ -132,7 +132,7 @@ final class PendingPushes: Sendable {
                 notified.prepend(contentsOf: failed)
             }
             self.consumer.finished(done)
-            self.metrics.pendingTold.increment(by: done.count)
+            self.metrics.pendingCompleted.increment(by: done.count)
             attempt = await self.rest(after: failure, attempt: attempt)
         }
     }
@@ -140,7 +140,7 @@ final class PendingPushes: Sendable {
     private func tombstone(_ key: PendingPushKey, _ receipt: KafkaReceipt) -> KafkaMessage {
         KafkaMessage(
             topic: self.topic, partition: receipt.partition, key: Array(key.text.utf8), value: nil,
-            headers: [KafkaHeader(name: PendingPushHeader.told, text: "\(receipt.offset)")])
+            headers: [KafkaHeader(name: PendingPushHeader.completed, text: "\(receipt.offset)")])
     }
 
     // MARK: overdue keys
@@ -300,7 +300,7 @@ enum PendingReading {
                         key: key, receipts: [record.receipt], epochMilliseconds: waits.sinceEpochMilliseconds,
                         registeredEpochMilliseconds: waits.registeredEpochMilliseconds))
             } else {
-                let header = record.headers.first { $0.name == PendingPushHeader.told }?.value
+                let header = record.headers.first { $0.name == PendingPushHeader.completed }?.value
                 let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
                 self = .notified(key, through: offset ?? record.offset)
             }

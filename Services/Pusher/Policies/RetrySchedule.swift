@@ -167,8 +167,8 @@ struct PushHistory: Hashable, Sendable {
     }
 
     /// The beginning is as informative as the end.
-    static let firstKept = 4
-    static let lastKept = 8
+    static let firstLimit = 4
+    static let lastLimit = 8
 
     private(set) var first: [Attempt] = []
     private(set) var last: [Attempt] = []
@@ -185,11 +185,11 @@ struct PushHistory: Hashable, Sendable {
 
     mutating func append(_ outcome: PushOutcome, epochMilliseconds: Int64) {
         let attempt = Attempt(outcome, epochMilliseconds: epochMilliseconds)
-        if self.first.count < Self.firstKept {
+        if self.first.count < Self.firstLimit {
             self.first.append(attempt)
             return
         }
-        if self.last.count == Self.lastKept {
+        if self.last.count == Self.lastLimit {
             self.last.removeFirst()
             self.omitted += 1
         }

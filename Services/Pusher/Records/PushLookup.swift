@@ -35,13 +35,13 @@ package struct PushLookup: Sendable {
     private static let settlingMilliseconds: Int64 = 60_000
 
     /// The result of a lookup.
-    struct Looked: Sendable {
+    struct Outcome: Sendable {
         var found: [Found] = []
         /// Devices to notify only because they registered soon after a change.
         var registered: [Found] = []
         /// The number of devices that are not notified, since their orders have more devices than are notified of one
         /// change.
-        var untold = 0
+        var skipped = 0
         /// The errors of orders that cause no notifications: Redis has an invalid value for them, and a retry does not
         /// help.
         var damaged: [StoreError] = []
@@ -55,33 +55,33 @@ package struct PushLookup: Sendable {
     }
 
     /// - Throws: `StoreError`; then no device was looked up.
-    func look(_ batch: PushBatch) async throws(StoreError) -> Looked {
-        var looked = Looked()
-        if batch.isEmpty { return looked }
+    func find(_ batch: PushBatch) async throws(StoreError) -> Outcome {
+        var outcome = Outcome()
+        if batch.isEmpty { return outcome }
         let late = Array(batch.registered)
         let lookup = try await self.registrations.look(
             up: batch.changed.map(\.order),
             modified: late.map(\.key.order) + batch.awaited.map(\.key.order),
             registrations: late.map(\.key) + batch.awaited.map(\.key), in: self.view)
         for (changed, audience) in zip(batch.changed, lookup.audiences) {
-            guard let audience = looked.unwrap(audience, of: PendingPushKey(order: changed.order)) else { continue }
-            looked.untold += audience.untold
+            guard let audience = outcome.unwrap(audience, of: PendingPushKey(order: changed.order)) else { continue }
+            outcome.skipped += audience.skipped
             for one in audience.devices {
-                looked.found.append(
+                outcome.found.append(
                     Found(
                         orderType: changed.order.orderType, order: changed.order.order, device: one.device,
                         registration: one.registration, records: changed.records))
             }
         }
-        for ((key, new), (modified, standing)) in zip(late, zip(lookup.modified, lookup.registrations)) {
-            guard let modified = looked.unwrap(modified, of: PendingPushKey(key)) else { continue }
+        for ((key, new), (modified, current)) in zip(late, zip(lookup.modified, lookup.registrations)) {
+            guard let modified = outcome.unwrap(modified, of: PendingPushKey(key)) else { continue }
             guard PushBatch.isSoon(new.registration, after: modified) else {
-                if case .success(let standing) = standing, self.isUnsettled(new.registration, standing) {
-                    looked.unsettled.insert(PendingPushKey(key))
+                if case .success(let current) = current, self.isUnsettled(new.registration, current) {
+                    outcome.unsettled.insert(PendingPushKey(key))
                 }
                 continue
             }
-            looked.registered.append(
+            outcome.registered.append(
                 Found(
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
@@ -90,27 +90,27 @@ package struct PushLookup: Sendable {
         let pairs = zip(lookup.registrations.dropFirst(late.count), lookup.modified.dropFirst(late.count))
         for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
             let key = PendingPushKey(awaited.key)
-            guard let modified = looked.unwrap(modified, of: key),
-                let registration = looked.unwrap(registration, of: key) ?? nil,
+            guard let modified = outcome.unwrap(modified, of: key),
+                let registration = outcome.unwrap(registration, of: key) ?? nil,
                 awaited.registeredEpochMilliseconds == nil || PushBatch.isSoon(registration, after: modified)
             else { continue }
             let found = Found(
                 orderType: awaited.key.order.orderType, order: awaited.key.order.order, device: awaited.key.device,
                 registration: registration, records: awaited.records)
             if awaited.registeredEpochMilliseconds == nil {
-                looked.found.append(found)
+                outcome.found.append(found)
             } else {
-                looked.registered.append(found)
+                outcome.registered.append(found)
             }
         }
-        return looked
+        return outcome
     }
 
     /// Returns true if the gateway may be about to write a registration whose record was read.
-    private func isUnsettled(_ registration: RegistrationRecord, _ standing: RegistrationRecord?) -> Bool {
+    private func isUnsettled(_ registration: RegistrationRecord, _ current: RegistrationRecord?) -> Bool {
         let moment = registration.registeredEpochMilliseconds
         return self.now() - moment < Self.settlingMilliseconds
-            && standing.map { $0.registeredEpochMilliseconds < moment } ?? true
+            && current.map { $0.registeredEpochMilliseconds < moment } ?? true
     }
 }
 
@@ -120,7 +120,7 @@ extension PushLookup.Found {
     }
 }
 
-extension PushLookup.Looked {
+extension PushLookup.Outcome {
     fileprivate mutating func unwrap<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
         switch result {
         case .success(let value): return value

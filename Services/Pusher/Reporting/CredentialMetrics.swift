@@ -75,7 +75,7 @@ package final class CredentialMetrics: Sendable {
     package func happened(_ event: APNSEvent) { CredentialUpdate(event).map(self.apply) }
 
     /// Sets the gauges of the client's state.
-    func stands(_ snapshot: APNSSnapshot) {
+    func set(_ snapshot: APNSSnapshot) {
         for update in CredentialUpdate.all(snapshot) { self.apply(update) }
     }
 
@@ -142,7 +142,7 @@ package final class CredentialMetrics: Sendable {
     ///   - breaker: 0 closed, 1 open.
     ///
     /// A state that is nil stays as it is.
-    func stands(credential: Int? = nil, breaker: Int? = nil) {
+    func set(credential: Int? = nil, breaker: Int? = nil) {
         self.made.withLock { made in
             let states =
                 made.states ?? (self.meter("waybill_push_credential_state"), self.meter("waybill_push_breaker_open"))
@@ -155,10 +155,10 @@ package final class CredentialMetrics: Sendable {
     /// Sets the state that has changed, which nobody has to wait for until the next sample.
     func changed(_ change: CredentialQueue.Change) {
         switch change {
-        case .health(.healthy): self.stands(credential: 0)
-        case .health(.ill): self.stands(credential: 1)
-        case .health(.stopped): self.stands(credential: 2)
-        case .breaker(let state): self.stands(breaker: state.gauge)
+        case .health(.healthy): self.set(credential: 0)
+        case .health(.ill): self.set(credential: 1)
+        case .health(.stopped): self.set(credential: 2)
+        case .breaker(let state): self.set(breaker: state.gauge)
         }
     }
 

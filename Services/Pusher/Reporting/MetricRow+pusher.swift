@@ -80,17 +80,17 @@ extension MetricRow {
         MetricRow(.gauge, "waybill_push_records_parked", "parked records"),
         MetricRow(.counter, "waybill_push_records_stale_total", "records that were too old for a notification"),
         MetricRow(
-            .counter, "waybill_push_records_again_total",
+            .counter, "waybill_push_records_duplicate_total",
             "records whose devices were notified before their group lost its offsets"),
         MetricRow(
             .counter, "waybill_push_registrations_limited_total",
             "times that a device which registered soon after a change had to wait, since its order had used up "
                 + "the share of registrations"),
         MetricRow(
-            .counter, "waybill_push_devices_untold_total",
+            .counter, "waybill_push_devices_skipped_total",
             "devices that were not notified of a change, since their order has more devices than are notified of "
                 + "one change"),
         MetricRow(.counter, "waybill_push_pending_written_total", "entries that were moved to the pending topic"),
-        MetricRow(.counter, "waybill_push_pending_told_total", "entries that ended there"),
+        MetricRow(.counter, "waybill_push_pending_completed_total", "entries that ended there"),
     ]
 }

@@ -21,7 +21,7 @@ final class PusherLog: Sendable {
     private struct Outage {
         let since: ContinuousClock.Instant
         var loggedAt: ContinuousClock.Instant
-        var isSaid = false
+        var isReported = false
     }
 
     /// The time for which an upstream may fail before `/readyz` says so.
@@ -40,7 +40,7 @@ final class PusherLog: Sendable {
     /// Brands for which APNs is unavailable, with the reasons.
     private let away = Mutex<[String: String]>([:])
     private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
-    private let unsaid = Mutex<[String: Int]>([:])
+    private let unlogged = Mutex<[String: Int]>([:])
 
     init(logger: Logger, readiness: Readiness, metrics: MetricsRegistry = MetricsRegistry()) {
         self.logger = logger
@@ -53,13 +53,13 @@ final class PusherLog: Sendable {
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
         let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, loggedAt: now - Self.pause)
-            let isSaid = now - outage.since >= Self.patience
+            let isReported = now - outage.since >= Self.patience
             let isLogged = now - outage.loggedAt >= Self.pause
             if isLogged { outage.loggedAt = now }
-            outage.isSaid = outage.isSaid || isSaid
+            outage.isReported = outage.isReported || isReported
             outages[upstream] = outage
             // Under the lock, so that the last report is the true one.
-            if isSaid { self.readiness.note(WorkerCondition.upstreams, reason) }
+            if isReported { self.readiness.note(WorkerCondition.upstreams, reason) }
             return isLogged
         }
         guard isLogged else { return }
@@ -70,8 +70,8 @@ final class PusherLog: Sendable {
     /// Reports that an upstream works again.
     func isBack(_ upstream: Upstream) {
         self.outages.withLock { outages in
-            guard outages.removeValue(forKey: upstream)?.isSaid == true,
-                !outages.values.contains(where: { $0.isSaid })
+            guard outages.removeValue(forKey: upstream)?.isReported == true,
+                !outages.values.contains(where: { $0.isReported })
             else { return }
             self.readiness.note(WorkerCondition.upstreams, nil)
         }
@@ -79,16 +79,16 @@ final class PusherLog: Sendable {
 
     /// Logs the notifications that were dropped: a line for each reason, with the number since the last line.
     func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
-        for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
-        let due = self.unsaid.withLock { unsaid in
+        for (reason, count) in counts { self.unlogged.withLock { $0[reason, default: 0] += count } }
+        let due = self.unlogged.withLock { unlogged in
             let due = self.logged.withLock { logged in
-                let due = unsaid.filter { reason, _ in logged[reason].map { now - $0 >= Self.pause } ?? true }
+                let due = unlogged.filter { reason, _ in logged[reason].map { now - $0 >= Self.pause } ?? true }
                 for reason in due.keys { logged[reason] = now }
                 // Some reasons contain text from APNs: they are forgotten when they no longer occur.
                 logged = logged.filter { now - $0.value < Self.pause * 2 }
                 return due
             }
-            for reason in due.keys { unsaid[reason] = nil }
+            for reason in due.keys { unlogged[reason] = nil }
             return due
         }
         for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
@@ -106,14 +106,14 @@ final class PusherLog: Sendable {
         let metadata: Logger.Metadata = ["type": "\(type)"]
         switch change {
         case .health(.healthy(let after)):
-            self.tellReadiness(type, nil)
+            self.reportReadiness(type, nil)
             self.logger.notice("APNs accepts notifications again", metadata: metadata.with("after", "\(after)"))
         case .health(.ill(let reason)):
-            self.tellReadiness(type, reason)
+            self.reportReadiness(type, reason)
             self.logger.error("APNs does not respond; notifications wait", metadata: metadata.with("reason", reason))
         case .health(.stopped(let reason)):
             // APNs answers, so it is not unavailable, and another process could do no more.
-            self.tellReadiness(type, nil)
+            self.reportReadiness(type, nil)
             self.logger.critical("APNs rejects the credential", metadata: metadata.with("reason", reason))
         case .breaker(.closed):
             self.logger.notice("unknown push tokens are removed again", metadata: metadata)
@@ -126,10 +126,10 @@ final class PusherLog: Sendable {
 
     /// Withdraws the report that APNs does not answer for a credential that was replaced, or whose brand is gone:
     /// nothing else would withdraw it.
-    func renewed(_ type: OrderTypeIdentifier) { self.tellReadiness(type.rawValue, nil) }
+    func renewed(_ type: OrderTypeIdentifier) { self.reportReadiness(type.rawValue, nil) }
 
     /// - Parameter reason: the reason why APNs is unavailable for a brand; nil: it is not.
-    private func tellReadiness(_ type: String, _ reason: String?) {
+    private func reportReadiness(_ type: String, _ reason: String?) {
         self.away.withLock { away in
             away[type] = reason
             let first = away.min { $0.key < $1.key }

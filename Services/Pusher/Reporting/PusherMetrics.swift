@@ -16,17 +16,17 @@ package final class PusherMetrics: Sendable {
     /// Changes and registrations without a notification because they are too old.
     let recordsStale: Counter
     /// Records whose devices were notified before their group lost its offsets.
-    let recordsAgain: Counter
+    let recordsDuplicate: Counter
     /// Records that wait until their credential has room.
     let recordsParked: Meter
     /// Orders, or devices of them, that were written to the pending topic.
     let pendingWritten: Counter
     /// Orders, or devices of them, that were finished in the pending topic.
-    let pendingTold: Counter
+    let pendingCompleted: Counter
     /// Lookups that failed and are retried.
     let lookupRetries: Counter
     /// Devices that were not notified of a change, since their order has more devices than are notified of one change.
-    let devicesUntold: Counter
+    let devicesSkipped: Counter
     /// Registrations whose notification waits, since their orders have used up the share of registrations.
     let registrationsLimited: Counter
     private let recordsInHand: Meter
@@ -51,12 +51,12 @@ package final class PusherMetrics: Sendable {
         self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
         self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
         self.recordsStale = Counter(label: "waybill_push_records_stale_total", factory: factory)
-        self.recordsAgain = Counter(label: "waybill_push_records_again_total", factory: factory)
+        self.recordsDuplicate = Counter(label: "waybill_push_records_duplicate_total", factory: factory)
         self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
         self.pendingWritten = Counter(label: "waybill_push_pending_written_total", factory: factory)
-        self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)
+        self.pendingCompleted = Counter(label: "waybill_push_pending_completed_total", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
-        self.devicesUntold = Counter(label: "waybill_push_devices_untold_total", factory: factory)
+        self.devicesSkipped = Counter(label: "waybill_push_devices_skipped_total", factory: factory)
         self.registrationsLimited = Counter(label: "waybill_push_registrations_limited_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
@@ -114,7 +114,7 @@ package final class PusherMetrics: Sendable {
     }
 
     /// Removes the gauges of all credentials but these.
-    func keep(_ names: Set<String>) {
+    func removeGauges(except names: Set<String>) {
         let gone = self.credentials.withLock { credentials in credentials.filter { !names.contains($0.key) } }
         for metrics in gone.values { metrics.retire() }
     }

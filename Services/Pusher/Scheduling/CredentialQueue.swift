@@ -42,7 +42,7 @@ struct CredentialQueue {
     private var known = KnownTokens()
     /// Hashes of the targets that were probed last: each probe uses a different target.
     private var probed: Deque<Int> = []
-    private static let probedKept = 4 * CredentialHealth.illProbes
+    private static let probedLimit = 4 * CredentialHealth.illProbes
     /// The events since the counts were last taken.
     var counts = PushCounts()
     /// Slots of targets that may be sent, with their tickets.
@@ -108,7 +108,7 @@ struct CredentialQueue {
 
     /// Notes that a probe is sent to a device.
     mutating func probes(_ device: Int) {
-        if self.probed.count == Self.probedKept { self.probed.removeFirst() }
+        if self.probed.count == Self.probedLimit { self.probed.removeFirst() }
         self.probed.append(device)
     }
 

@@ -7,19 +7,19 @@ import Synchronization
 package final class FollowUpQueue: Sendable {
     private struct State {
         var retirements: Deque<PushEffect> = []
-        var letters: Deque<PushEffect> = []
+        var deadLetters: Deque<PushEffect> = []
         var idle: [CheckedContinuation<Void, Never>] = []
         var isEnded = false
         var inWork = 0
-        var lettersInWork = 0
-        let mostLetters: Int
+        var deadLettersInWork = 0
+        let mostDeadLetters: Int
 
         /// Removes and returns the next effect that may be performed.
         mutating func next() -> PushEffect? {
-            if self.lettersInWork < self.mostLetters, let letter = self.letters.popFirst() {
-                self.lettersInWork += 1
+            if self.deadLettersInWork < self.mostDeadLetters, let deadLetter = self.deadLetters.popFirst() {
+                self.deadLettersInWork += 1
                 self.inWork += 1
-                return letter
+                return deadLetter
             }
             guard let retirement = self.retirements.popFirst() else { return nil }
             self.inWork += 1
@@ -27,7 +27,7 @@ package final class FollowUpQueue: Sendable {
         }
 
         var hasNext: Bool {
-            !self.retirements.isEmpty || self.lettersInWork < self.mostLetters && !self.letters.isEmpty
+            !self.retirements.isEmpty || self.deadLettersInWork < self.mostDeadLetters && !self.deadLetters.isEmpty
         }
     }
 
@@ -36,18 +36,20 @@ package final class FollowUpQueue: Sendable {
 
     private let state: Mutex<State>
 
-    /// - Parameter mostLetters: the most dead letters in progress: a topic that accepts none must leave room for the
-    ///   removal of registrations.
-    init(mostLetters: Int = FollowUpQueue.concurrency / 2) { self.state = Mutex(State(mostLetters: mostLetters)) }
+    /// - Parameter mostDeadLetters: the most dead letters in progress: a topic that accepts none must leave room for
+    ///   the removal of registrations.
+    init(mostDeadLetters: Int = FollowUpQueue.concurrency / 2) {
+        self.state = Mutex(State(mostDeadLetters: mostDeadLetters))
+    }
 
     /// The number of effects that wait or are in progress.
-    var count: Int { self.state.withLock { $0.retirements.count + $0.letters.count + $0.inWork } }
+    var count: Int { self.state.withLock { $0.retirements.count + $0.deadLetters.count + $0.inWork } }
 
     func add(_ effects: [PushEffect]) {
         guard !effects.isEmpty else { return }
         let queues = self.state.withLock { state in
             for effect in effects {
-                if effect.isLetter { state.letters.append(effect) } else { state.retirements.append(effect) }
+                if effect.isDeadLetter { state.deadLetters.append(effect) } else { state.retirements.append(effect) }
             }
             let count = min(effects.count, state.idle.count)
             defer { state.idle.removeLast(count) }
@@ -80,7 +82,7 @@ package final class FollowUpQueue: Sendable {
     package func ended(_ effect: PushEffect) {
         self.state.withLock { state in
             state.inWork -= 1
-            if effect.isLetter { state.lettersInWork -= 1 }
+            if effect.isDeadLetter { state.deadLettersInWork -= 1 }
         }
     }
 
@@ -96,5 +98,5 @@ package final class FollowUpQueue: Sendable {
 }
 
 extension PushEffect {
-    fileprivate var isLetter: Bool { if case .report = self.work { true } else { false } }
+    fileprivate var isDeadLetter: Bool { if case .report = self.work { true } else { false } }
 }

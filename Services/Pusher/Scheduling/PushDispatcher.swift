@@ -53,17 +53,17 @@ package final class PushDispatcher: Sendable {
     ///
     /// - Returns: the time when something is due next; nil if nothing is.
     @discardableResult
-    package func look() -> ContinuousClock.Instant? {
-        let (next, work) = self.scheduler.look(openEffects: self.followUps.count)
+    package func advance() -> ContinuousClock.Instant? {
+        let (next, work) = self.scheduler.advance(openEffects: self.followUps.count)
         self.perform(work)
         return next
     }
 
     /// Notes that an effect was performed.
     ///
-    /// - Parameter standing: for a token that is gone, the present registrations of its keys.
-    package func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
-        self.perform(self.scheduler.done(effect, standing: standing))
+    /// - Parameter current: for a token that is gone, the present registrations of its keys.
+    package func done(_ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:]) {
+        self.perform(self.scheduler.done(effect, current: current))
     }
 
     private func perform(_ work: PushScheduler.Work) {

@@ -10,7 +10,7 @@ import Synchronization
 /// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
 package final class PushScheduler: Sendable {
     /// The client of a queue, with the options of its notifications.
-    package struct Way: Sendable {
+    package struct Sender: Sendable {
         let client: APNSClient
         let generation: Int
         var options: PushOptions
@@ -35,17 +35,17 @@ package final class PushScheduler: Sendable {
 
     private struct State {
         var machine: PushStateMachine
-        var ways: [Int: Way] = [:]
+        var senders: [Int: Sender] = [:]
         var isStopped = false
         /// The longest time that APNs keeps a notification of any brand so far, in seconds.
-        var keptSeconds = PushScheduler.leastKeptSeconds
+        var expirationSeconds = PushScheduler.leastExpirationSeconds
     }
 
     /// Effects that may be in progress before more devices move to the pending topic.
     static let suspensionLimit = 2048
     /// Changes cause notifications for a week even if APNs keeps notifications for less: they may have waited for a
     /// pusher.
-    static let leastKeptSeconds: Int64 = 7 * 24 * 3600
+    static let leastExpirationSeconds: Int64 = 7 * 24 * 3600
     /// The most devices added, or moved to the pending topic, while the lock is held: replies wait for it on their
     /// event loop.
     private static let chunk = 256
@@ -78,20 +78,20 @@ package final class PushScheduler: Sendable {
     /// Installs a client.
     ///
     /// - Returns: the client that it replaces.
-    package func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
+    package func install(_ type: OrderTypeIdentifier, _ way: Sender) -> APNSClient? {
         self.state.withLock { state in
             let queue = state.machine.open(type, generation: way.generation, now: self.clock())
-            defer { state.ways[queue] = way }
-            state.keptSeconds = max(state.keptSeconds, Int64(way.options.expirationSeconds))
-            return state.ways[queue]?.client
+            defer { state.senders[queue] = way }
+            state.expirationSeconds = max(state.expirationSeconds, Int64(way.options.expirationSeconds))
+            return state.senders[queue]?.client
         }
     }
 
     /// Changes the options of a credential's notifications.
     func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
         self.state.withLock { state in
-            if let queue = state.machine.number(of: type) { state.ways[queue]?.options = options }
-            state.keptSeconds = max(state.keptSeconds, Int64(options.expirationSeconds))
+            if let queue = state.machine.number(of: type) { state.senders[queue]?.options = options }
+            state.expirationSeconds = max(state.expirationSeconds, Int64(options.expirationSeconds))
         }
     }
 
@@ -102,7 +102,7 @@ package final class PushScheduler: Sendable {
         self.state.withLock { state in
             guard let queue = state.machine.number(of: type) else { return nil }
             state.machine.close(type)
-            return state.ways.removeValue(forKey: queue)?.client
+            return state.senders.removeValue(forKey: queue)?.client
         }
     }
 
@@ -111,8 +111,8 @@ package final class PushScheduler: Sendable {
     /// - Returns: all clients.
     package func removeAll() -> [APNSClient] {
         self.state.withLock { state in
-            defer { state.ways = [:] }
-            return state.ways.values.map(\.client)
+            defer { state.senders = [:] }
+            return state.senders.values.map(\.client)
         }
     }
 
@@ -120,7 +120,7 @@ package final class PushScheduler: Sendable {
 
     /// The time, in milliseconds since 1970, before which published changes cause no notification any more: APNs would
     /// not keep a notification for so long either.
-    var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.keptSeconds } * 1000 }
+    var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.expirationSeconds } * 1000 }
 
     /// The number of records that may be added, and the order types whose records must be parked.
     var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
@@ -154,16 +154,16 @@ package final class PushScheduler: Sendable {
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
             let part = found[start..<min(found.count, start + Self.chunk)]
             self.state.withLock { state in
-                for one in part { Self.tell(one, numbers, &state.machine, now: now) }
+                for one in part { Self.notify(one, numbers, &state.machine, now: now) }
             }
         }
         return self.change { state, work in
             state.machine.endLookup(numbers)
-            self.giveOut(&state, &work, now: now)
+            self.sendReady(&state, &work, now: now)
         }
     }
 
-    private static func tell(
+    private static func notify(
         _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: ContinuousClock.Instant
     ) {
         guard let queue = machine.queue(of: found.orderType, now: now) else {
@@ -173,7 +173,7 @@ package final class PushScheduler: Sendable {
             let link = PushStateMachine.Link(
                 record: numbers[record], device: found.device, order: found.order,
                 registeredEpochMilliseconds: found.registration.registeredEpochMilliseconds)
-            machine.tell(found.registration.pushToken, of: link, in: queue, now: now)
+            machine.notify(found.registration.pushToken, of: link, in: queue, now: now)
         }
     }
 
@@ -200,11 +200,11 @@ package final class PushScheduler: Sendable {
             for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
             // Repeated with each burst: requests may have been on their way to the client at the last recall.
             if state.machine.queues[queue].stop != nil, state.machine.queues[queue].inFlight > 0,
-                let way = state.ways[queue]
+                let way = state.senders[queue]
             {
                 work.recalls.append(way.client)
             }
-            self.giveOut(&state, &work, now: now)
+            self.sendReady(&state, &work, now: now)
         }
     }
 
@@ -214,7 +214,7 @@ package final class PushScheduler: Sendable {
         return self.change { state, work in
             guard let queue = state.machine.number(of: type) else { return }
             state.machine.queues[queue].connected(now: now)
-            self.giveOut(&state, &work, now: now)
+            self.sendReady(&state, &work, now: now)
         }
     }
 
@@ -232,12 +232,12 @@ package final class PushScheduler: Sendable {
     ///
     /// - Parameter openEffects: the number of effects that are not performed yet.
     /// - Returns: the time when something is due next; nil if nothing is.
-    func look(openEffects: Int) -> (next: ContinuousClock.Instant?, work: Work) {
+    func advance(openEffects: Int) -> (next: ContinuousClock.Instant?, work: Work) {
         let now = self.clock()
         var next: ContinuousClock.Instant?
         let work = self.change { state, work in
             guard !state.isStopped else { return }
-            self.giveOut(&state, &work, now: now)
+            self.sendReady(&state, &work, now: now)
             next = state.machine.due.first
             let most = min(Self.chunk, Self.suspensionLimit - openEffects)
             work.effects += state.machine.suspendStuck(now: now, most: most)
@@ -248,14 +248,14 @@ package final class PushScheduler: Sendable {
 
     /// Notes that an effect was performed.
     ///
-    /// - Parameter standing: for a token that is gone, the present registrations of its keys.
-    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord]) -> Work {
+    /// - Parameter current: for a token that is gone, the present registrations of its keys.
+    func done(_ effect: PushEffect, current: [RegistrationKey: RegistrationRecord]) -> Work {
         let now = self.clock()
         return self.change { state, work in
-            let more = state.machine.done(effect, standing: standing, now: now, jitter: self.random())
+            let more = state.machine.done(effect, current: current, now: now, jitter: self.random())
             if let more { work.effects.append(more) }
             // Devices that registered again are notified.
-            if !standing.isEmpty { self.giveOut(&state, &work, now: now) }
+            if !current.isEmpty { self.sendReady(&state, &work, now: now) }
         }
     }
 
@@ -279,7 +279,7 @@ package final class PushScheduler: Sendable {
     }
 
     /// The states of the credentials in use.
-    var standings: [(type: OrderTypeIdentifier, health: CredentialHealth.State, breaker: TokenBreaker.State)] {
+    var credentialStates: [(type: OrderTypeIdentifier, health: CredentialHealth.State, breaker: TokenBreaker.State)] {
         self.state.withLock { state in
             state.machine.queues.filter(\.isOpen).map { ($0.orderType, $0.health.state, $0.breaker.state) }
         }
@@ -289,7 +289,7 @@ package final class PushScheduler: Sendable {
     var clients: [OrderTypeIdentifier: APNSClient] {
         self.state.withLock { state in
             Dictionary(
-                uniqueKeysWithValues: state.ways.map { (state.machine.queues[$0.key].orderType, $0.value.client) })
+                uniqueKeysWithValues: state.senders.map { (state.machine.queues[$0.key].orderType, $0.value.client) })
         }
     }
 
@@ -297,12 +297,12 @@ package final class PushScheduler: Sendable {
     package var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
 
     /// Collects the notifications that each queue may send.
-    private func giveOut(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
+    private func sendReady(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
         guard !state.isStopped else { return }
         state.machine.wake(now: now)
         let epochMilliseconds = self.wallClock()
         for queue in state.machine.queues.indices {
-            guard let way = state.ways[queue], state.machine.queues[queue].hasReady else { continue }
+            guard let way = state.senders[queue], state.machine.queues[queue].hasReady else { continue }
             let due = state.machine.send(queue, now: now, epochMilliseconds: epochMilliseconds)
             if due.isEmpty { continue }
             var notification = PushNotification(

@@ -15,10 +15,10 @@ extension PushStateMachine {
     static func number(_ slot: Int, _ ticket: UInt32) -> UInt64 { UInt64(ticket) << 32 | UInt64(UInt32(slot)) }
 
     /// Returns the slot of the target that a number refers to; nil if the target is not, or no longer, in that place.
-    func slot(of number: UInt64, in place: Place) -> Int? {
+    func slot(of number: UInt64, in state: State) -> Int? {
         let slot = Int(number & 0xFFFF_FFFF)
         guard self.targets.indices.contains(slot), self.targets[slot].ticket == UInt32(number >> 32),
-            self.targets[slot].place == place
+            self.targets[slot].state == state
         else { return nil }
         return slot
     }
@@ -27,8 +27,8 @@ extension PushStateMachine {
     mutating func wake(now: ContinuousClock.Instant) {
         while let entry = self.due.next(now: now) {
             let slot = Int(entry.slot)
-            guard self.targets[slot].ticket == entry.ticket, self.targets[slot].place == .waiting else { continue }
-            self.targets[slot].place = .ready
+            guard self.targets[slot].ticket == entry.ticket, self.targets[slot].state == .waiting else { continue }
+            self.targets[slot].state = .ready
             self.queues[Int(self.targets[slot].queue)].ready.append((entry.slot, entry.ticket))
         }
     }
@@ -52,7 +52,7 @@ extension PushStateMachine {
             self.targets[slot].tries.isFirst = false
             self.targets[slot].tries.sent = now
             self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
-            self.targets[slot].place = .inFlight
+            self.targets[slot].state = .inFlight
             if isProbing { self.queues[queue].probes(self.targets[slot].key.hash) }
             if isSuspicious, self.queues[queue].isSuspect(self.targets[slot].key.hash) {
                 self.targets[slot].tries.isSuspect = true
@@ -110,7 +110,7 @@ extension PushStateMachine {
     }
 
     private func isReady(_ entry: (slot: Int32, ticket: UInt32)) -> Bool {
-        self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].place == .ready
+        self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].state == .ready
     }
 
     /// - Returns: the time that the device must wait for its turn; nil if it need not wait.
@@ -169,18 +169,18 @@ extension PushStateMachine {
         self.queues[Int(target.queue)].counts.drop(reason)
         // Only targets with links are sent, and only sent ones are dropped; a link's record is in hand.
         let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
-        let letter = PushDeadLetter(
+        let deadLetter = PushDeadLetter(
             code, reason,
             registration: RegistrationKey(
                 device: last.device,
                 order: OrderKey(orderType: self.queues[Int(target.queue)].orderType, order: last.order)),
             origin: self.records[Int(first.record)].receipt.position, records: target.sent.count,
             history: target.tries.history)
-        return self.settleLater(slot, .report(letter))
+        return self.settleLater(slot, .report(deadLetter))
     }
 
     mutating func settleLater(_ slot: Int, _ work: PushEffect.Work) -> PushEffect {
-        self.targets[slot].place = .settling
+        self.targets[slot].state = .settling
         self.settlingCount += 1
         return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)
     }

@@ -42,7 +42,7 @@ struct PushStateMachine {
     }
 
     /// The place of a target.
-    enum Place: UInt8 {
+    enum State: UInt8 {
         /// The slot is free.
         case nowhere
         /// Waits for its time, which is in `due`.
@@ -57,7 +57,7 @@ struct PushStateMachine {
 
     struct Target {
         let key: Key
-        var place = Place.nowhere
+        var state = State.nowhere
         /// Grows whenever the target moves: a reference with an older ticket is stale.
         var ticket: UInt32 = 0
         /// The links of the next notification.
@@ -217,7 +217,7 @@ struct PushStateMachine {
     }
 
     /// Adds a device to be notified.
-    mutating func tell(_ token: PushToken, of link: Link, in queue: Int, now: ContinuousClock.Instant) {
+    mutating func notify(_ token: PushToken, of link: Link, in queue: Int, now: ContinuousClock.Instant) {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
         self.linkCount += 1
@@ -229,7 +229,7 @@ struct PushStateMachine {
             self.queues[queue].counts.coalesced += 1
         }
         self.targets[slot].waiting.append(link)
-        if self.targets[slot].place == .nowhere { self.openWindow(slot) }
+        if self.targets[slot].state == .nowhere { self.openWindow(slot) }
     }
 
     /// Ends one link, or the lookup, of a record; the last one finishes the record.
@@ -260,14 +260,14 @@ struct PushStateMachine {
 
     /// Makes a target due at the end of its window.
     mutating func openWindow(_ slot: Int) {
-        self.targets[slot].place = .waiting
+        self.targets[slot].state = .waiting
         let due = self.targets[slot].since + self.limits.window
         self.due.add(window: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
     /// Makes a target due at another time.
     mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
-        self.targets[slot].place = .waiting
+        self.targets[slot].state = .waiting
         self.due.add(later: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
@@ -285,7 +285,7 @@ struct PushStateMachine {
     /// Removes a target for which nothing waits.
     mutating func remove(_ slot: Int) {
         self.slots[self.targets[slot].key] = nil
-        self.targets[slot].place = .nowhere
+        self.targets[slot].state = .nowhere
         _ = self.newTicket(slot)
         self.targets[slot].waiting = []
         self.targets[slot].sent = []
@@ -373,12 +373,12 @@ extension PushStateMachine {
     }
 
     private func isStuck(_ slot: Int, now: ContinuousClock.Instant) -> Bool {
-        guard self.targets[slot].place == .ready || self.targets[slot].place == .waiting else { return false }
+        guard self.targets[slot].state == .ready || self.targets[slot].state == .waiting else { return false }
         let queue = Int(self.targets[slot].queue)
         let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
         // A notification that was never sent waits after its window only because of the hourly limit: for a minute or
         // more, and a restart would repeat all records after its own.
-        let awaitsTurn = self.targets[slot].place == .waiting && self.targets[slot].tries.isFirst
+        let awaitsTurn = self.targets[slot].state == .waiting && self.targets[slot].tries.isFirst
         let hold = cannotSend || awaitsTurn ? self.limits.parkedHold : self.limits.schedulerHold
         guard now - self.targets[slot].since >= self.limits.window + hold else { return false }
         return self.targets[slot].waiting.contains { !self.records[Int($0.record)].isPending }
@@ -447,8 +447,8 @@ extension PushStateMachine {
         for link in leaving { self.letGo(Int(link.record)) }
         self.end(leaving, of: slot)
         guard staying.isEmpty else { return true }
-        let place = self.targets[slot].place
-        if place == .waiting || place == .ready { self.remove(slot) }
+        let state = self.targets[slot].state
+        if state == .waiting || state == .ready { self.remove(slot) }
         return false
     }
 
@@ -478,12 +478,12 @@ extension PushStateMachine {
     /// Finishes the records of a notification whose effect was performed, except for devices that registered again.
     ///
     /// - Parameters:
-    ///   - standing: for a token that is gone, the present registrations of its keys: a registration with another push
+    ///   - current: for a token that is gone, the present registrations of its keys: a registration with another push
     ///     token is notified, one with the same token is retried, which counts as a failure of the device.
     ///   - jitter: 0 to 1.
     /// - Returns: the dead letter of a notification whose attempts are used up.
     mutating func done(
-        _ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
+        _ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
         jitter: Double
     ) -> PushEffect? {
         guard let slot = self.slot(of: effect.number, in: .settling) else { return nil }
@@ -492,8 +492,8 @@ extension PushStateMachine {
             self.finish(slot)
             return nil
         }
-        self.targets[slot].sent = self.keptLinks(self.targets[slot].sent, slot, dead, standing, now: now)
-        self.targets[slot].waiting = self.keptLinks(self.targets[slot].waiting, slot, dead, standing, now: now)
+        self.targets[slot].sent = self.remainingLinks(self.targets[slot].sent, slot, dead, current, now: now)
+        self.targets[slot].waiting = self.remainingLinks(self.targets[slot].waiting, slot, dead, current, now: now)
         guard !self.targets[slot].sent.isEmpty else {
             self.finish(slot)
             return nil
@@ -511,11 +511,11 @@ extension PushStateMachine {
     }
 
     /// - Returns: the links that still need this push token; others end, or continue with the present token.
-    private mutating func keptLinks(
-        _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ standing: [RegistrationKey: RegistrationRecord],
+    private mutating func remainingLinks(
+        _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ current: [RegistrationKey: RegistrationRecord],
         now: ContinuousClock.Instant
     ) -> [Link] {
-        var kept: [Link] = []
+        var remaining: [Link] = []
         var over: [Link] = []
         for link in links {
             let key = self.key(of: link, slot)
@@ -523,10 +523,10 @@ extension PushStateMachine {
             guard let asked = dead.registrations[key],
                 link.registeredEpochMilliseconds <= asked.registeredEpochMilliseconds
             else {
-                kept.append(link)
+                remaining.append(link)
                 continue
             }
-            guard let registration = standing[key] else {
+            guard let registration = current[key] else {
                 over.append(link)
                 continue
             }
@@ -534,19 +534,19 @@ extension PushStateMachine {
                 record: link.record, device: link.device, order: link.order,
                 registeredEpochMilliseconds: registration.registeredEpochMilliseconds)
             if registration.pushToken == dead.token {
-                kept.append(renewed)
+                remaining.append(renewed)
                 continue
             }
             over.append(link)
             if self.records[Int(link.record)].isLeaving {
                 self.letGo(Int(link.record))
             } else {
-                self.tell(registration.pushToken, of: renewed, in: Int(self.targets[slot].queue), now: now)
+                self.notify(registration.pushToken, of: renewed, in: Int(self.targets[slot].queue), now: now)
             }
         }
         // After the new links were added, so that no record is finished in between.
         self.end(over, of: slot)
-        return kept
+        return remaining
     }
 
     private func key(of link: Link, _ slot: Int) -> RegistrationKey {

@@ -16,19 +16,19 @@ struct RegistrationShare: Sendable {
     ///
     /// - Returns: those that must wait, and how long; nil: none.
     mutating func admit(
-        _ looked: inout PushLookup.Looked, now: ContinuousClock.Instant
+        _ outcome: inout PushLookup.Outcome, now: ContinuousClock.Instant
     ) -> (keys: Set<PendingPushKey>, wait: Duration)? {
         var waiting: Set<PendingPushKey> = []
         var longest = Duration.zero
-        for one in looked.registered {
+        for one in outcome.registered {
             if let wait = self.limit.acquire(one.key.order, now: now) {
                 waiting.insert(PendingPushKey(one.key))
                 longest = max(longest, wait)
             } else {
-                looked.found.append(one)
+                outcome.found.append(one)
             }
         }
-        looked.registered = []
+        outcome.registered = []
         return waiting.isEmpty ? nil : (waiting, longest)
     }
 }

@@ -9,7 +9,7 @@ import Synchronization
 /// time is over, and unanswered ones are then sent with the new credential. Bounded: one client per brand, and those
 /// being closed.
 final class PushClients: Sendable {
-    private struct Kept {
+    private struct InUse {
         let push: PushAuthentication
         let options: PushOptions
     }
@@ -19,7 +19,7 @@ final class PushClients: Sendable {
     typealias Make = @Sendable (OrderTypeIdentifier, PushAuthentication, _ generation: Int) throws -> APNSClient
 
     private struct State {
-        var kept: [OrderTypeIdentifier: Kept] = [:]
+        var inUse: [OrderTypeIdentifier: InUse] = [:]
         var lastGeneration = 0
         var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
     }
@@ -58,9 +58,9 @@ final class PushClients: Sendable {
             return state.lastGeneration
         }
         let client = try self.make(type, brand.push, generation)
-        self.state.withLock { $0.kept[type] = Kept(push: brand.push, options: brand.pushOptions) }
+        self.state.withLock { $0.inUse[type] = InUse(push: brand.push, options: brand.pushOptions) }
         return self.scheduler.install(
-            type, PushScheduler.Way(client: client, generation: generation, options: brand.pushOptions))
+            type, PushScheduler.Sender(client: client, generation: generation, options: brand.pushOptions))
     }
 
     /// Installs, changes and removes clients as the brands require; calls must not overlap.
@@ -69,12 +69,12 @@ final class PushClients: Sendable {
     func update(_ brands: Brands) async -> [(type: OrderTypeIdentifier, error: any Error)] {
         var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
         var replaced: [APNSClient] = []
-        let old = self.state.withLock { $0.kept }
+        let old = self.state.withLock { $0.inUse }
         for type in brands.orderTypes {
             guard let brand = brands[type] else { continue }
-            if let kept = old[type], kept.push == brand.push {
-                guard kept.options != brand.pushOptions else { continue }
-                self.state.withLock { $0.kept[type] = Kept(push: kept.push, options: brand.pushOptions) }
+            if let current = old[type], current.push == brand.push {
+                guard current.options != brand.pushOptions else { continue }
+                self.state.withLock { $0.inUse[type] = InUse(push: current.push, options: brand.pushOptions) }
                 self.scheduler.change(type, brand.pushOptions)
                 continue
             }
@@ -86,7 +86,7 @@ final class PushClients: Sendable {
             }
         }
         for type in old.keys where brands[type] == nil {
-            self.state.withLock { $0.kept[type] = nil }
+            self.state.withLock { $0.inUse[type] = nil }
             if let client = self.scheduler.remove(type) { replaced.append(client) }
             self.onRenewed(type)
         }
@@ -97,7 +97,7 @@ final class PushClients: Sendable {
     /// Closes all clients. When this returns, requests in flight are answered, or their time is over.
     func close() async {
         await Self.close(self.scheduler.removeAll())
-        self.state.withLock { $0.kept = [:] }
+        self.state.withLock { $0.inUse = [:] }
     }
 
     private static func close(_ clients: [APNSClient]) async {

@@ -102,7 +102,7 @@ package final class PushWorker: Service {
             for _ in 0..<FollowUpQueue.concurrency {
                 group.addTask(executorPreference: BackgroundExecutor.shared) { await self.followUps.work() }
             }
-            group.addTask(executorPreference: BackgroundExecutor.shared) { await self.pending.writeNotes() }
+            group.addTask(executorPreference: BackgroundExecutor.shared) { await self.pending.writeTombstones() }
             group.addTask { await self.watch() }
             group.addTask { await self.noteNotified() }
             do {
@@ -130,7 +130,7 @@ package final class PushWorker: Service {
             self.scheduler.stop()
             // Every client gives every notification its verdict before it is closed.
             await self.clients.close()
-            while self.dispatcher.followUps.count + self.pending.openNotes > 0,
+            while self.dispatcher.followUps.count + self.pending.openTombstones > 0,
                 .now - began < self.shutdownLimit * 2 / 5
             {
                 try? await Task.sleep(for: .milliseconds(10))
@@ -159,7 +159,7 @@ package final class PushWorker: Service {
         defer { self.schedule.end() }
         while !Task.isCancelled {
             self.schedule.beat()
-            let next = self.dispatcher.look()
+            let next = self.dispatcher.advance()
             let now = ContinuousClock.now
             if now >= reportAt {
                 reportAt = now + .seconds(1)
@@ -244,7 +244,7 @@ extension PushWorker {
                 if came.isEmpty { continue }
                 let (again, records) = self.notified.sift(came)
                 if !again.isEmpty {
-                    self.metrics.recordsAgain.increment(by: again.count)
+                    self.metrics.recordsDuplicate.increment(by: again.count)
                     self.consumer.finished(again)
                 }
                 if records.isEmpty { continue }
@@ -326,10 +326,10 @@ extension PushWorker {
         while true {
             self.heartbeat.beat()
             do {
-                let looked = try await self.lookup.look(batch)
+                let outcome = try await self.lookup.find(batch)
                 self.metrics.lookedUp(batch.records.lazy.map(\.epochMilliseconds))
                 if attempt > 0 { self.log.isBack(.lookups) }
-                return self.tell(looked, of: batch, numbers)
+                return self.notify(outcome, of: batch, numbers)
             } catch {
                 try Task.checkCancellation()
                 attempt += 1
@@ -341,25 +341,25 @@ extension PushWorker {
     }
 
     /// Passes the devices found to the scheduler, and parks what must be looked up again.
-    private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
-        self.metrics.devicesUntold.increment(by: looked.untold)
-        self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
-        for error in looked.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
-        var (batch, numbers, looked) = (batch, numbers, looked)
-        let late = self.registrationShare.withLock { $0.admit(&looked, now: .now) }
+    private func notify(_ outcome: PushLookup.Outcome, of batch: PushBatch, _ numbers: [Int32]) {
+        self.metrics.devicesSkipped.increment(by: outcome.skipped)
+        self.metrics.recordsUnreadable.increment(by: outcome.damaged.count)
+        for error in outcome.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
+        var (batch, numbers, outcome) = (batch, numbers, outcome)
+        let late = self.registrationShare.withLock { $0.admit(&outcome, now: .now) }
         if let late {
             self.metrics.registrationsLimited.increment(by: late.keys.count)
             self.park(batch.setAside { late.keys.contains($0) }, &numbers, due: .now + late.wait)
         }
-        if let failure = looked.failure {
+        if let failure = outcome.failure {
             self.metrics.lookupRetries.increment()
             self.log.warn("lookup failed; the affected orders are retried separately", failure)
         }
-        let waiting = looked.failed.union(looked.unsettled)
+        let waiting = outcome.failed.union(outcome.unsettled)
         if !waiting.isEmpty {
             self.park(batch.setAside { waiting.contains($0) }, &numbers, due: .now + Self.retryPause)
         }
-        self.dispatcher.add(looked.found, numbers)
+        self.dispatcher.add(outcome.found, numbers)
     }
 }
 
@@ -373,23 +373,23 @@ struct CredentialGauges: Service {
     func run() async throws {
         try? await cancelWhenGracefulShutdown {
             while true {
-                await self.look()
+                await self.sample()
                 try await Task.sleep(for: self.interval)
             }
         }
     }
 
     /// Samples once. Gauges of credentials without a client are removed.
-    func look() async {
+    func sample() async {
         let clients = self.scheduler.clients
-        for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }
+        for (type, client) in clients { self.metrics[type.rawValue].set(await client.snapshot()) }
         var pending = self.parking.counts
-        for (type, health, breaker) in self.scheduler.standings {
-            self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
+        for (type, health, breaker) in self.scheduler.credentialStates {
+            self.metrics[type.rawValue].set(credential: health.gauge, breaker: breaker.gauge)
             self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
         }
         // Order types come from the records' keys: those without a brand must not become labels of metrics.
         self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
-        self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
+        self.metrics.removeGauges(except: Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
     }
 }

@@ -266,10 +266,10 @@ final class EventLoopClient {
     /// Reports the replies at the end of a burst.
     private func tellReplies() {
         guard !self.replies.isEmpty else { return }
-        var told: [PushReply] = []
-        swap(&told, &self.replies)
-        self.replies.reserveCapacity(min(told.count, 1_024))
-        self.onReplies(told)
+        var delivered: [PushReply] = []
+        swap(&delivered, &self.replies)
+        self.replies.reserveCapacity(min(delivered.count, 1_024))
+        self.onReplies(delivered)
     }
 
     // MARK: Actions of the pool

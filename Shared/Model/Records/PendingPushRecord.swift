@@ -39,7 +39,7 @@ public struct PendingPushRecord: Hashable, Sendable {
 public enum PendingPushHeader {
     /// The header of a tombstone: the offset, in decimal digits, of the record in the same partition that is done. A
     /// record with the key between that record and the tombstone is not done.
-    public static let told = "waybill-told"
+    public static let completed = "waybill-completed"
 }
 
 /// The devices that have yet to be notified: all devices of an order, or one of them.

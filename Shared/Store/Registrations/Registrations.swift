@@ -239,7 +239,7 @@ extension Registrations {
         /// be parsed are left out.
         public var devices: [Registered]
         /// The number of devices of the order that are not notified because it has too many.
-        public var untold = 0
+        public var skipped = 0
     }
 
     /// The result of a lookup: one result per key, in order. A failure of one order affects it alone: with code
@@ -414,7 +414,7 @@ private struct Gathering {
         }
         let notified = Array(newest.prefix(Registrations.notifiedLimit))
         let all = max(Int(clamping: self.total), self.devices.count)
-        return Registrations.Audience(devices: notified, untold: all - notified.count)
+        return Registrations.Audience(devices: notified, skipped: all - notified.count)
     }
 }
 

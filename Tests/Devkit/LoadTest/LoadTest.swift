@@ -36,7 +36,7 @@ struct LoadTest: Sendable {
         let dispatcher = PushDispatcher(scheduler, onFinished: { feed.finish($0.count) })
         let metrics = PusherMetrics(factory: MetricsRegistry(), host: "\(self.endpoint)")
         let client = try self.client(orderType, dispatcher: dispatcher, metrics: metrics[orderType.rawValue])
-        _ = scheduler.install(orderType, PushScheduler.Way(client: client, generation: 1, options: PushOptions()))
+        _ = scheduler.install(orderType, PushScheduler.Sender(client: client, generation: 1, options: PushOptions()))
         do {
             try await self.open(client, orderType)
         } catch {
@@ -126,7 +126,7 @@ struct LoadTest: Sendable {
         var verdicts: [String: Int] = [:]
         var ticks = 0
         while !Task.isCancelled {
-            dispatcher.look()
+            dispatcher.advance()
             try? await Task.sleep(for: PushWorker.tick)
             ticks += 1
             guard ticks % 10 == 0 || Task.isCancelled else { continue }

@@ -6,10 +6,10 @@ import Model
 import NIOPosix
 import Operations
 
-/// `waybill-pusher tell`: notifies the devices of dead letters again.
-struct TellCommand: AsyncParsableCommand {
+/// `waybill-pusher notify`: notifies the devices of dead letters again.
+struct NotifyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "tell",
+        commandName: "notify",
         abstract: "Notifies devices whose notifications were dropped.",
         discussion: """
             Reads the dead letters whose codes begin with push- and writes each device, once for each order type, to \
@@ -20,7 +20,7 @@ struct TellCommand: AsyncParsableCommand {
             """)
 
     @Flag(help: "Notify the devices named by dead letters.")
-    var letters = false
+    var deadLetters = false
 
     @Option(help: "Only dead letters with this code, such as push-undeliverable.")
     var code: String?
@@ -35,7 +35,7 @@ struct TellCommand: AsyncParsableCommand {
     var dryRun = false
 
     func validate() throws {
-        guard self.letters else { throw ValidationError("--letters is required") }
+        guard self.deadLetters else { throw ValidationError("--dead-letters is required") }
         if let code, PushDeadLetterCode(rawValue: code) == nil {
             let codes = PushDeadLetterCode.allCases.map(\.rawValue).joined(separator: ", ")
             throw ValidationError("--code \(code): must be one of \(codes)")
@@ -60,7 +60,7 @@ struct TellCommand: AsyncParsableCommand {
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         let survey = PushDeadLetterSurvey(code: self.code, since: try self.moment(now: now))
         let found = try await survey.read(environment.kafka, topic: topics.deadLetters)
-        Self.say("\(found.letters) dead letters, \(found.devices.count) devices to notify")
+        Self.say("\(found.deadLetterCount) dead letters, \(found.devices.count) devices to notify")
         guard !found.isOverfull else {
             throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: use --since or --code")
         }
@@ -68,9 +68,9 @@ struct TellCommand: AsyncParsableCommand {
         let producer = try KafkaProducer(
             environment.producing(within: environment.common.shutdownLimit), topics: [topics.pushPending])
         let count = try await withCleanup(producer.close) {
-            try await Retelling(
+            try await PendingPushWriter(
                 producer: producer, topic: topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
-            ).tell(found.devices)
+            ).write(found.devices)
         }
         Self.say("\(count) devices written to \(topics.pushPending)")
     }
