@@ -98,12 +98,11 @@ extension Pusher {
             ) { scheduler.drop($0) + parking.drop($0) },
             kafka: environment.kafka, others: consumer, producer: producer, metrics: metrics, log: log, limits: limits,
             wallClock: wallClock)
-        let dispatcher = PushDispatcher(
-            scheduler, onFinished: { pending.finished($0) },
-            onChange: { type, change in
-                log.changed(type.rawValue, change)
-                metrics[type.rawValue].changed(change)
-            })
+        scheduler.whenFinished(pending.finished)
+        scheduler.whenChanged { type, change in
+            log.changed(type.rawValue, change)
+            metrics[type.rawValue].changed(change)
+        }
         let view = MaterializedView(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
@@ -114,8 +113,8 @@ extension Pusher {
             configuration.onEvent = { event in
                 credential.happened(event)
                 switch event {
-                case .connected: dispatcher.connected(type)
-                case .unreachable(let error): dispatcher.unreachable(type, error.message, generation: generation)
+                case .connected: scheduler.connected(type)
+                case .unreachable(let error): scheduler.unreachable(type, error.message, generation: generation)
                 default: break
                 }
             }
@@ -127,17 +126,17 @@ extension Pusher {
                 proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration,
                 onReplies: { replies in
                     credential.answered(replies)
-                    dispatcher.receive(replies, of: type, generation: generation)
+                    scheduler.receive(replies, of: type, generation: generation)
                 })
         }
         let followUps = FollowUps(
-            dispatcher: dispatcher,
+            scheduler: scheduler,
             retirement: TokenInvalidation(
                 topics: common.topics, registrations: registrations, view: ViewEpochCache(view), producer: producer),
             topics: common.topics, producer: producer, metrics: metrics, log: log)
         let worker = PushWorker(
             PushWorker.Parts(
-                consumer: consumer, dispatcher: dispatcher, parking: parking, pending: pending,
+                consumer: consumer, scheduler: scheduler, parking: parking, pending: pending,
                 lookup: PushLookup(registrations: registrations, view: view), notified: notified,
                 positions: NotifiedPositions(redis: redis), followUps: followUps, clients: clients,
                 metrics: metrics, log: log),

@@ -36,7 +36,7 @@ import Testing
             var limits = PushLimits()
             limits.hourlyLimit = 0
             self.queue = CredentialQueue(
-                try OrderTypeIdentifier(SchedulerFixture.order), generation: 1, limits: limits, now: self.start)
+                try OrderTypeIdentifier(SchedulerFixture.order), generation: 1, limits: limits)
         }
 
         var waiting: Int { self.tries.count - self.notified.count }

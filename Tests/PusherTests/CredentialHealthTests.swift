@@ -129,7 +129,7 @@ import Testing
             #expect(blames.prefix(9).allSatisfy { $0 == .time }, "too few to compare")
             #expect(blames.dropFirst(9).allSatisfy { $0 == .nobody }, "\(failure)")
             // A minute later none of it counts.
-            fixture.pass(HealthWindow.length)
+            fixture.pass(CredentialHealth.period)
             fixture.receive(.delivered, of: 1000)
             #expect(fixture.receive(.retry(failure), of: 1001).blame == .time)
         }
@@ -296,7 +296,7 @@ import Testing
         for number in 0..<600 { fixture.receive(.unknownToken, of: UInt64(number)) }
         #expect(fixture.health.isSuspicious)
         #expect(fixture.health.state == .healthy)
-        fixture.pass(HealthWindow.length)
+        fixture.pass(CredentialHealth.period)
         fixture.receive(.delivered)
         #expect(!fixture.health.isSuspicious)
     }

@@ -138,7 +138,7 @@ import Testing
             self.now += .milliseconds(10)
         }
         #expect(!self.isStopped, "half of them is no credential of another app")
-        self.now += HealthWindow.length
+        self.now += CredentialHealth.period
         for number in 1..<Int(CredentialHealth.refusedToStop) {
             #expect(self.receive(Self.dropped, origin: .init(device: number, order: number)).change == nil)
         }

@@ -18,7 +18,7 @@ import Testing
         let apns: APNSSimulator
         let library: BrandLibrary
         let clients: PushClients
-        let dispatcher: PushDispatcher
+        let scheduler: PushScheduler
         let done: Flag
         /// The number of times that a credential was replaced.
         let renewed: Flag
@@ -47,7 +47,7 @@ import Testing
                     topic: "orders", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: nil,
                     value: nil)
             }
-            let numbers = self.dispatcher.scheduler.receive(records.map { ($0.receipt, -1) })
+            let numbers = self.scheduler.receive(records.map { ($0.receipt, -1) })
             let found = try (0..<count).map { index in
                 PushLookup.Found(
                     orderType: self.type, order: try OrderIdentifier("o"),
@@ -56,7 +56,7 @@ import Testing
                         pushToken: try PushToken(PusherFixture.token(first + index)), registeredEpochMilliseconds: 0),
                     records: [index])
             }
-            self.dispatcher.add(found, numbers)
+            self.scheduler.add(found, numbers)
         }
     }
 
@@ -79,19 +79,18 @@ import Testing
         (limits.parkedHold, limits.schedulerHold) = (.seconds(3600), .seconds(3600))
         let scheduler = PushScheduler(
             limits: limits, pendingTopic: "pending", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
-        let dispatcher = PushDispatcher(
-            scheduler, onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
+        scheduler.whenFinished { receipts in done.count.withLock { $0 += receipts.count } }
         let clients = PushClients(library.brands, scheduler: scheduler, onRenewed: renewed.raise) {
             type, push, generation in
             if failing.count.withLock({ $0 == 1 }) { throw BadCredential() }
             return try APNSClient(
                 endpoint: endpoint, credential: APNSCredential(push, ProviderTokenSources()), rootsPEM: roots,
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
-                onReplies: { dispatcher.receive($0, of: type, generation: generation) })
+                onReplies: { scheduler.receive($0, of: type, generation: generation) })
         }
         let fixture = Fixture(
             directory: directory, apns: apns, library: library, clients: clients,
-            dispatcher: dispatcher, done: done, renewed: renewed,
+            scheduler: scheduler, done: done, renewed: renewed,
             type: try OrderTypeIdentifier(PusherBrandFixture.orderType)
         )
         let result: Result<Void, any Error>
@@ -99,7 +98,7 @@ import Testing
             result = try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while !Task.isCancelled {
-                        dispatcher.advance()
+                        scheduler.advance()
                         try await Task.sleep(for: .milliseconds(2))
                     }
                 }
@@ -151,7 +150,7 @@ import Testing
                 let deliveries = try await fixture.apns.deliveries().deliveries
                 #expect(Set(deliveries.filter { $0.status == 200 }.map(\.token)).count == sent)
             }
-            for (_, counts) in fixture.dispatcher.scheduler.takeTallies() {
+            for (_, counts) in fixture.scheduler.takeTallies() {
                 #expect(counts.dropped.isEmpty, "\(counts.dropped)")
             }
             #expect(fixture.renewed.count.withLock { $0 } == 3)

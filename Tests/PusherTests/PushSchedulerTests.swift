@@ -163,7 +163,7 @@ import Testing
             try await PushTable.run(fixture) { table in
                 try fixture.broker.setDown()
                 try await table.put([try fixture.changed("o")])
-                try await eventually("the tombstone is on its way") { table.dispatcher.followUps.count == 1 }
+                try await eventually("the tombstone is on its way") { table.scheduler.followUps.count == 1 }
                 // Longer than one delivery may take.
                 try await Task.sleep(for: .milliseconds(1500))
                 #expect(try await fixture.isRegistered(gone.key), "it stands until the broker has the tombstone")

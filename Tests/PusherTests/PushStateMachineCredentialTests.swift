@@ -115,7 +115,7 @@ import Testing
             var fixture = try SchedulerFixture { $0.window = .zero }
             try fixture.change(for: [1])
             let due = fixture.send()
-            _ = fixture.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2, now: fixture.now)
+            _ = fixture.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2)
             #expect(fixture.reply(due[0].number, answer, generation: 1) == nil)
             fixture.time += 1000
             let again = try #require(fixture.send().first)
@@ -195,7 +195,7 @@ import Testing
         try fixture.change(for: [1])
         let due = fixture.send()
         #expect(
-            fixture.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2, now: fixture.now)
+            fixture.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2)
                 == fixture.queue)
         #expect(fixture.reply(due[0].number, Self.refused, generation: 1) == nil)
         fixture.time += 1000
@@ -208,7 +208,7 @@ import Testing
     @Test func aBrandlessNotificationMovesToThePendingTopic() throws {
         var fixture = try SchedulerFixture { $0.window = .zero }
         let queue = try #require(
-            fixture.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: fixture.now))
+            fixture.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other")))
         let (receipt, number) = fixture.take()
         fixture.scheduler.notify(
             try SchedulerFixture.token(1),
@@ -229,7 +229,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished() == [receipt])
     }
 
-    @Test func movesToThePendingTopicAreBatched() throws {
+    @Test func movesToThePendingTopicAreBatched() async throws {
         let time = Mutex(ContinuousClock.now)
         let scheduler = PushScheduler(
             limits: PushLimits(), pendingTopic: "pending", clock: { time.withLock { $0 } },
@@ -244,18 +244,22 @@ import Testing
                     pushToken: try SchedulerFixture.token(number), registeredEpochMilliseconds: 0),
                 records: [0])
         }
-        _ = scheduler.add(found, scheduler.receive([record]))
+        scheduler.add(found, scheduler.receive([record]))
         let later = time.withLock { time in
             time += .seconds(60)
             return time
         }
-        let full = scheduler.advance(openEffects: PushScheduler.suspensionLimit)
-        #expect(full.work.effects.isEmpty)
-        #expect(full.next != later, "it waits until some of these are performed")
+        let many = PushScheduler.suspensionLimit
+        scheduler.followUps.add((0..<many).map { _ in PushEffect(number: 0, work: .suspend([])) })
+        let whenFull = scheduler.advance()
+        #expect(scheduler.followUps.count == many)
+        #expect(whenFull != later, "it waits until some of these are performed")
+        for _ in 0..<many { scheduler.followUps.ended(try #require(await scheduler.followUps.next())) }
         var counts: [Int] = []
         while counts.count < 10 {
-            let (next, work) = scheduler.advance(openEffects: 0)
-            counts.append(work.effects.count)
+            let before = scheduler.followUps.count
+            let next = scheduler.advance()
+            counts.append(scheduler.followUps.count - before)
             if next != later { break }
         }
         #expect(counts.reduce(0, +) == 600)
@@ -265,8 +269,7 @@ import Testing
     @Test func queuesOfOrderTypesWithoutABrandAreBounded() throws {
         var fixture = try SchedulerFixture()
         for number in 0..<PushStateMachine.queueLimit + 10 {
-            let queue = fixture.scheduler.queue(
-                of: try OrderTypeIdentifier("order.example.t\(number)"), now: fixture.now)
+            let queue = fixture.scheduler.queue(of: try OrderTypeIdentifier("order.example.t\(number)"))
             if number > PushStateMachine.queueLimit { #expect(queue == nil) }
         }
         #expect(fixture.scheduler.queues.count == PushStateMachine.queueLimit)

@@ -25,7 +25,7 @@ import Testing
         var held: [Int] = []
         for number in 0..<3 {
             let type = try OrderTypeIdentifier("order.com.example.t\(number)")
-            let queue = fixture.scheduler.open(type, generation: 1, now: fixture.now)
+            let queue = fixture.scheduler.open(type, generation: 1)
             while !fixture.scheduler.parkedTypes.contains(type) {
                 let (_, record) = fixture.take()
                 fixture.scheduler.notify(
@@ -51,7 +51,7 @@ import Testing
         for device in 0..<60 { try fixture.change(for: [device]) }
         #expect(fixture.scheduler.parkedTypes.isEmpty, "it is alone")
         let other = try OrderTypeIdentifier("order.com.example.other")
-        _ = fixture.scheduler.open(other, generation: 1, now: fixture.now)
+        _ = fixture.scheduler.open(other, generation: 1)
         #expect(fixture.scheduler.parkedTypes == [try self.type()])
         #expect(fixture.scheduler.opening(of: try self.type()) == 0)
         #expect(fixture.scheduler.opening(of: other) == 25)

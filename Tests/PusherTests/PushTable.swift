@@ -14,7 +14,6 @@ import TestKit
 /// A running scheduler on a fixture's servers without a consumer: the test adds records to it.
 final class PushTable: Sendable {
     let scheduler: PushScheduler
-    let dispatcher: PushDispatcher
     let metrics: PusherMetrics
     private let lookup: PushLookup
     private let topics: Topics
@@ -36,8 +35,7 @@ final class PushTable: Sendable {
         self.lookup = PushLookup(registrations: fixture.registrations, view: view)
         self.scheduler = PushScheduler(
             limits: limits, pendingTopic: fixture.topics.pushPending, clock: clock, wallClock: now, random: { 0 })
-        self.dispatcher = PushDispatcher(
-            self.scheduler, onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
+        self.scheduler.whenFinished { receipts in done.receipts.withLock { $0 += receipts } }
     }
 
     /// Works until `body` returns.
@@ -58,12 +56,12 @@ final class PushTable: Sendable {
         limits(&set)
         let table = PushTable(fixture, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherBrandFixture.orderType)
-        let client = try fixture.client(kind) { [dispatcher = table.dispatcher] in
-            dispatcher.receive($0, of: type, generation: 1)
+        let client = try fixture.client(kind) { [scheduler = table.scheduler] in
+            scheduler.receive($0, of: type, generation: 1)
         }
         _ = table.scheduler.install(type, PushScheduler.Sender(client: client, generation: 1, options: .init()))
         let followUps = FollowUps(
-            dispatcher: table.dispatcher,
+            scheduler: table.scheduler,
             retirement: TokenInvalidation(
                 topics: fixture.topics, registrations: fixture.registrations, view: view.map { ViewEpochCache($0) },
                 producer: fixture.producer),
@@ -75,7 +73,7 @@ final class PushTable: Sendable {
             for _ in 0..<4 { group.addTask { await followUps.work() } }
             group.addTask {
                 while !Task.isCancelled {
-                    table.dispatcher.advance()
+                    table.scheduler.advance()
                     table.count()
                     try? await Task.sleep(for: .milliseconds(2))
                 }
@@ -84,7 +82,7 @@ final class PushTable: Sendable {
             do { result = .success(try await body(table)) } catch { result = .failure(error) }
             table.scheduler.stop()
             await client.close()
-            table.dispatcher.followUps.end()
+            table.scheduler.followUps.end()
             group.cancelAll()
             return result
         }
@@ -105,7 +103,7 @@ final class PushTable: Sendable {
         let batch = PushBatch(records, topics: self.topics)
         let outcome = try await self.lookup.find(batch)
         if let failure = outcome.failure { throw failure }
-        self.dispatcher.add(outcome.found + outcome.registered, self.scheduler.receive(batch.records))
+        self.scheduler.add(outcome.found + outcome.registered, self.scheduler.receive(batch.records))
     }
 
     /// Adds records to the scheduler and waits until all are done.

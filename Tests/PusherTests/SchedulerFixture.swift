@@ -26,7 +26,7 @@ struct SchedulerFixture {
         limits.hourlyLimit = 0
         change(&limits)
         self.scheduler = PushStateMachine(limits: limits, pendingTopic: Self.pending, now: self.start)
-        self.queue = self.scheduler.open(try OrderTypeIdentifier(Self.order), generation: 1, now: self.start)
+        self.queue = self.scheduler.open(try OrderTypeIdentifier(Self.order), generation: 1)
     }
 
     static func token(_ device: Int) throws -> PushToken {

@@ -4,9 +4,7 @@ import Testing
 
 @Suite struct TokenBreakerTests {
     private var now = ContinuousClock.now
-    private var breaker: TokenBreaker
-
-    init() { self.breaker = TokenBreaker(now: self.now) }
+    private var breaker = TokenBreaker()
 
     private mutating func deliver(_ count: Int) { for _ in 0..<count { _ = self.breaker.delivered(now: self.now) } }
 
@@ -65,7 +63,7 @@ import Testing
         self.deliver(1)
         for _ in 0..<100 {
             #expect(self.retired(of: TokenBreaker.alwaysAllowed, deliveriesBetween: 1) == TokenBreaker.alwaysAllowed)
-            self.now += TokenBreaker.window
+            self.now += TokenBreaker.period
         }
         #expect(self.breaker.state == .closed)
     }
@@ -74,7 +72,7 @@ import Testing
         self.deliver(1)
         // Five, and five again before the first are forgotten.
         #expect(self.retired(of: 5, deliveriesBetween: 1) == 5)
-        self.now += TokenBreaker.window - TokenBreaker.bucket
+        self.now += TokenBreaker.period - TokenBreaker.bucket
         #expect(self.retired(of: 5, deliveriesBetween: 1) == 0)
     }
 
@@ -83,7 +81,7 @@ import Testing
         _ = self.retired(of: 20)
         #expect(self.breaker.state.gauge == 1)
         // The bad ones no longer count exactly when the window has passed.
-        self.now += TokenBreaker.window - .milliseconds(1)
+        self.now += TokenBreaker.period - .milliseconds(1)
         #expect(self.breaker.delivered(now: self.now) == nil)
         self.now += .milliseconds(1)
         #expect(self.breaker.delivered(now: self.now) == .closed)

@@ -73,7 +73,7 @@ import Testing
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
         "Services/Packager": 11380,
-        "Services/Pusher": 6060,
+        "Services/Pusher": 5960,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
         "Shared/Browser": 60,

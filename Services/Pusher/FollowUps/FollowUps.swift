@@ -10,7 +10,7 @@ import Operations
 /// Thread: several tasks of the worker. No effect is abandoned before shutdown: while Kafka or Redis is unavailable it
 /// is retried with growing pauses, and the records that wait for it stay open.
 struct FollowUps: Sendable {
-    let dispatcher: PushDispatcher
+    let scheduler: PushScheduler
     let retirement: TokenInvalidation
     let topics: Topics
     let producer: KafkaProducer
@@ -21,9 +21,9 @@ struct FollowUps: Sendable {
     /// Performs one effect after another until the queue has ended; once the task is cancelled, those that fail are
     /// abandoned.
     func work() async {
-        let queue = self.dispatcher.followUps
+        let queue = self.scheduler.followUps
         while let effect = await queue.next() {
-            if let current = await self.finish(effect) { self.dispatcher.done(effect, current: current) }
+            if let current = await self.finish(effect) { self.scheduler.done(effect, current: current) }
             queue.ended(effect)
         }
     }

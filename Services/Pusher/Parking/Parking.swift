@@ -459,19 +459,6 @@ final class PushParking: Sendable {
         self.state = Mutex(parking)
     }
 
-    /// The number of records of shared topics that may be added.
-    var room: Int { self.state.withLock { $0.room } }
-    /// The number of records of the pending topic that may be added.
-    var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
-    /// True if records of the pending topic were taken out and are not done.
-    var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
-    /// The order types with parked records.
-    var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }
-    /// Records of shared topics that are parked.
-    var recordCount: Int { self.state.withLock { $0.recordCount } }
-    /// Keys of each order type.
-    var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
-
     /// Removes from a batch the records that must wait: those of some order types, and those of keys that are parked
     /// already.
     ///
@@ -491,11 +478,6 @@ final class PushParking: Sendable {
     func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
         let now = ContinuousClock.now
         return self.state.withLock { parking in pushes.compactMap { parking.park($0, due: due, now: now) } }
-    }
-
-    /// Takes out the keys whose devices are looked up next: see `Parking.take`.
-    func take(_ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant) -> [ParkedPush] {
-        self.state.withLock { $0.take(openings, records: records, now: now) }
     }
 
     /// Drops the records of revoked partitions.

@@ -86,7 +86,7 @@ final class PendingPushes: Sendable {
 
     /// Processes finished records of any topic; does not block.
     func finished(_ receipts: [KafkaReceipt]) {
-        guard self.parking.hasTaken else { return self.others.finished(receipts) }
+        guard self.parking.with({ $0.hasTaken }) else { return self.others.finished(receipts) }
         var (others, replaced): ([KafkaReceipt], [KafkaReceipt]) = ([], [])
         for receipt in receipts {
             guard receipt.topic == self.topic else {
@@ -205,7 +205,7 @@ final class PendingPushes: Sendable {
     /// - Throws: the errors of `KafkaConsumer.nextBatch`.
     func read() async throws {
         while true {
-            let room = min(self.parking.pendingRoom, Self.batchRecords)
+            let room = min(self.parking.with { $0.pendingRoom }, Self.batchRecords)
             if room > 0 {
                 let records = try await self.consumer.nextBatch(
                     records: room, bytes: 1 << 20, wait: .milliseconds(500))

@@ -4,8 +4,8 @@
 /// is trusted only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is
 /// deleted, and an alarm is raised. 410 needs no breaker: it has a timestamp.
 ///
-/// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet. Bounded:
-/// `buckets` pairs of counters. A value without a clock.
+/// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet. A value of
+/// constant size without a clock.
 struct TokenBreaker: Sendable {
     enum State: Hashable, Sendable {
         case closed
@@ -35,11 +35,11 @@ struct TokenBreaker: Sendable {
         let change: State?
     }
 
-    /// The window: long enough that a quiet brand's few deliveries count, short enough to forget a deployment.
+    /// The period: long enough that a quiet brand's few deliveries count, short enough to forget a deployment.
     static let buckets = 20
     static let bucket = Duration.seconds(30)
-    static let window = Self.bucket * Self.buckets
-    /// Bad tokens within `window` that need no deliveries to compare with: one customer's old devices.
+    static let period = Self.bucket * Self.buckets
+    /// Bad tokens within `period` that need no deliveries to compare with: one customer's old devices.
     static let alwaysAllowed = 5
     /// Deliveries for each further bad token that is allowed. APNs answers 410 for devices that are gone, so a bad
     /// token is garbage, which is rarely registered.
@@ -51,33 +51,24 @@ struct TokenBreaker: Sendable {
     static let inARow = 10
 
     private(set) var state = State.closed
-    private var counts = [(delivered: Int, bad: Int)](repeating: (0, 0), count: Self.buckets)
-    /// The bucket written last, counted from `start`.
-    private var current = 0
-    private let start: ContinuousClock.Instant
+    private var window = VerdictWindow(buckets: Self.buckets, of: Self.bucket)
     private var isProven = false
     private var run = 0
-
-    init(now: ContinuousClock.Instant) { self.start = now }
 
     /// Counts a notification that APNs accepted.
     ///
     /// - Returns: the state if it changed.
     mutating func delivered(now: ContinuousClock.Instant) -> State? {
-        self.advance(now)
+        self.window.record(now: now) { $0.delivered += 1 }
         self.isProven = true
         self.run = 0
-        // The remainder is below `buckets`.
-        self.counts[self.current % Self.buckets].delivered += 1
         return self.closeIfQuiet(now)
     }
 
     /// Counts an answer of BadDeviceToken, and decides if the registration is removed.
     mutating func refused(now: ContinuousClock.Instant) -> Ruling {
-        self.advance(now)
+        self.window.record(now: now) { $0.unknown += 1 }
         self.run += 1
-        // The remainder is below `buckets`.
-        self.counts[self.current % Self.buckets].bad += 1
         guard self.isProven else { return Ruling(decision: .keep(.unproven), change: nil) }
         if case .open = self.state {
             let change = self.closeIfQuiet(now)
@@ -90,34 +81,19 @@ struct TokenBreaker: Sendable {
 
     // MARK: Internals
 
-    private var sums: (delivered: Int, bad: Int) {
-        self.counts.reduce((0, 0)) { ($0.delivered + $1.delivered, $0.bad + $1.bad) }
-    }
-
     private var isFlood: Bool {
-        let sums = self.sums
-        let allowed = min(Self.alwaysAllowed + sums.delivered / Self.deliveriesPerBad, Self.mostAllowed)
-        return self.run >= Self.inARow || sums.bad > allowed
+        let counts = self.window.counts
+        let allowed = min(Self.alwaysAllowed + Int(counts.delivered) / Self.deliveriesPerBad, Self.mostAllowed)
+        return self.run >= Self.inARow || counts.unknown > allowed
     }
 
-    /// Closes the breaker when a whole window after its opening had deliveries and few bad tokens.
+    /// Closes the breaker when a whole period after its opening had deliveries and few bad tokens.
     private mutating func closeIfQuiet(_ now: ContinuousClock.Instant) -> State? {
-        guard case .open(let since) = self.state, now - since >= Self.window, !self.isFlood, self.sums.delivered > 0
+        guard case .open(let since) = self.state, now - since >= Self.period, !self.isFlood,
+            self.window.counts.delivered > 0
         else { return nil }
         self.state = .closed
         return .closed
-    }
-
-    /// Clears the buckets whose time is over.
-    private mutating func advance(_ now: ContinuousClock.Instant) {
-        let elapsed = (now - self.start).components.seconds
-        let index = Int(max(0, elapsed) / Self.bucket.components.seconds)
-        guard index > self.current else { return }
-        for step in 1...min(index - self.current, Self.buckets) {
-            // The remainder is below `buckets`.
-            self.counts[(self.current + step) % Self.buckets] = (0, 0)
-        }
-        self.current = index
     }
 }
 

@@ -37,7 +37,7 @@ struct CredentialQueue {
     /// The credential's generation: outcomes with an older one say nothing about this one.
     private(set) var generation: Int
     private(set) var health = CredentialHealth()
-    private(set) var breaker: TokenBreaker
+    private(set) var breaker = TokenBreaker()
     /// Tokens that APNs accepted, for probes.
     private var known = KnownTokens()
     /// Hashes of the targets that were probed last: each probe uses a different target.
@@ -58,12 +58,11 @@ struct CredentialQueue {
     var links = 0
     private var changes: [Change] = []
 
-    init(_ orderType: OrderTypeIdentifier, generation: Int, limits: PushLimits, now: ContinuousClock.Instant) {
+    init(_ orderType: OrderTypeIdentifier, generation: Int, limits: PushLimits) {
         self.orderType = orderType
         self.generation = generation
         self.most = limits.inFlight
         self.schedule = RetrySchedule.Limits(attempts: limits.attempts, hold: limits.hold)
-        self.breaker = TokenBreaker(now: now)
     }
 
     /// True if a brand is loaded and only probes can be sent with its credential.
@@ -74,11 +73,11 @@ struct CredentialQueue {
 
     /// Opens the queue for another credential, or for a brand that is loaded again, and forgets the health of the old
     /// one.
-    mutating func renew(_ generation: Int, now: ContinuousClock.Instant) {
+    mutating func renew(_ generation: Int) {
         self.isOpen = true
         self.generation = generation
         self.health = CredentialHealth()
-        self.breaker = TokenBreaker(now: now)
+        self.breaker = TokenBreaker()
         self.known = KnownTokens()
         self.probed.removeAll()
     }

@@ -4,10 +4,12 @@ package import Kafka
 package import Model
 import Synchronization
 
-/// The state machine with its lock, and the clients that send its notifications. It performs no work itself: it returns
-/// the work, and `PushDispatcher` does it.
+/// The state machine with its lock, the clients that send its notifications, and the work that it decides on.
 ///
-/// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
+/// Owner: the worker. Thread: any. Replies arrive on the clients' event loops, and the notifications that they make
+/// room for are submitted from there, so that a notification costs no task switch. A client's handlers retain the
+/// scheduler, which retains the client until it is replaced or removed. Bounded: by the state machine; clients by the
+/// brands.
 package final class PushScheduler: Sendable {
     /// The client of a queue, with the options of its notifications.
     package struct Sender: Sendable {
@@ -23,7 +25,7 @@ package final class PushScheduler: Sendable {
     }
 
     /// Work to be done outside the lock.
-    struct Work {
+    private struct Work {
         var finished: [KafkaReceipt] = []
         var sends: [(client: APNSClient, requests: [PushRequest])] = []
         var effects: [PushEffect] = []
@@ -37,6 +39,8 @@ package final class PushScheduler: Sendable {
         var machine: PushStateMachine
         var senders: [Int: Sender] = [:]
         var isStopped = false
+        var onFinished: @Sendable ([KafkaReceipt]) -> Void = { _ in }
+        var onChange: @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
         /// The longest time that APNs keeps a notification of any brand so far, in seconds.
         var expirationSeconds = PushScheduler.leastExpirationSeconds
     }
@@ -50,6 +54,8 @@ package final class PushScheduler: Sendable {
     /// event loop.
     private static let chunk = 256
 
+    /// The effects of verdicts, which the worker's tasks perform; each must be followed by `done`.
+    package let followUps = FollowUpQueue()
     private let state: Mutex<State>
     private let clock: @Sendable () -> ContinuousClock.Instant
     private let wallClock: @Sendable () -> Int64
@@ -73,16 +79,26 @@ package final class PushScheduler: Sendable {
         self.random = random
     }
 
+    /// Sets the function that is called with the records that are done; it must not block.
+    package func whenFinished(_ call: @escaping @Sendable ([KafkaReceipt]) -> Void) {
+        self.state.withLock { $0.onFinished = call }
+    }
+
+    /// Sets the function that is called when a credential's health or breaker changes; it must not block.
+    func whenChanged(_ call: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void) {
+        self.state.withLock { $0.onChange = call }
+    }
+
     // MARK: clients
 
     /// Installs a client.
     ///
     /// - Returns: the client that it replaces.
-    package func install(_ type: OrderTypeIdentifier, _ way: Sender) -> APNSClient? {
+    package func install(_ type: OrderTypeIdentifier, _ sender: Sender) -> APNSClient? {
         self.state.withLock { state in
-            let queue = state.machine.open(type, generation: way.generation, now: self.clock())
-            defer { state.senders[queue] = way }
-            state.expirationSeconds = max(state.expirationSeconds, Int64(way.options.expirationSeconds))
+            let queue = state.machine.open(type, generation: sender.generation)
+            defer { state.senders[queue] = sender }
+            state.expirationSeconds = max(state.expirationSeconds, Int64(sender.options.expirationSeconds))
             return state.senders[queue]?.client
         }
     }
@@ -149,7 +165,7 @@ package final class PushScheduler: Sendable {
     /// Adds the devices that the records concern, once all are known.
     ///
     /// - Parameter numbers: those of the batch's records, as returned by `receive`.
-    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) -> Work {
+    package func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
         let now = self.clock()
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
             let part = found[start..<min(found.count, start + Self.chunk)]
@@ -157,7 +173,7 @@ package final class PushScheduler: Sendable {
                 for one in part { Self.notify(one, numbers, &state.machine, now: now) }
             }
         }
-        return self.change { state, work in
+        self.change { state, work in
             state.machine.endLookup(numbers)
             self.sendReady(&state, &work, now: now)
         }
@@ -166,7 +182,7 @@ package final class PushScheduler: Sendable {
     private static func notify(
         _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: ContinuousClock.Instant
     ) {
-        guard let queue = machine.queue(of: found.orderType, now: now) else {
+        guard let queue = machine.queue(of: found.orderType) else {
             return machine.unknownTypes.drop(PushStateMachine.brandless)
         }
         for record in found.records {
@@ -187,9 +203,9 @@ package final class PushScheduler: Sendable {
     // MARK: sending
 
     /// Processes replies of one credential's client.
-    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) -> Work {
+    package func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
         let (now, epochMilliseconds) = (self.clock(), self.wallClock())
-        return self.change { state, work in
+        self.change { state, work in
             guard let queue = state.machine.number(of: type) else { return }
             for reply in replies {
                 let effect = state.machine.receive(
@@ -200,18 +216,18 @@ package final class PushScheduler: Sendable {
             for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
             // Repeated with each burst: requests may have been on their way to the client at the last recall.
             if state.machine.queues[queue].stop != nil, state.machine.queues[queue].inFlight > 0,
-                let way = state.senders[queue]
+                let sender = state.senders[queue]
             {
-                work.recalls.append(way.client)
+                work.recalls.append(sender.client)
             }
             self.sendReady(&state, &work, now: now)
         }
     }
 
     /// Notes that one credential's client has made a connection: if APNs was unavailable, a probe checks if it is back.
-    func connected(_ type: OrderTypeIdentifier) -> Work {
+    func connected(_ type: OrderTypeIdentifier) {
         let now = self.clock()
-        return self.change { state, work in
+        self.change { state, work in
             guard let queue = state.machine.number(of: type) else { return }
             state.machine.queues[queue].connected(now: now)
             self.sendReady(&state, &work, now: now)
@@ -219,9 +235,9 @@ package final class PushScheduler: Sendable {
     }
 
     /// Notes that one credential's client cannot connect to APNs.
-    func unreachable(_ type: OrderTypeIdentifier, _ reason: String, generation: Int) -> Work {
+    func unreachable(_ type: OrderTypeIdentifier, _ reason: String, generation: Int) {
         let now = self.clock()
-        return self.change { state, work in
+        self.change { state, work in
             guard let queue = state.machine.number(of: type) else { return }
             state.machine.queues[queue].unreachable(reason, generation: generation, now: now)
             for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
@@ -230,12 +246,12 @@ package final class PushScheduler: Sendable {
 
     /// Processes everything that has become due.
     ///
-    /// - Parameter openEffects: the number of effects that are not performed yet.
     /// - Returns: the time when something is due next; nil if nothing is.
-    func advance(openEffects: Int) -> (next: ContinuousClock.Instant?, work: Work) {
-        let now = self.clock()
+    @discardableResult
+    package func advance() -> ContinuousClock.Instant? {
+        let (now, openEffects) = (self.clock(), self.followUps.count)
         var next: ContinuousClock.Instant?
-        let work = self.change { state, work in
+        self.change { state, work in
             guard !state.isStopped else { return }
             self.sendReady(&state, &work, now: now)
             next = state.machine.due.first
@@ -243,15 +259,15 @@ package final class PushScheduler: Sendable {
             work.effects += state.machine.suspendStuck(now: now, most: most)
             if most > 0, work.effects.count == most { next = now }
         }
-        return (next, work)
+        return next
     }
 
     /// Notes that an effect was performed.
     ///
     /// - Parameter current: for a token that is gone, the present registrations of its keys.
-    func done(_ effect: PushEffect, current: [RegistrationKey: RegistrationRecord]) -> Work {
+    package func done(_ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:]) {
         let now = self.clock()
-        return self.change { state, work in
+        self.change { state, work in
             let more = state.machine.done(effect, current: current, now: now, jitter: self.random())
             if let more { work.effects.append(more) }
             // Devices that registered again are notified.
@@ -302,28 +318,33 @@ package final class PushScheduler: Sendable {
         state.machine.wake(now: now)
         let epochMilliseconds = self.wallClock()
         for queue in state.machine.queues.indices {
-            guard let way = state.senders[queue], state.machine.queues[queue].hasReady else { continue }
+            guard let sender = state.senders[queue], state.machine.queues[queue].hasReady else { continue }
             let due = state.machine.send(queue, now: now, epochMilliseconds: epochMilliseconds)
             if due.isEmpty { continue }
             var notification = PushNotification(
-                deviceToken: due[0].token, topic: state.machine.queues[queue].orderType, options: way.options,
+                deviceToken: due[0].token, topic: state.machine.queues[queue].orderType, options: sender.options,
                 nowEpochSeconds: epochMilliseconds / 1000)
             let requests = due.map { one in
                 notification.deviceToken = one.token
                 return PushRequest(number: one.number, notification: notification)
             }
-            work.sends.append((way.client, requests))
+            work.sends.append((sender.client, requests))
         }
     }
 
-    /// Changes the state and returns the resulting work.
-    private func change(_ body: (inout State, inout Work) -> Void) -> Work {
-        self.state.withLock { state in
-            var work = Work()
+    /// Changes the state, and does the resulting work outside the lock.
+    private func change(_ body: (inout State, inout Work) -> Void) {
+        var work = Work()
+        let (onFinished, onChange) = self.state.withLock { state in
             body(&state, &work)
             work.finished = state.machine.takeFinished()
-            return work
+            return (state.onFinished, state.onChange)
         }
+        if !work.finished.isEmpty { onFinished(work.finished) }
+        for client in work.recalls { client.recall() }
+        for (client, requests) in work.sends { client.submit(requests) }
+        self.followUps.add(work.effects)
+        for (type, change) in work.changes { onChange(type, change) }
     }
 }
 

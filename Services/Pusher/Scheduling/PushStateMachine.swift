@@ -149,10 +149,10 @@ struct PushStateMachine {
     // MARK: queues
 
     /// Returns the queue of an order type, which is closed if no brand is loaded; nil: there are too many queues.
-    mutating func queue(of type: OrderTypeIdentifier, now: ContinuousClock.Instant) -> Int? {
+    mutating func queue(of type: OrderTypeIdentifier) -> Int? {
         if let number = self.queueNumbers[type] { return number }
         guard self.queues.count < Self.queueLimit else { return nil }
-        let number = self.open(type, generation: 0, now: now)
+        let number = self.open(type, generation: 0)
         self.queues[number].isOpen = false
         return number
     }
@@ -163,12 +163,12 @@ struct PushStateMachine {
     /// Opens the queue of a brand, or gives it another credential.
     ///
     /// - Parameter generation: that of the credential, different each time; replies carry it.
-    mutating func open(_ type: OrderTypeIdentifier, generation: Int, now: ContinuousClock.Instant) -> Int {
+    mutating func open(_ type: OrderTypeIdentifier, generation: Int) -> Int {
         if let number = self.queueNumbers[type] {
-            self.queues[number].renew(generation, now: now)
+            self.queues[number].renew(generation)
             return number
         }
-        self.queues.append(CredentialQueue(type, generation: generation, limits: self.limits, now: now))
+        self.queues.append(CredentialQueue(type, generation: generation, limits: self.limits))
         self.queueNumbers[type] = self.queues.count - 1
         return self.queues.count - 1
     }

@@ -22,8 +22,7 @@ package final class PushWorker: Service {
     package static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
-    let dispatcher: PushDispatcher
-    var scheduler: PushScheduler { self.dispatcher.scheduler }
+    let scheduler: PushScheduler
     let parking: PushParking
     let pending: PendingPushes
     let lookup: PushLookup
@@ -50,7 +49,7 @@ package final class PushWorker: Service {
     /// The parts that the worker uses.
     struct Parts {
         let consumer: KafkaConsumer
-        let dispatcher: PushDispatcher
+        let scheduler: PushScheduler
         let parking: PushParking
         let pending: PendingPushes
         let lookup: PushLookup
@@ -69,7 +68,7 @@ package final class PushWorker: Service {
         onStopped: @escaping @Sendable () async -> Void
     ) {
         self.consumer = parts.consumer
-        self.dispatcher = parts.dispatcher
+        self.scheduler = parts.scheduler
         self.parking = parts.parking
         self.pending = parts.pending
         self.lookup = parts.lookup
@@ -130,12 +129,12 @@ package final class PushWorker: Service {
             self.scheduler.stop()
             // Every client gives every notification its verdict before it is closed.
             await self.clients.close()
-            while self.dispatcher.followUps.count + self.pending.openTombstones > 0,
+            while self.scheduler.followUps.count + self.pending.openTombstones > 0,
                 .now - began < self.shutdownLimit * 2 / 5
             {
                 try? await Task.sleep(for: .milliseconds(10))
             }
-            self.dispatcher.followUps.end()
+            self.scheduler.followUps.end()
             group.cancelAll()
         }
         self.report()
@@ -146,6 +145,8 @@ package final class PushWorker: Service {
         }
         await self.pending.close()
         await self.consumer.close()
+        // The handlers of the consumers retain the scheduler.
+        self.scheduler.whenFinished { _ in }
         await self.onStopped()
         if let failure { throw failure }
     }
@@ -159,7 +160,7 @@ package final class PushWorker: Service {
         defer { self.schedule.end() }
         while !Task.isCancelled {
             self.schedule.beat()
-            let next = self.dispatcher.advance()
+            let next = self.scheduler.advance()
             let now = ContinuousClock.now
             if now >= reportAt {
                 reportAt = now + .seconds(1)
@@ -178,7 +179,7 @@ package final class PushWorker: Service {
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
         self.metrics.report(self.consumer, pending: self.pending.consumer)
-        self.metrics.recordsParked.set(self.parking.recordCount)
+        self.metrics.recordsParked.set(self.parking.with { $0.recordCount })
     }
 }
 
@@ -234,7 +235,7 @@ extension PushWorker {
             defer { self.heartbeat.end() }
             while true {
                 self.heartbeat.beat()
-                let room = min(self.scheduler.intake.room, self.parking.room, self.mostRecords)
+                let room = min(self.scheduler.intake.room, self.parking.with { $0.room }, self.mostRecords)
                 guard room > 0 else {
                     try await Task.sleep(for: .milliseconds(5))
                     continue
@@ -272,7 +273,7 @@ extension PushWorker {
         let aside = self.parking.setAside(&batch, of: self.scheduler.intake.parked)
         if !aside.isEmpty { self.park(aside, &numbers) }
         guard batch.isEmpty else { return (batch, numbers) }
-        self.dispatcher.add([], numbers)
+        self.scheduler.add([], numbers)
         return nil
     }
 
@@ -303,10 +304,11 @@ extension PushWorker {
     /// - Throws: only when the task is cancelled.
     func drain() async throws {
         while true {
-            let types = self.parking.types
+            let types = self.parking.with { $0.isEmpty ? [] : Array($0.counts.keys) }
             if !types.isEmpty {
                 let room = min(self.scheduler.intake.room, self.mostRecords)
-                let pushes = self.parking.take(self.scheduler.openings(types), records: room, now: .now)
+                let openings = self.scheduler.openings(types)
+                let pushes = self.parking.with { $0.take(openings, records: room, now: .now) }
                 if !pushes.isEmpty {
                     let batch = PushBatch(pushes)
                     try await self.lookUp(batch, self.scheduler.receive(batch.records))
@@ -359,7 +361,7 @@ extension PushWorker {
         if !waiting.isEmpty {
             self.park(batch.setAside { waiting.contains($0) }, &numbers, due: .now + Self.retryPause)
         }
-        self.dispatcher.add(outcome.found, numbers)
+        self.scheduler.add(outcome.found, numbers)
     }
 }
 
@@ -383,7 +385,7 @@ struct CredentialGauges: Service {
     func sample() async {
         let clients = self.scheduler.clients
         for (type, client) in clients { self.metrics[type.rawValue].set(await client.snapshot()) }
-        var pending = self.parking.counts
+        var pending = self.parking.with { $0.counts }
         for (type, health, breaker) in self.scheduler.credentialStates {
             self.metrics[type.rawValue].set(credential: health.gauge, breaker: breaker.gauge)
             self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)

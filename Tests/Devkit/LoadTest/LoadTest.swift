@@ -33,9 +33,9 @@ struct LoadTest: Sendable {
             ahead: self.ahead)
         let scheduler = PushScheduler(
             limits: Self.limits, pendingTopic: "none", wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
-        let dispatcher = PushDispatcher(scheduler, onFinished: { feed.finish($0.count) })
+        scheduler.whenFinished { feed.finish($0.count) }
         let metrics = PusherMetrics(factory: MetricsRegistry(), host: "\(self.endpoint)")
-        let client = try self.client(orderType, dispatcher: dispatcher, metrics: metrics[orderType.rawValue])
+        let client = try self.client(orderType, scheduler: scheduler, metrics: metrics[orderType.rawValue])
         _ = scheduler.install(orderType, PushScheduler.Sender(client: client, generation: 1, options: PushOptions()))
         do {
             try await self.open(client, orderType)
@@ -45,7 +45,7 @@ struct LoadTest: Sendable {
         }
         let began = ContinuousClock.now
         let before = usage()
-        let verdicts = await self.send(feed, dispatcher, metrics)
+        let verdicts = await self.send(feed, scheduler, metrics)
         let seconds = (ContinuousClock.now - began) / .seconds(1)
         let after = usage()
         for client in scheduler.removeAll() { await client.close() }
@@ -62,7 +62,7 @@ struct LoadTest: Sendable {
     }
 
     private func client(
-        _ orderType: OrderTypeIdentifier, dispatcher: PushDispatcher, metrics: CredentialMetrics
+        _ orderType: OrderTypeIdentifier, scheduler: PushScheduler, metrics: CredentialMetrics
     ) throws -> APNSClient {
         var configuration = APNSConfiguration()
         configuration.streamCap = self.streams
@@ -75,7 +75,7 @@ struct LoadTest: Sendable {
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration,
             onReplies: { replies in
                 metrics.answered(replies)
-                dispatcher.receive(replies, of: orderType, generation: 1)
+                scheduler.receive(replies, of: orderType, generation: 1)
             })
     }
 
@@ -101,20 +101,20 @@ struct LoadTest: Sendable {
 
     /// - Returns: the number of notifications with each verdict.
     private func send(
-        _ feed: LoadTestFeed, _ dispatcher: PushDispatcher, _ metrics: PusherMetrics
+        _ feed: LoadTestFeed, _ scheduler: PushScheduler, _ metrics: PusherMetrics
     ) async -> [String: Int] {
         var verdicts: [String: Int] = [:]
         await withTaskGroup(of: [String: Int].self) { group in
             group.addTask {
-                while let effect = await dispatcher.followUps.next() {
-                    dispatcher.done(effect)
-                    dispatcher.followUps.ended(effect)
+                while let effect = await scheduler.followUps.next() {
+                    scheduler.done(effect)
+                    scheduler.followUps.ended(effect)
                 }
                 return [:]
             }
-            group.addTask { await self.watch(dispatcher, metrics) }
-            await feed.run(dispatcher)
-            dispatcher.followUps.end()
+            group.addTask { await self.watch(scheduler, metrics) }
+            await feed.run(scheduler)
+            scheduler.followUps.end()
             group.cancelAll()
             for await counts in group { verdicts.merge(counts, uniquingKeysWith: +) }
         }
@@ -122,22 +122,22 @@ struct LoadTest: Sendable {
     }
 
     /// Does the worker's periodic work; returns the verdicts when it is cancelled.
-    private func watch(_ dispatcher: PushDispatcher, _ metrics: PusherMetrics) async -> [String: Int] {
+    private func watch(_ scheduler: PushScheduler, _ metrics: PusherMetrics) async -> [String: Int] {
         var verdicts: [String: Int] = [:]
         var ticks = 0
         while !Task.isCancelled {
-            dispatcher.advance()
+            scheduler.advance()
             try? await Task.sleep(for: PushWorker.tick)
             ticks += 1
             guard ticks % 10 == 0 || Task.isCancelled else { continue }
-            for (type, tally) in dispatcher.scheduler.takeTallies() {
+            for (type, tally) in scheduler.takeTallies() {
                 (type.map { metrics[$0.rawValue] } ?? metrics.unknownTypes).count(tally)
                 verdicts["delivered", default: 0] += tally.delivered
                 verdicts["retried", default: 0] += tally.retried
                 verdicts["merged", default: 0] += tally.coalesced
                 verdicts["dropped", default: 0] += tally.dropped.values.reduce(0, +)
             }
-            metrics.report(dispatcher.scheduler.gauges, quiet: nil)
+            metrics.report(scheduler.gauges, quiet: nil)
         }
         return verdicts
     }

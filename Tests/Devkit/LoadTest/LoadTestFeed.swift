@@ -33,7 +33,7 @@ final class LoadTestFeed: Sendable {
     }
 
     /// Generates all records, and returns when they are done.
-    func run(_ dispatcher: PushDispatcher) async {
+    func run(_ scheduler: PushScheduler) async {
         // At most as many as a batch of the worker has; a quarter of `ahead` collects records that finish one by one.
         let batch = max(1, min(self.ahead / 4, PushWorker.batchRecords))
         var (made, offset) = (0, Int64(0))
@@ -50,7 +50,7 @@ final class LoadTestFeed: Sendable {
                 offset += 1
             }
             self.state.withLock { $0.inHand += records.count }
-            dispatcher.add(found, dispatcher.scheduler.receive(records))
+            scheduler.add(found, scheduler.receive(records))
         }
         await self.wait(untilInHand: 0)
     }
