@@ -49,6 +49,32 @@ import Testing
         await producer.close()
     }
 
+    @Test func groupsAreCountedTheLargestFirst() async throws {
+        let broker = try Self.broker()
+        let other = "order.com.other"
+        try await Self.fill(
+            broker,
+            [
+                Self.letter(1, 1), Self.letter(2, 2), Self.letter(3, 3, code: .invalidOrder), Self.letter(4, 4),
+                Self.letter(5, 5, type: other),
+            ])
+        let counted = try await Self.run(broker, ["list", "--group-by", "code,brand", "--limit", "1"])
+        #expect(counted.exit == .code(0))
+        #expect(
+            counted.output == """
+                3  unknown-order  order.com.example
+                1  invalid-order  order.com.example
+                1  unknown-order  order.com.other
+
+                """)
+        let json = try await Self.run(broker, ["list", "--group-by", "brand", "--json"])
+        #expect(json.output.split(separator: "\n").count == 2)
+        #expect(try JSON(parsing: Array(json.output.utf8.prefix { $0 != 10 })).object?["count"] == .integer(4))
+        let wrong = try await Self.run(broker, ["list", "--group-by", "code,code"])
+        #expect(wrong.exit == .code(64))
+        broker.close()
+    }
+
     @Test func logLinesNeverReachStandardOutput() async throws {
         let broker = try Self.broker()
         let reason = String(repeating: "long ", count: 200) + "end"

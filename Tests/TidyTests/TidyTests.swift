@@ -72,8 +72,8 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
-        "Services/Packager": 11380,
-        "Services/Pusher": 5960,
+        "Services/Packager": 11410,
+        "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
         "Shared/Browser": 60,

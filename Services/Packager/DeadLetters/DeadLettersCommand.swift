@@ -141,10 +141,16 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
     @Option(help: "Show at most this many of the newest, 0 to 100000.")
     var limit = 100
 
+    @Option(help: "Count by these parts instead, separated by commas, the largest first: code, reason, brand.")
+    var groupBy: String?
+
     @Flag(help: "Print one JSON object per line; the counts come last.")
     var json = false
 
     func validate() throws {
+        if let groupBy, DeadLetterGroups(groupBy) == nil {
+            throw ValidationError("--group-by \(groupBy): must be some of code, reason, brand, each once")
+        }
         guard (0...100_000).contains(self.limit) else {
             throw ValidationError("--limit \(self.limit): must be from 0 to 100000")
         }
@@ -154,6 +160,11 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
         let filter = try self.choice.filter(nowMilliseconds: nowMilliseconds())
         let context = try DeadLettersCommand.Context()
         let ledger = try await context.survey(filter)
+        if let groups = self.groupBy.flatMap(DeadLetterGroups.init) {
+            try await self.count(groups, ledger.newest(.max), context)
+            await context.reader.close()
+            return
+        }
         let entries = ledger.newest(self.limit)
         if !self.json, !entries.isEmpty { DeadLettersCommand.say(DeadLetterFormatter.head) }
         for first in stride(from: 0, to: entries.count, by: Self.page) {
@@ -172,6 +183,23 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
         DeadLettersCommand.say(
             self.json ? DeadLetterFormatter.summaryJSON(ledger).text : DeadLetterFormatter.summary(ledger))
         await context.reader.close()
+    }
+}
+
+extension ListDeadLettersCommand {
+    /// Prints the counts of groups.
+    private func count(
+        _ empty: DeadLetterGroups, _ entries: [DeadLetterIndex.Entry], _ context: DeadLettersCommand.Context
+    ) async throws {
+        var groups = empty
+        for first in stride(from: 0, to: entries.count, by: Self.page) {
+            let positions = entries[first..<min(first + Self.page, entries.count)].map(\.position)
+            for line in try await context.letters.letters(at: positions, DeadLetterFormatter.Line.init).values {
+                groups.add(line)
+            }
+        }
+        let lines = self.json ? groups.json.map(\.text) : entries.isEmpty ? [] : [groups.text]
+        if !lines.isEmpty { DeadLettersCommand.say(lines.joined(separator: "\n")) }
     }
 }
 
