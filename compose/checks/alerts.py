@@ -62,6 +62,14 @@ def expiry(certificate, days):
     return [gauge(f'certificate_expiry_timestamp_seconds{{owner="o",certificate="{certificate}"}}', days * 86400)]
 
 
+def mapped(mapped, ignored):
+    """Returns the records of a source: 20 are mapped and 20 ignored each step, and these numbers in the last 40 minutes."""
+    def series(outcome, first, then):
+        return (f'waybill_ingest_records_total{{source="s",outcome="{outcome}"}}',
+                f"0+{first}x{NOW // STEP - 20} {first * (NOW // STEP - 20) + then}+{then}x19")
+    return [series("mapped", 20, mapped), series("ignored", 20, ignored)]
+
+
 # The series of a state in which each alert fires, and of one in which it is silent.
 CASES = {
     "WaybillDown": ([("up{job=\"waybill-gateway\"}", f"0x{NOW // STEP}")], [("up{job=\"node\"}", f"0x{NOW // STEP}")]),
@@ -99,6 +107,7 @@ CASES = {
     "WaybillPicturesWait": ([gauge("pictures_waiting", 101)], [gauge("pictures_waiting", 100)]),
     "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
                                [gauge('topic_partitions_added{topic="t"}', 0)]),
+    "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 4)),
     "WaybillFetchesFail": (fetches(200), fetches(50)),
     "WaybillFetchesFailSlowly": (fetches(80), fetches(50)),
     "WaybillGatewaySlow": (

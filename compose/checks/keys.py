@@ -97,7 +97,7 @@ def composition():
         values = given if isinstance(given, dict) else dict(entry.split("=", 1) for entry in given)
         values = {key: value for key, value in values.items() if key.startswith("WAYBILL_")}
         stop = service.get("stop_grace_period")
-        role = name if name in (*DRAINING, "packager", "pusher") else None
+        role = name if name in (*DRAINING, "packager", "ingest", "pusher") else None
         yield path, role, values, seconds(stop) if stop else 10
 
 
@@ -113,7 +113,7 @@ def main():
             needed = limit(role, values, defaults)
             if stop != needed:
                 problems.append(f"{place}: {role} is killed after {stop} s, and its keys need {needed} s")
-    if sorted(set(roles)) != ["checkout", "gateway", "packager", "pusher"] or len(roles) < 8:
+    if sorted(set(roles)) != ["checkout", "gateway", "ingest", "packager", "pusher"] or len(roles) < 10:
         problems.append(f"roles were not found: {roles}")
     for problem in problems:
         print(problem)
