@@ -3,7 +3,9 @@ import Kafka
 import Logging
 import Model
 import Operations
+import Redis
 import ServiceLifecycle
+import Store
 
 /// `waybill-packager ingest`: the role that maps other systems' events to changes of orders.
 struct IngestCommand: AsyncParsableCommand {
@@ -43,6 +45,8 @@ struct IngestRunCommand: AsyncParsableCommand {
 /// The settings of the role besides `CommonSettings`.
 struct IngestSettings {
     let sources: SourceLibrary
+    /// The time that a record waits for the order of a parcel.
+    let unknownOrderPatience: Duration
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -52,6 +56,7 @@ struct IngestSettings {
         } catch {
             throw SettingsError(.sources, value: path, "\(error)")
         }
+        self.unknownOrderPatience = try settings.unknownOrderPatience()
     }
 }
 
@@ -75,11 +80,14 @@ enum Ingest {
             environment.producing(within: min(common.shutdownLimit / 2, common.kafka.sessionTimeout)),
             topics: [common.topics.orderChanges, common.topics.deadLetters])
         let metrics = IngestMetrics(factory: environment.metrics)
+        // It connects when a program asks for a parcel.
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let processor = IngestProcessor(
             topics: common.topics, producer: producer,
             deadLetters: DeadLetterPublisher(
                 topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger),
-            metrics: metrics, table: { sources.table })
+            metrics: metrics, table: { sources.table }, parcels: ParcelIndex(redis),
+            unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases))
         let groups: @Sendable () -> [KeyGroup] = {
             sources.table.sources.map { KeyGroup(name: $0.name, awaits: nil) }
         }
@@ -95,7 +103,13 @@ enum Ingest {
             await processor.process(works)
         } onStopped: {
             await producer.close()
+            await redis.close()
         }
         return [SourceReloader(library: sources, logger: environment.logger), worker]
     }
+}
+
+extension ParcelIndex {
+    /// The index of a view that may be incomplete.
+    init(_ redis: RedisClient) { self.init(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))) }
 }

@@ -3,7 +3,7 @@ import Model
 
 /// The functions of the library `waybill` that are computed here.
 enum HostFunction: String, CaseIterable {
-    case time, amount, integer, note
+    case time, amount, integer, note, owner
 
     static func call(_ number: Int, _ arguments: [HostValue], _ notes: HostNotes) -> HostValue {
         guard Self.allCases.indices.contains(number) else { return .error("there is no such function") }
@@ -13,11 +13,43 @@ enum HostFunction: String, CaseIterable {
         case .amount:
             return MoneyAmount.text(of: argument(0), currency: argument(1).text, unit: argument(2).text)
         case .integer: return MoneyAmount.integer(argument(0))
+        case .owner:
+            return Self.owner(argument(0).text, number: argument(1), [argument(2), argument(3)], notes)
         case .note:
             guard notes.unknown.count < HostNotes.limit, let table = argument(0).text else { return .null }
             notes.unknown.append(UnknownValue(table: table, value: argument(1).shown))
             return .null
         }
+    }
+}
+
+extension HostFunction {
+    /// Returns a fact about the order of a parcel.
+    ///
+    /// - Parameters:
+    ///   - fact: `order`, `fulfillment` or `brand`.
+    ///   - carriers: names of one carrier.
+    private static func owner(
+        _ fact: String?, number: HostValue, _ carriers: [HostValue], _ notes: HostNotes
+    ) -> HostValue {
+        let number = if case .integer(let digits) = number { String(digits) } else { number.text ?? "" }
+        var parcels: [Parcel] = []
+        for carrier in carriers {
+            guard let parcel = Parcel(carrier: carrier.text ?? "", number: number), !parcels.contains(parcel) else {
+                continue
+            }
+            parcels.append(parcel)
+        }
+        guard let first = parcels.first else { return .error("alias: the tracking number must be a text") }
+        for case let owner?? in parcels.map({ notes.parcels[$0] }) {
+            switch fact {
+            case "order": return .text(owner.order)
+            case "fulfillment": return .text(owner.fulfillment)
+            default: return owner.brand.map { .text($0) } ?? .null
+            }
+        }
+        notes.missing = parcels
+        return .error("alias: no order has the parcel \(first)")
     }
 }
 

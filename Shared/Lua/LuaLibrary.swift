@@ -69,6 +69,16 @@ enum LuaLibrary {
             return {carrier = known[1], trackingNumber = number, trackingURL = url}
         end
 
+        -- The order of a parcel, its fulfillment, and the brand if there are several.
+        function waybill.alias(name, number)
+            if name == null then name = nil end
+            if name ~= nil and type(name) ~= "string" then fail("alias: the carrier must be a text") end
+            local known = name and carriers[plain(name)]
+            local shown = known and known[1] or name
+            return owner("order", number, name, shown), owner("fulfillment", number, name, shown),
+                owner("brand", number, name, shown)
+        end
+
         local function status(table_name, values)
             return function(value)
                 if value == nil or value == null then return nil end

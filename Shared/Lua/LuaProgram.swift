@@ -55,8 +55,12 @@ public final class LuaProgram: Sendable {
     ///   - event: its first argument.
     ///   - record: its second argument.
     ///   - constants: the global of that name.
-    public func map(_ event: JSON, record: JSON, constants: JSON = .object(JSONObject())) throws(LuaFailure) -> Result {
-        try self.state.withLock { (state) throws(LuaFailure) in try state.run([constants, event, record]) }
+    ///   - parcels: those that are known, with nil for one that no order has.
+    /// - Throws: `LuaFailure`, of kind `.unknownParcel` with the parcels if the program asks for one that is not known.
+    public func map(
+        _ event: JSON, record: JSON, constants: JSON = .object(JSONObject()), parcels: [Parcel: ParcelOwner?] = [:]
+    ) throws(LuaFailure) -> Result {
+        try self.state.withLock { (state) throws(LuaFailure) in try state.run([constants, event, record], parcels) }
     }
 
     /// The most bytes that were in use during the last run.
@@ -73,13 +77,33 @@ public struct LuaFailure: Error, Hashable, Sendable, CustomStringConvertible {
         case limited
         /// Its result has a number with a fraction.
         case inexact
+        /// It asks for a parcel that is not known.
+        case unknownParcel
     }
 
     public let kind: Kind
     /// A sentence with line or path: `map.lua:3: …`, `result[1].data.status …`.
     public let message: String
+    /// The parcels that it asks for, any of which is enough.
+    public var parcels: [Parcel] = []
 
     public var description: String { self.message }
+}
+
+/// The order of a parcel, as programs get it.
+public struct ParcelOwner: Hashable, Sendable {
+    /// The order's identifier.
+    public let order: String
+    /// The fulfillment's identifier.
+    public let fulfillment: String
+    /// The brand, if the source's order types are named by brands.
+    public let brand: String?
+
+    public init(order: String, fulfillment: String, brand: String? = nil) {
+        self.order = order
+        self.fulfillment = fulfillment
+        self.brand = brand
+    }
 }
 
 /// A value that a table of the library does not know.
@@ -134,10 +158,14 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
 
     var peak: Int { unsafe clua_peak(self.raw) }
 
-    mutating func run(_ values: [JSON]) throws(LuaFailure) -> LuaProgram.Result {
+    mutating func run(
+        _ values: [JSON], _ parcels: [Parcel: ParcelOwner?]
+    ) throws(LuaFailure) -> LuaProgram.Result {
         var input = LuaInput()
         for value in values { input.append(value) }
         self.notes.unknown = []
+        self.notes.parcels = parcels
+        self.notes.missing = []
         let status = unsafe input.bytes.withUnsafeBufferPointer { bytes in
             unsafe clua_run(
                 self.raw, Unmanaged.passUnretained(self.notes).toOpaque(), bytes.baseAddress, bytes.count)
@@ -156,12 +184,14 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
         case clua_done.rawValue: return nil
         case clua_limited.rawValue: kind = .limited
         case clua_inexact.rawValue: kind = .inexact
-        default: kind = .failed
+        default: kind = self.notes.missing.isEmpty ? .failed : .unknownParcel
         }
         var count = 0
         let text = unsafe clua_message(self.raw, &count)
         let bytes = unsafe UnsafeBufferPointer(start: text, count: count)
-        return LuaFailure(kind: kind, message: unsafe String(decoding: UnsafeRawBufferPointer(bytes), as: UTF8.self))
+        return LuaFailure(
+            kind: kind, message: unsafe String(decoding: UnsafeRawBufferPointer(bytes), as: UTF8.self),
+            parcels: kind == .unknownParcel ? self.notes.missing : [])
     }
 }
 
@@ -171,4 +201,8 @@ final class HostNotes {
     static let limit = 64
 
     var unknown: [UnknownValue] = []
+    /// The parcels that are known.
+    var parcels: [Parcel: ParcelOwner?] = [:]
+    /// Those that the program asked for in vain, which ended the run.
+    var missing: [Parcel] = []
 }

@@ -51,6 +51,36 @@ import Testing
         #expect(try self.value("waybill.time(\(arguments))") == .string(text))
     }
 
+    @Test func aParcelHasAnOrderOrEndsTheRun() throws {
+        let text = """
+            function map(e)
+                local order, fulfillment, brand = waybill.alias(e.carrier, e.number)
+                return {order, fulfillment, brand}
+            end
+            """
+        let program = try LuaProgram(Array(text.utf8))
+        func map(_ event: JSON, _ parcels: [Parcel: ParcelOwner?]) throws(LuaFailure) -> JSON {
+            try program.map(event, record: [:], parcels: parcels).value
+        }
+        let ours = try #require(Parcel(carrier: "DHL", number: "12"))
+        let theirs = try #require(Parcel(carrier: "dhlpaket", number: "12"))
+        let event: JSON = ["carrier": "DHL Paket", "number": "1 2"]
+        // Under the name of the event, and under the one that waybill.carrier gives.
+        let failure = #expect(throws: LuaFailure.self) { try map(event, [:]) }
+        #expect(failure?.kind == .unknownParcel)
+        #expect(failure?.parcels == [theirs, ours])
+        #expect(failure?.message == "map.lua:2: alias: no order has the parcel dhlpaket 12")
+        let nobody: ParcelOwner? = nil
+        let owner = ParcelOwner(order: "7", fulfillment: "f", brand: "b")
+        #expect(try map(event, [theirs: nobody, ours: owner]) == ["7", "f", "b"])
+        let nameless = try #require(Parcel(carrier: "", number: "12"))
+        #expect(try map(["carrier": .null, "number": 12], [nameless: owner]) == ["7", "f", "b"])
+        let missing = #expect(throws: LuaFailure.self) { try map(event, [theirs: nobody, ours: nobody]) }
+        #expect(missing?.kind == .unknownParcel)
+        let wrong = #expect(throws: LuaFailure.self) { try map(["carrier": "UPS"], [:]) }
+        #expect(wrong?.kind == .failed)
+    }
+
     @Test(arguments: [
         "1741190531", #""2025-03-05 16:02:11""#, #""yesterday", "UTC""#, #""2025-02-30T00:00:00Z""#, "nil",
         #"9223372036854775807, "s""#, #"9223372036854775807, "days""#, #""2025-03-05 16:02:11", "Mars/Base""#,

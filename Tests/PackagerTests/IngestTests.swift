@@ -3,7 +3,9 @@ import Logging
 import Model
 import NIOPosix
 import Operations
+import Redis
 import ServiceLifecycle
+import Store
 import TestKit
 import TestTraits
 import Testing
@@ -93,6 +95,117 @@ import Testing
         }
     }
 
+    /// A carrier's event comes before its order, one is of a stranger's parcel, and one of a view that is not complete.
+    @Test(.timeLimit(.minutes(2)))
+    func aRecordWaitsForTheOrderOfItsParcel() async throws {
+        let fixture = try SourceFixture()
+        let program = """
+            function map(e)
+                local order, fulfillment = waybill.alias(e.carrier, e.number)
+                return {{order = order, type = "fulfillment.updated",
+                         data = {fulfillmentIdentifier = fulfillment, status = "delivered"}}}
+            end
+            """
+        try fixture.write("carrier", topics: ["carrier"], program)
+        let server = try await PackagerFixture.redis()
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        try await Self.run(
+            fixture, topics: ["carrier"],
+            ["WAYBILL_REDIS_URL": server.url, "WAYBILL_UNKNOWN_ORDER_SECONDS": "600"]
+        ) { role in
+            func event(_ number: String) -> KafkaMessage {
+                KafkaMessage(
+                    topic: "carrier", key: Array(number.utf8),
+                    value: Array(#"{"carrier": "UPS", "number": "\#(number)"}"#.utf8))
+            }
+            try await role.produce([event("1Z 1")])
+            try await eventually("nothing is decided by a view that is not complete") {
+                role.environment.metrics.counter("waybill_batch_retries_total") > 0
+            }
+            try await redis.completeView()
+            try await eventually("it waits", within: .seconds(30)) {
+                role.metrics.contains("waybill_ingest_unknown_aliases_waiting 1")
+            }
+            let order = try Self.order(number: "1z1")
+            let outcomes = try await OrderStore(redis: redis).write([
+                OrderStore.Write(state: order, expectedRevision: 0, content: .version(Self.package))
+            ])
+            #expect(outcomes == [.written])
+            let changes = try await role.broker.records(1, of: role.topics.orderChanges)
+            #expect(changes[0].keyText == order.key.description)
+            let event = try #require(try JSON(parsing: changes[0].value ?? []).object)
+            #expect(event["data"] == ["fulfillmentIdentifier": "f1", "status": "delivered"])
+            try await role.untilNothingIsLeft(["carrier"])
+            #expect(try await role.count(role.topics.deadLetters) == 0)
+            #expect(role.metrics.contains("waybill_ingest_unknown_aliases_waiting 0"))
+        }
+        await redis.close()
+        await server.stop()
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func aStrangersParcelBecomesADeadLetterThatIsMappedAgain() async throws {
+        let fixture = try SourceFixture()
+        let program = "function map(e) return {{order = waybill.alias('UPS', e.number), data = {}}} end"
+        try fixture.write("carrier", topics: ["carrier"], program)
+        let server = try await PackagerFixture.redis()
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        try await redis.completeView()
+        try await Self.run(
+            fixture, topics: ["carrier"], ["WAYBILL_REDIS_URL": server.url, "WAYBILL_UNKNOWN_ORDER_SECONDS": "1"]
+        ) { role in
+            // Of one key: both wait for the time of the first.
+            try await role.produce(
+                ["1", "2"].map {
+                    KafkaMessage(topic: "carrier", key: Array("k".utf8), value: Array(#"{"number": "\#($0)"}"#.utf8))
+                })
+            let letters = try await role.broker.records(2, of: role.topics.deadLetters)
+            for (letter, number) in zip(letters, ["1", "2"]) {
+                #expect(letter.header(DeadLetterHeader.error) == "map-unknown-alias")
+                #expect(
+                    letter.header(DeadLetterHeader.reason)
+                        == "source carrier: map.lua:1: alias: no order has the parcel ups \(number)")
+            }
+            try await role.untilNothingIsLeft(["carrier"])
+            let refused = #"waybill_ingest_records_total{source="carrier",outcome="refused"} 2"#
+            #expect(role.metrics.contains(refused))
+            let letter = try #require(
+                { if case .letter(let letter) = DeadLetterRecord.read(letters[0]) { letter } else { nil } }())
+            let record = try #require(letter.sourceRecord)
+            let table = SourceTable([try fixture.load("carrier")])
+            func replay() async -> Result<[KafkaMessage], ChangeFault> {
+                await SourceMapping.replay(
+                    record, table, topic: role.topics.orderChanges, index: ParcelIndex(redis: redis))
+            }
+            let early = await replay()
+            #expect(throws: ChangeFault.self) { try early.get() }
+            _ = try await OrderStore(redis: redis).write([
+                OrderStore.Write(
+                    state: try Self.order(number: "1"), expectedRevision: 0, content: .version(Self.package))
+            ])
+            let late = try await replay().get()
+            #expect(late.map { $0.key.map { String(decoding: $0, as: UTF8.self) } } == ["order.com.example.shop/7"])
+        }
+        await redis.close()
+        await server.stop()
+    }
+
+    private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
+
+    /// An order with a parcel, as the packager stores it.
+    private static func order(number: String) throws -> OrderState {
+        OrderState(
+            key: try OrderKey("order.com.example.shop/7"),
+            document: OrderDocument(members: [
+                "fulfillments": [
+                    ["fulfillmentIdentifier": "f1", "carrier": "UPS", "trackingNumber": .string(number)]
+                ]
+            ]), token: AuthenticationToken(derived: String(repeating: "0", count: 32)), version: 1,
+            modifiedEpochSeconds: 1_767_225_600)
+    }
+
     /// The running role.
     private struct Role: Sendable {
         let broker: KafkaBroker
@@ -122,17 +235,19 @@ import Testing
     }
 
     private static func run(
-        _ fixture: SourceFixture, topics sources: [String], _ body: @Sendable (Role) async throws -> Void
+        _ fixture: SourceFixture, topics sources: [String], _ variables: [String: String] = [:],
+        _ body: @Sendable (Role) async throws -> Void
     ) async throws {
         let topics = Topics()
         let broker = try KafkaBroker(
             topics: sources.map { .init($0, partitions: 2) }
                 + [.init(topics.orderChanges, partitions: 4), .init(topics.deadLetters, partitions: 1)])
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
-        let settings = try Settings(environment: [
-            "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_SOURCES": fixture.path,
-            "WAYBILL_KAFKA_PROPERTIES": try fixture.directory.write("kafka.properties", quick),
-        ])
+        let settings = try Settings(
+            environment: [
+                "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_SOURCES": fixture.path,
+                "WAYBILL_KAFKA_PROPERTIES": try fixture.directory.write("kafka.properties", quick),
+            ].merging(variables) { $1 })
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(

@@ -89,6 +89,28 @@ import Testing
         }
     }
 
+    @Test func aTestStandsInForTheOrdersOfParcels() throws {
+        let fixture = try SourceFixture()
+        let program = """
+            function map(e)
+                local order, fulfillment, brand = waybill.alias("UPS", e.number)
+                return {{order = order, data = {orderNumber = fulfillment .. (brand or "")}}}
+            end
+            """
+        try fixture.write("a", topics: ["events"], program)
+        func differences(_ text: String) throws -> [String] {
+            try fixture.put("a/tests/one.json", text)
+            return try SourceTest.all(in: "\(fixture.path)/a/tests").flatMap { $0.differences(try fixture.load("a")) }
+        }
+        let alias = #""aliases": [{"carrier": "ups", "number": "1 Z", "order": "7", "fulfillment": "f"}]"#
+        let subject = #""subject": "order.com.example.shop/7", "type": "waybill.order.merged""#
+        let change = #"{\#(subject), "data": {"orderNumber": "f"}}"#
+        #expect(try differences(#"{\#(alias), "record": {"value": {"number": "1z"}}, "changes": [\#(change)]}"#) == [])
+        let unknown = #""record": {"value": {"number": "2"}}, "deadLetter": "map-unknown-alias"}"#
+        #expect(try differences("{\(alias), \(unknown)") == [])
+        #expect(try differences("{\(unknown)") == [])
+    }
+
     @Test func aTestTellsTheDifference() throws {
         let fixture = try SourceFixture()
         try fixture.write(

@@ -24,7 +24,7 @@ import Testing
             "Changes": ["DeadLetters", "Pipeline", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
-            "Ingest": ["DeadLetters", "Pipeline", "Sources", "Worker"],
+            "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Pictures": ["Pipeline"],
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],

@@ -72,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
-        "Services/Packager": 11410,
+        "Services/Packager": 11640,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
@@ -81,12 +81,12 @@ import Testing
         "Shared/Fetch": 1600,
         "Shared/HTTP2": 620,
         "Shared/Kafka": 4060,
-        "Shared/Lua": 930,
-        "Shared/Model": 6080,
+        "Shared/Lua": 1010,
+        "Shared/Model": 6150,
         "Shared/Operations": 3660,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
-        "Shared/Store": 4900,
+        "Shared/Store": 5070,
         "Shared/Tokens": 360,
     ]
 

@@ -12,7 +12,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         commandName: "dead-letters",
         abstract: "Lists, shows and replays changes that could not be applied.",
         discussion: """
-            Needs only Kafka, and reads the same configuration as the service. A dead letter is named by its place in \
+            Needs only Kafka, unless records of sources ask for parcels, and reads the same configuration as the service. A dead letter is named by its place in \
             the topic, PARTITION/OFFSET.
             """,
         subcommands: [ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self])

@@ -5,6 +5,8 @@ import Kafka
 import Logging
 import Model
 import Operations
+import Redis
+import Store
 
 /// `waybill-packager dead-letters replay`
 struct ReplayDeadLettersCommand: AsyncParsableCommand {
@@ -89,10 +91,12 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             context.environment.producing(within: context.environment.common.shutdownLimit / 2),
             topics: [context.topics.orderChanges, context.topics.deadLetters])
         let line = ProgressLine(head: "dead letters: ", to: .error)
+        // It connects when a program asks for a parcel.
+        let redis = RedisClient(context.environment.redis, eventLoopGroup: context.environment.group)
         let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
-            [topics = context.topics] letter in
+            [topics = context.topics, index = ParcelIndex(redis)] letter in
             guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
-            return await SourceMapping.replay(record, sources, topic: topics.orderChanges)
+            return await SourceMapping.replay(record, sources, topic: topics.orderChanges, index: index)
         }
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
@@ -101,6 +105,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let close = {
             await producer.close()
             await context.reader.close()
+            await redis.close()
         }
         try await withCleanup(close) { try await context.environment.run(run) }
         return run.end ?? .gaveUp("it was cancelled", .init())

@@ -51,6 +51,8 @@ struct IngestMapCommand: AsyncParsableCommand {
     var key: String?
     @Option(help: "The record's headers, NAME=VALUE, once for each.")
     var header: [String] = []
+    @Option(help: "The order of a parcel, CARRIER/NUMBER=ORDER/FULFILLMENT, once for each.")
+    var alias: [String] = []
     @Option(help: "A file with an order document: print what the changes make of it.")
     var against: String?
     @Option(help: "The record's time, such as 2026-01-01T00:00:00Z; default: now.")
@@ -75,7 +77,8 @@ struct IngestMapCommand: AsyncParsableCommand {
         var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
         if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
         let mapping = SourceMapping(
-            record, source, topic: Topics().orderChanges, schemas: schemas, nowEpochSeconds: now)
+            record, source, topic: Topics().orderChanges, schemas: schemas, parcels: try self.parcels(),
+            nowEpochSeconds: now)
         for value in mapping.unknown {
             StandardStream.error.write("unknown value: \(value.table) has no \"\(value.value)\"\n")
         }
@@ -90,6 +93,18 @@ struct IngestMapCommand: AsyncParsableCommand {
                 StandardStream.output.write("\(String(decoding: change.message.value ?? [], as: UTF8.self))\n")
             }
         }
+    }
+
+    private func parcels() throws -> [Parcel: ParcelOwner?] {
+        var parcels: [Parcel: ParcelOwner?] = [:]
+        for text in self.alias {
+            let sides = text.split(separator: "=", maxSplits: 1).map { $0.split(separator: "/", maxSplits: 1) }
+            guard sides.count == 2, sides.allSatisfy({ $0.count == 2 }),
+                let parcel = Parcel(carrier: String(sides[0][0]), number: String(sides[0][1]))
+            else { throw ValidationError("--alias \(text): must be CARRIER/NUMBER=ORDER/FULFILLMENT") }
+            parcels[parcel] = ParcelOwner(order: String(sides[1][0]), fulfillment: String(sides[1][1]))
+        }
+        return parcels
     }
 
     private static func compare(_ changes: [SourceMapping.Change], _ path: String, _ now: Int64) throws {

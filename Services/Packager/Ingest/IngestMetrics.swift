@@ -7,6 +7,8 @@ import Synchronization
 final class IngestMetrics: Sendable {
     /// Records that became dead letters.
     let deadLetters: Counter
+    /// Keys whose records wait for the order of a parcel.
+    let unknownAliases: Gauge
     private let factory: any MetricsFactory
     private let counters = Mutex<[String: Counter]>([:])
     private let timers = Mutex<[String: Timer]>([:])
@@ -14,6 +16,7 @@ final class IngestMetrics: Sendable {
     init(factory: any MetricsFactory) {
         self.factory = factory
         self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
+        self.unknownAliases = Gauge(label: "waybill_ingest_unknown_aliases_waiting", factory: factory)
     }
 
     func mapped(_ mapping: SourceMapping, _ source: String, took duration: Duration) {

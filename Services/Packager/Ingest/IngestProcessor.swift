@@ -3,6 +3,7 @@ import Kafka
 import Logging
 import Model
 import Operations
+import Store
 
 /// Maps a batch of sources' records and publishes the changes, up to the acknowledgement of each.
 ///
@@ -12,11 +13,18 @@ struct IngestProcessor: Sendable {
     /// The most bytes of changes that are published together.
     private static let publishBytes = 8 << 20
 
+    /// The time after which a record that waits for its parcel's order looks for it again.
+    private static let aliasPause = Duration.seconds(1)
+
     let topics: Topics
     let producer: KafkaProducer
     let deadLetters: DeadLetterPublisher
     let metrics: IngestMetrics
     let table: @Sendable () -> SourceTable
+    /// The orders of parcels that programs ask for.
+    let parcels: ParcelIndex
+    /// The keys whose records wait for the order of a parcel.
+    let unknown: UnknownOrders
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -28,67 +36,91 @@ struct IngestProcessor: Sendable {
         let source: String
     }
 
+    /// What becomes of the records of a batch.
+    private struct Batch {
+        var outcomes: BatchOutcomes
+        var drafts: [Draft] = []
+        var bytes = 0
+        var refused: [RefusedRecord] = []
+        /// By source.
+        var schemas: [String: [UInt32: Result<AvroSchema, ChangeFault>]] = [:]
+    }
+
     /// - Returns: one outcome for each piece of work, in order.
     func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
         let table = self.table()
-        var outcomes = BatchOutcomes(count: works.count)
-        var drafts: [Draft] = []
-        var refused: [RefusedRecord] = []
-        var bytes = 0
-        var schemas: [String: [UInt32: Result<AvroSchema, ChangeFault>]] = [:]
+        var batch = Batch(outcomes: BatchOutcomes(count: works.count))
         CrashPoint.reached(.batchTaken)
-        for (place, work) in works.enumerated() {
-            for record in work.records {
-                guard let source = table.source(of: record.topic) else {
-                    outcomes.postpone(place, "no source reads \(record.topic) any more")
-                    break
-                }
-                let record = record.keyed(SourceKey.original(record.key))
-                if let away = await source.add(schemaOf: record, to: &schemas[source.name, default: [:]]) {
-                    outcomes.postpone(place, away)
-                    break
-                }
-                switch self.map(record, source, schemas[source.name] ?? [:]) {
-                case .mapped(let changes):
-                    for change in changes {
-                        drafts.append(Draft(place: place, record: record, change: change, source: source.name))
-                        bytes += change.message.value?.count ?? 0
-                    }
-                case .ignored: break
-                case .refused(let fault): refused.append(RefusedRecord(place: place, record: record, fault: fault))
-                }
-                if bytes > Self.publishBytes {
-                    await self.publish(drafts, &refused, &outcomes)
-                    (drafts, bytes) = ([], 0)
-                }
-            }
-        }
-        await self.publish(drafts, &refused, &outcomes)
-        await self.deadLetters.send(refused, &outcomes)
+        for (place, work) in works.enumerated() { await self.map(work, at: place, table, into: &batch) }
+        await self.publish(&batch)
+        await self.deadLetters.send(batch.refused, &batch.outcomes)
         CrashPoint.reached(.deadLettersSent)
-        self.deadLetters.forget(zip(works, outcomes.outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
-        return outcomes.outcomes
+        let outcomes = batch.outcomes.outcomes
+        self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
+        self.deadLetters.forget(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
+        return outcomes
     }
 
-    private func map(
-        _ record: KafkaRecord, _ source: Source, _ schemas: [UInt32: Result<AvroSchema, ChangeFault>]
-    ) -> SourceMapping.Outcome {
-        let start = ContinuousClock.now
-        let now = self.now()
-        let mapping = SourceMapping(
-            record, source, topic: self.topics.orderChanges, schemas: schemas, nowEpochSeconds: now / 1000)
-        self.metrics.mapped(mapping, source.name, took: .now - start)
-        if record.timestampMilliseconds >= 0 {
-            self.metrics.age(.milliseconds(max(0, now - record.timestampMilliseconds)), source.name)
+    /// Maps the records of a key, up to one that must wait.
+    private func map(_ work: KeyedWork, at place: Int, _ table: SourceTable, into batch: inout Batch) async {
+        // The time of the first record is that of all: each would begin to wait when the one before ends.
+        var isLate = false
+        for record in work.records {
+            guard let source = table.source(of: record.topic) else {
+                return batch.outcomes.postpone(place, "no source reads \(record.topic) any more")
+            }
+            let record = record.keyed(SourceKey.original(record.key))
+            if let away = await source.add(schemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
+                return batch.outcomes.postpone(place, away)
+            }
+            let start = ContinuousClock.now
+            let mapping: SourceMapping
+            do {
+                mapping = try await SourceMapping.map(
+                    record, source, topic: self.topics.orderChanges, schemas: batch.schemas[source.name] ?? [:],
+                    index: self.parcels, nowEpochSeconds: self.now() / 1000)
+            } catch {
+                return batch.outcomes.postpone(place, "\(error)")
+            }
+            if case .refused(let fault) = mapping.outcome, fault.code == .mapUnknownAlias, !isLate {
+                let bytes = work.records.reduce(0) { $0 + $1.size }
+                if let time = self.unknown.wait(work.key ?? [], bytes: bytes, now: .now) {
+                    return batch.outcomes.wait(place, min(time, Self.aliasPause))
+                }
+                isLate = true
+            }
+            self.account(for: mapping, of: record, source.name, took: .now - start)
+            self.add(mapping, of: record, source.name, at: place, to: &batch)
+            if batch.bytes > Self.publishBytes { await self.publish(&batch) }
         }
-        return mapping.outcome
+    }
+
+    private func add(
+        _ mapping: SourceMapping, of record: KafkaRecord, _ source: String, at place: Int, to batch: inout Batch
+    ) {
+        switch mapping.outcome {
+        case .mapped(let changes):
+            for change in changes {
+                batch.drafts.append(Draft(place: place, record: record, change: change, source: source))
+                batch.bytes += change.message.value?.count ?? 0
+            }
+        case .ignored: break
+        case .refused(let fault): batch.refused.append(RefusedRecord(place: place, record: record, fault: fault))
+        }
+    }
+
+    private func account(
+        for mapping: SourceMapping, of record: KafkaRecord, _ source: String, took duration: Duration
+    ) {
+        self.metrics.mapped(mapping, source, took: duration)
+        guard record.timestampMilliseconds >= 0 else { return }
+        self.metrics.age(.milliseconds(max(0, self.now() - record.timestampMilliseconds)), source)
     }
 
     /// Publishes changes in sequence. After one that fails, no later one of its work is published.
-    private func publish(
-        _ drafts: [Draft], _ refused: inout [RefusedRecord], _ outcomes: inout BatchOutcomes
-    ) async {
-        let open = drafts.filter { !outcomes.isPostponed($0.place) }
+    private func publish(_ batch: inout Batch) async {
+        let open = batch.drafts.filter { !batch.outcomes.isPostponed($0.place) }
+        (batch.drafts, batch.bytes) = ([], 0)
         guard !open.isEmpty else { return }
         for (draft, outcome) in zip(open, await self.producer.produce(open.map(\.change.message))) {
             switch outcome {
@@ -96,9 +128,9 @@ struct IngestProcessor: Sendable {
             case .failure(let error) where error.code == .messageTooLarge:
                 let fault = ChangeFault(
                     code: .mapInvalidChange, reason: "a change is too large for \(self.topics.orderChanges)")
-                refused.append(RefusedRecord(place: draft.place, record: draft.record, fault: fault))
+                batch.refused.append(RefusedRecord(place: draft.place, record: draft.record, fault: fault))
             case .failure(let error):
-                outcomes.postpone(draft.place, "publishing a change: \(error.message)")
+                batch.outcomes.postpone(draft.place, "publishing a change: \(error.message)")
             }
         }
         CrashPoint.reached(.published)

@@ -5,6 +5,8 @@ import Kafka
 import Lua
 import Model
 import Operations
+import Redis
+import Store
 
 /// The last records of a source's topics, for commands that only read.
 struct LastRecords: ParsableArguments {
@@ -47,16 +49,21 @@ struct IngestDryRunCommand: AsyncParsableCommand {
         let source = try self.sources.source(self.source)
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let reader = try KafkaReader(environment.kafka)
+        let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
+        let close = {
+            await reader.close()
+            await redis.close()
+        }
         var tally = DryRunTally()
-        try await withCleanup(reader.close) {
+        try await withCleanup(close) {
             var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
             try await self.records.each(source, reader) { records in
                 for record in records {
                     if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
                     tally.add(
-                        SourceMapping(
+                        try await SourceMapping.map(
                             record, source, topic: environment.common.topics.orderChanges, schemas: schemas,
-                            nowEpochSeconds: Int64(time(nil))), of: record)
+                            index: ParcelIndex(redis), nowEpochSeconds: Int64(time(nil))), of: record)
                 }
             }
         }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FoundationEssentials
 import Kafka
+import Lua
 import Model
 import Operations
 
@@ -68,12 +69,13 @@ struct SourceTest {
             let code = try test.optionalText("deadLetter")
             let expected = try test.has("changes") ? test.array("changes") : nil
             let now = try test.optionalText("now").flatMap { RFC3339.parse($0) } ?? record.timestampMilliseconds / 1000
+            let parcels = try Self.parcels(&test)
             _ = try test.optionalText("description")
             try test.refuseRest()
             guard (code == nil) != (expected == nil) else {
                 throw SourceError("$: give either changes or deadLetter")
             }
-            switch Self.outcome(record, source, nowEpochSeconds: now) {
+            switch Self.outcome(record, source, parcels, nowEpochSeconds: now) {
             case .refused(let fault):
                 return fault.code.rawValue == code ? [] : ["a dead letter: \(fault)"]
             case .ignored: return Self.differences([], expected, code)
@@ -91,17 +93,37 @@ struct SourceTest {
         guard var test = try? JSONMembers(self.content, path: "$", failure: { SourceError($0) }),
             let record = try? Self.record(&test, source)
         else { return nil }
-        return Self.outcome(record, source, nowEpochSeconds: record.timestampMilliseconds / 1000)
+        return Self.outcome(record, source, [:], nowEpochSeconds: record.timestampMilliseconds / 1000)
     }
 
     /// The value of a format with schemas is the event, as the program gets it.
     private static func outcome(
-        _ record: KafkaRecord, _ source: Source, nowEpochSeconds: Int64
+        _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?], nowEpochSeconds: Int64
     ) -> SourceMapping.Outcome {
         let decoded = source.format.hasSchemas ? record.value.flatMap { try? JSON(parsing: $0) } : nil
         return SourceMapping(
-            record, source, topic: "changes", decoded: decoded, nowEpochSeconds: nowEpochSeconds
+            record, source, topic: "changes", decoded: decoded, parcels: parcels, nowEpochSeconds: nowEpochSeconds
         ).outcome
+    }
+
+    /// The orders of parcels, by which a test stands in for Redis.
+    private static func parcels(
+        _ test: inout JSONMembers<SourceError>
+    ) throws(SourceError) -> [Parcel: ParcelOwner?] {
+        var parcels: [Parcel: ParcelOwner?] = [:]
+        guard test.has("aliases") else { return parcels }
+        for (index, element) in try test.array("aliases").enumerated() {
+            var alias = try JSONMembers(element, path: "$.aliases[\(index)]") { SourceError($0) }
+            let (carrier, number) = (try alias.text("carrier"), try alias.text("number"))
+            guard let parcel = Parcel(carrier: carrier, number: number) else {
+                throw alias.wrong("number", "must have letters or digits, 100 at most")
+            }
+            parcels[parcel] = ParcelOwner(
+                order: try alias.text("order"), fulfillment: try alias.text("fulfillment"),
+                brand: try alias.optionalText("brand"))
+            try alias.refuseRest()
+        }
+        return parcels
     }
 
     private static func record(

@@ -12,6 +12,9 @@ extension MetricRow {
                 .counter, "waybill_ingest_unknown_values_total", by: ["source", "table"],
                 "statuses and carriers that the tables of the library do not have"),
             MetricRow(
+                .gauge, "waybill_ingest_unknown_aliases_waiting",
+                "keys whose records wait for the order of a parcel"),
+            MetricRow(
                 .histogram, "waybill_ingest_map_seconds", by: ["source"], "time to decode, map and check a record"),
             MetricRow(
                 .histogram, "waybill_ingest_age_seconds", by: ["source"],

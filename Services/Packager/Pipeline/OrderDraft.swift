@@ -43,7 +43,9 @@ final class OrderDraft: Sendable {
         self.record = record
         self.refusal = refusal
         if let content, let state = result.state {
-            self.write = OrderStore.Write(state: state, expectedRevision: stored?.revision ?? 0, content: content)
+            self.write = OrderStore.Write(
+                state: state, expectedRevision: stored?.revision ?? 0, content: content,
+                former: stored?.state.document)
         } else {
             self.write = nil
         }

@@ -16,7 +16,7 @@ struct PackagerSettings {
         self.brands = try settings.brands(in: common.brands, webServiceURL: try settings.webServiceURL())
         self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
-        self.unknownOrderPatience = .seconds(try settings.integer(.unknownOrderSeconds, default: 60, in: 0...600))
+        self.unknownOrderPatience = try settings.unknownOrderPatience()
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
@@ -36,5 +36,12 @@ struct PackagerSettings {
             configuration.addresses = AddressPolicy(exceptions: exceptions)
         }
         return configuration
+    }
+}
+
+extension Settings {
+    /// The time that an update waits for an order that does not exist yet.
+    func unknownOrderPatience() throws(SettingsError) -> Duration {
+        .seconds(try self.integer(.unknownOrderSeconds, default: 60, in: 0...600))
     }
 }

@@ -65,7 +65,9 @@ final class SourceProgram: Sendable {
         self.idle = Mutex([try LuaProgram(text, limits: limits)])
     }
 
-    func map(_ event: JSON, record: JSON, constants: JSON) throws(LuaFailure) -> LuaProgram.Result {
+    func map(
+        _ event: JSON, record: JSON, constants: JSON, parcels: [Parcel: ParcelOwner?]
+    ) throws(LuaFailure) -> LuaProgram.Result {
         let program: LuaProgram
         if let idle = self.idle.withLock({ $0.popLast() }) {
             program = idle
@@ -73,7 +75,7 @@ final class SourceProgram: Sendable {
             program = try LuaProgram(self.text, limits: self.limits)
         }
         defer { self.idle.withLock { $0.append(program) } }
-        return try program.map(event, record: record, constants: constants)
+        return try program.map(event, record: record, constants: constants, parcels: parcels)
     }
 }
 

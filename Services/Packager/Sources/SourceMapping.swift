@@ -2,6 +2,7 @@ import FoundationEssentials
 import Kafka
 import Lua
 import Model
+import Store
 
 /// Decides what a record of a source becomes: changes, nothing, or a dead letter. No Kafka, no clock.
 struct SourceMapping {
@@ -25,15 +26,19 @@ struct SourceMapping {
     let outcome: Outcome
     /// Values that the tables of the library do not know.
     private(set) var unknown: [UnknownValue] = []
+    /// The parcels whose orders the program needs and that were not given.
+    private(set) var wanted: [Parcel] = []
 
     /// - Parameters:
     ///   - topic: the topic for changes.
     ///   - schemas: as for `SourceEvent`.
     ///   - decoded: the event of a format with schemas, in a test.
+    ///   - parcels: the orders of parcels; nil for one that no order has.
     ///   - nowEpochSeconds: refuses an order that was created much later.
     init(
         _ record: KafkaRecord, _ source: Source, topic: String,
-        schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:], decoded: JSON? = nil, nowEpochSeconds: Int64
+        schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:], decoded: JSON? = nil,
+        parcels: [Parcel: ParcelOwner?] = [:], nowEpochSeconds: Int64
     ) {
         if let start = source.start, record.timestampMilliseconds < start {
             self.outcome = .ignored
@@ -45,7 +50,7 @@ struct SourceMapping {
                 self.outcome = .ignored
                 return
             }
-            let result = try Self.run(event.event, record, source)
+            let result = try Self.run(event.event, record, source, parcels, &self.wanted)
             self.unknown = result.unknown
             let changes = try Self.list(result.value)
             if changes.isEmpty, source.refusesUnmapped {
@@ -61,9 +66,28 @@ struct SourceMapping {
         }
     }
 
+    /// Maps a record, and looks up the parcels that its program asks for.
+    ///
+    /// - Parameter index: nil: no order has a parcel.
+    static func map(
+        _ record: KafkaRecord, _ source: Source, topic: String, schemas: [UInt32: Result<AvroSchema, ChangeFault>],
+        index: ParcelIndex?, nowEpochSeconds now: Int64
+    ) async throws(StoreError) -> SourceMapping {
+        var parcels: [Parcel: ParcelOwner?] = [:]
+        while true {
+            let mapping = SourceMapping(
+                record, source, topic: topic, schemas: schemas, parcels: parcels, nowEpochSeconds: now)
+            guard let index, !mapping.wanted.isEmpty, parcels.count < Parcel.limit else { return mapping }
+            let owners = try await index.owners(of: mapping.wanted)
+            for parcel in mapping.wanted {
+                parcels.updateValue(owners[parcel].flatMap { source.owner($0) }, forKey: parcel)
+            }
+        }
+    }
+
     /// Maps a record again whose dead letter is replayed.
     static func replay(
-        _ record: KafkaRecord, _ table: SourceTable?, topic: String
+        _ record: KafkaRecord, _ table: SourceTable?, topic: String, index: ParcelIndex? = nil
     ) async -> Result<[KafkaMessage], ChangeFault> {
         guard let source = table?.source(of: record.topic) else {
             return .failure(ChangeFault(code: .mapFailed, reason: "no source reads \(record.topic)"))
@@ -73,7 +97,14 @@ struct SourceMapping {
         if let away = await source.add(schemaOf: record, to: &schemas) {
             return .failure(ChangeFault(code: .mapUndecodable, reason: away))
         }
-        switch SourceMapping(record, source, topic: topic, schemas: schemas, nowEpochSeconds: now).outcome {
+        let mapping: SourceMapping
+        do {
+            mapping = try await Self.map(
+                record, source, topic: topic, schemas: schemas, index: index, nowEpochSeconds: now)
+        } catch {
+            return .failure(ChangeFault(code: .mapUnknownAlias, reason: "\(error)"))
+        }
+        switch mapping.outcome {
         case .ignored: return .success([])
         case .refused(let fault): return .failure(fault)
         case .mapped(let changes): return .success(changes.map(\.message))
@@ -81,16 +112,20 @@ struct SourceMapping {
     }
 
     private static func run(
-        _ event: JSON, _ record: KafkaRecord, _ source: Source
+        _ event: JSON, _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?],
+        _ wanted: inout [Parcel]
     ) throws(ChangeFault) -> LuaProgram.Result {
         do {
-            return try source.program.map(event, record: SourceEvent.facts(of: record), constants: source.constants)
+            return try source.program.map(
+                event, record: SourceEvent.facts(of: record), constants: source.constants, parcels: parcels)
         } catch {
+            wanted = error.parcels.filter { parcels[$0] == nil }
             let code: ChangeFault.Code =
                 switch error.kind {
                 case .failed: .mapFailed
                 case .limited: .mapLimit
                 case .inexact: .mapInexact
+                case .unknownParcel: .mapUnknownAlias
                 }
             throw ChangeFault(code: code, reason: "source \(source.name): \(error.message)")
         }
@@ -110,6 +145,18 @@ struct SourceMapping {
 }
 
 extension Source {
+    /// Returns what the program gets of a parcel's order; nil for one of another source's order type.
+    func owner(_ owner: ParcelIndex.Owner) -> ParcelOwner? {
+        let (type, order) = (owner.order.orderType, owner.order.order.rawValue)
+        switch self.orderTypes {
+        case .one(let own): return own == type ? ParcelOwner(order: order, fulfillment: owner.fulfillment) : nil
+        case .byBrand(let types):
+            return types.filter { $0.value == type }.keys.min().map {
+                ParcelOwner(order: order, fulfillment: owner.fulfillment, brand: $0)
+            }
+        }
+    }
+
     /// Looks up the schema that a record needs.
     ///
     /// - Returns: nil, or why it is not known now.

@@ -42,6 +42,8 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case mapInexact = "map-inexact"
         /// The packager would refuse a change that the source's program returned.
         case mapInvalidChange = "map-invalid-change"
+        /// The source's program asked for the order of a parcel that no order has.
+        case mapUnknownAlias = "map-unknown-alias"
 
         /// True for a record of a source, which is not a change yet.
         public var isOfSource: Bool { Self.isOfSource(self.rawValue) }

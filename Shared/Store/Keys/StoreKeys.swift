@@ -65,6 +65,10 @@ enum StoreKeys {
 
     /// The order of a token that was handed out, under the token's digest.
     static func token(_ token: String) -> String { "waybill:1:token:{\(SHA256.hex(Array(token.utf8)))}" }
+    /// The order that has a parcel, under the digest of carrier and number: see `ParcelIndex`.
+    static func parcel(_ parcel: Parcel) -> String {
+        "waybill:1:parcel:{\(SHA256.hex(Array("\(parcel.carrier)/\(parcel.number)".utf8)))}"
+    }
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 

@@ -61,6 +61,10 @@ extension OrderStore {
     /// - Throws: `StoreError`; a retry is safe.
     public func restore(_ orders: [Restored], begun: PackagingStart = .now) async throws(StoreError) -> Int {
         guard !orders.isEmpty else { return 0 }
+        let parcels = try await self.parcels.note(orders.compactMap(\.parcels))
+        if let refusal = parcels.lazy.compactMap(\.self).first {
+            throw StoreError(.unavailable, "restoring parcels: \(refusal)")
+        }
         let replies: [RedisValue]
         do {
             replies = try await self.redis.evaluate(orders.map { self.invocation($0, begun) })
@@ -97,5 +101,35 @@ extension OrderStore {
         return RedisInvocation(
             StoreScripts.restoreOrder, keys: [StoreKeys.order(order.key), StoreKeys.gone(order.key)],
             arguments: arguments)
+    }
+}
+
+extension OrderStore.Restored {
+    /// The order with its parcels; nil for none.
+    fileprivate var parcels: (key: OrderKey, parcels: Set<Parcel>)? {
+        let (key, document): (OrderKey, OrderDocument)
+        switch self {
+        case .version(let state, _): (key, document) = (state.key, state.document)
+        case .fields(let fields, _):
+            // Documents of a restore are not parsed otherwise.
+            guard Self.hasNumber(fields.document), let json = try? JSON(parsing: fields.document).object else {
+                return nil
+            }
+            (key, document) = (fields.key, OrderDocument(members: json))
+        case .removed, .forgotten: return nil
+        }
+        let parcels = document.parcels
+        return parcels.isEmpty ? nil : (key, Set(parcels.keys))
+    }
+
+    /// Returns true if a document may have a member `trackingNumber`.
+    private static func hasNumber(_ document: [UInt8]) -> Bool {
+        let end = "kingNumber\"".utf8
+        var rest = document[...]
+        while let place = rest.firstIndex(of: UInt8(ascii: "k")) {
+            if rest[place...].starts(with: end) { return true }
+            rest = rest[(place + 1)...]
+        }
+        return false
     }
 }

@@ -29,6 +29,9 @@ public struct OrderStore: Sendable {
     /// Changes of orders that do not exist yet, in the same Redis.
     public var earlyChanges: EarlyChanges { EarlyChanges(redis: self.redis) }
 
+    /// The parcels of the orders, in the same Redis.
+    public var parcels: ParcelIndex { ParcelIndex(redis: self.redis, view: self.view) }
+
     /// An order as stored in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
         public let state: OrderState
@@ -104,11 +107,20 @@ public struct OrderStore: Sendable {
         /// The revision that was read before, 0 if there was none.
         public let expectedRevision: Int64
         public let content: Content
+        /// The parcels that the order had, and those that it has with this version.
+        let parcels: (before: Set<Parcel>, after: Set<Parcel>)
 
-        public init(state: OrderState, expectedRevision: Int64, content: Content) {
+        /// - Parameter former: the document that was read; nil if there was none.
+        public init(state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil) {
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
+            switch content {
+            case .version, .unannouncedVersion, .removal:
+                let before = former.map { Set($0.parcels.keys) } ?? []
+                self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
+            case .signature, .renumbered, .positions, .positionsToPublish: self.parcels = ([], [])
+            }
         }
     }
 
@@ -159,6 +171,19 @@ public struct OrderStore: Sendable {
     public func write(
         _ writes: [Write], begun: PackagingStart = .now
     ) async throws(StoreError) -> [WriteOutcome] {
+        // Before the orders: a parcel that a crash keeps from being noted would be noted by no later version.
+        let refusals = try await self.parcels.note(
+            writes.map { ($0.state.key, $0.parcels.after.subtracting($0.parcels.before)) })
+        let open = zip(writes, refusals).filter { $0.1 == nil }.map(\.0)
+        var written = try await self.writeOrders(open, begun)[...]
+        await self.parcels.forget(
+            zip(open, written).filter { $0.1 == .written }.map {
+                ($0.0.state.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
+            })
+        return refusals.map { $0.map { .refused($0) } ?? written.removeFirst() }
+    }
+
+    private func writeOrders(_ writes: [Write], _ begun: PackagingStart) async throws(StoreError) -> [WriteOutcome] {
         let invocations = writes.map { write -> RedisInvocation in
             var arguments: [RedisArgument] = [
                 .integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds),
