@@ -1,7 +1,7 @@
 -- Messages of commercetools about orders, from a subscription in the format CloudEvents.
 -- https://docs.commercetools.com/api/projects/subscriptions, https://docs.commercetools.com/api/message-types
--- They may arrive in another sequence than they were written. Each state of an order is a source of its own, numbered by
--- the messages: an older state that arrives late is skipped, and nothing else is.
+-- They may arrive in another sequence than they were written. Each state of an order is a source of its own, numbered
+-- by the messages: an older state that arrives late is skipped, and nothing else is.
 
 local function text(value)
     if value ~= null and value ~= nil and value ~= "" then return value end
