@@ -78,11 +78,11 @@ import Testing
     @Test func theExampleSourcesPassTheirTestsAndLint() throws {
         let directory = Repository.root.appending(path: "compose/sources").path()
         let names = try SourceLibrary.names(in: directory)
-        #expect(names.count >= 3)
+        #expect(names.count >= 7)
         for name in names {
             let source = try Source.load(folder: "\(directory)/\(name)", name: name)
             let tests = try SourceTest.all(in: "\(directory)/\(name)/tests")
-            #expect(tests.count >= 3, "\(name)")
+            #expect(tests.count >= 10, "\(name)")
             for test in tests { #expect(test.differences(source) == [], "\(name)/\(test.name)") }
             let lint = ProgramLint(String(decoding: source.program.text, as: UTF8.self))
             #expect(lint.globals == [], "\(name)")

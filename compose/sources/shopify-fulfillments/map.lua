@@ -11,15 +11,18 @@ function map(fulfillment)
         items[#items + 1] = {title = item.title, sku = text(item.sku), quantity = item.quantity}
     end
     local carrier = waybill.carrier(text(fulfillment.tracking_company), text(fulfillment.tracking_number))
-    local shipment = text(fulfillment.shipment_status)
+    -- A cancelled fulfillment keeps the last status of its shipment.
+    local shipment = fulfillment.status ~= "cancelled" and text(fulfillment.shipment_status) or fulfillment.status
+    local status = waybill.status.shopify(shipment)
+    local is_shipped = fulfillment.status == "success" and status ~= "processing"
     return {{
         order = fulfillment.order_id,
         time = fulfillment.updated_at,
         data = {fulfillments = {{
             fulfillmentIdentifier = tostring(fulfillment.id),
             fulfillmentType = "shipping",
-            status = waybill.status.shopify(shipment or fulfillment.status),
-            shippedAt = waybill.time(fulfillment.created_at),
+            status = status,
+            shippedAt = is_shipped and waybill.time(fulfillment.created_at) or nil,
             carrier = carrier.carrier,
             trackingNumber = carrier.trackingNumber,
             trackingURL = text(fulfillment.tracking_url) or carrier.trackingURL,

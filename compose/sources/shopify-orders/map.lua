@@ -12,8 +12,8 @@ local function status(order)
 end
 
 local payments = {
-    pending = "pending", authorized = "authorized", partially_paid = "pending", paid = "paid",
-    partially_refunded = "paid", refunded = "refunded", voided = "voided",
+    ["pending"] = "pending", ["authorized"] = "authorized", ["partially_paid"] = "pending", ["paid"] = "paid",
+    ["partially_refunded"] = "paid", ["refunded"] = "refunded", ["voided"] = "voided",
 }
 
 local function line_items(order)
@@ -30,23 +30,36 @@ local function line_items(order)
     return items
 end
 
+-- Cents, for sums.
+local function minor(value, currency)
+    local amount = waybill.money(text(value) or 0, currency, "major").amount
+    return waybill.integer(amount:replace(".", ""))
+end
+
+-- Discounts of shipping, duties and fees have no total of their own: what the others lack is one item.
 local function payment(order)
-    local function amount(value) return waybill.money(value, order.currency, "major") end
-    local items = {{label = "Subtotal", value = amount(order.subtotal_price)}}
-    local shipping = order.total_shipping_price_set
-    if shipping and shipping ~= null then
-        items[#items + 1] = {label = "Shipping", value = amount(shipping.shop_money.amount)}
+    local currency = order.currency
+    local items, rest = {}, minor(order.total_price, currency)
+    local function add(label, amount)
+        if amount ~= 0 then items[#items + 1] = {label = label, value = waybill.money(amount, currency, "minor")} end
+        rest = rest - amount
     end
-    if order.total_tip_received and order.total_tip_received ~= "0.00" then
-        items[#items + 1] = {label = "Tip", value = amount(order.total_tip_received)}
-    end
-    if not order.taxes_included then items[#items + 1] = {label = "Tax", value = amount(order.total_tax)} end
-    return {total = amount(order.total_price), summaryItems = items, status = payments[order.financial_status]}
+    local shipping = text(order.total_shipping_price_set)
+    add("Subtotal", minor(order.subtotal_price, currency))
+    if shipping then add("Shipping", minor(shipping.shop_money.amount, currency)) end
+    add("Tip", minor(order.total_tip_received, currency))
+    if not order.taxes_included then add("Tax", minor(order.total_tax, currency)) end
+    add(rest < 0 and "Discount" or "Duties and fees", rest)
+    return {
+        total = waybill.money(order.total_price, currency, "major"),
+        summaryItems = items,
+        status = payments[order.financial_status],
+    }
 end
 
 local function customer(order)
-    local from = order.customer
-    if not from or from == null then return nil end
+    local from = text(order.customer)
+    if not from then return end
     return {givenName = text(from.first_name), familyName = text(from.last_name), emailAddress = text(from.email)}
 end
 
