@@ -48,52 +48,51 @@ def seconds(default):
 
 SUBJECTS = {
     "gateway": Subject(
-        "gateway:GatewayBench",
+        "gateway.bench:GatewayBench",
         "packages and 304s a second, compared with nginx serving files and nginx with Lua and Redis; memory of "
         "idle connections and of orders in Redis; latency at half load; checks that no answer is outdated",
         {"rounds": ROUNDS, "connections": number(64, "connections of the load (64)"), "seconds": seconds(4)}),
     "packager": Subject(
-        "packager:PackagerBench",
+        "packager.bench:PackagerBench",
         "packages per second of CPU, compared with bare RSA signatures of libcrypto, a packager in Python and the "
         "openssl program; signatures of a backlog; latency at 300 changes a second; memory with backlogs and a slow "
         "Redis",
         {"rounds": ROUNDS, "orders": number(4000, "orders in the backlog of a round (4000)"), "seconds": seconds(10),
          "profile": flag("also show the functions that use its processor time")}, ("bench", "bench-python")),
     "pusher": Subject(
-        "pusher:PusherBench",
+        "pusher.bench:PusherBench",
         "notifications a second on one connection, compared with h2load and senders in Python; latency from a "
         "change to APNs; memory of a queue; rates with delayed answers; a thousand streams compared with a hundred",
         {"rounds": ROUNDS, "notifications": number(200_000, "notifications in a round (200000)"),
          "seconds": seconds(10)}, ("bench", "bench-python")),
     "fleet": Subject(
-        "fleet:FleetBench",
+        "fleet.bench:FleetBench",
         "changes a second and memory with 1, 2 and 4 packagers; a plot of the changes that wait",
         {"orders": ORDERS, "svg": word("file for the plot (waybill-fleet.svg)", default="waybill-fleet.svg")}),
     "restore": Subject(
-        "restore:RestoreBench",
+        "restore.bench:RestoreBench",
         "orders and registrations restored a second after Redis was emptied, with 1 and 2 packagers",
         {"orders": ORDERS, "registrations": number(50_000, "registrations that are also lost (50000)"),
          "partitions": number(None, "partitions of orders and changes; 192 hold 200,000 orders (64: 100,000)")}),
     "isolation": Subject(
-        "isolation:IsolationBench",
-        "latency from a brand's changes to their packages, alone and while a million changes of another brand wait, "
-        "which cannot be loaded; memory; checks that those are packaged once it is loaded",
-        {"waiting": number(1_000_000, "changes of the other brand (1000000)", 10, 9_999_999), "seconds": seconds(15)}),
-    "pusher-isolation": Subject(
-        "pusher_isolation:PusherIsolationBench",
-        "latency from a brand's changes to APNs: alone, and while another brand changes in bulk, has a refused "
-        "credential, or gets no answers from APNs for minutes; memory; checks that all are notified in the end",
-        {"waiting": number(200_000, "orders of the other brand (200000)", 10, 9_999_999), "seconds": seconds(15),
-         "rate": number(10_000, "changes a second of the other brand, as from five packagers (10000)"),
+        "isolation.bench:bench",
+        "latency of a brand, alone and beside another one in trouble, and memory. --service packager: from changes to "
+        "packages, while a million changes of a brand wait that cannot be loaded, and are packaged once it is; "
+        "--service pusher: from changes to APNs, while a brand changes in bulk, has a refused credential, or gets no "
+        "answers from APNs for minutes, and all are notified in the end",
+        {"service": word("the one that both share (packager)", choices=("packager", "pusher"), default="packager"),
+         "waiting": number(None, "changes (packager: 1000000) or orders (pusher: 200000) of the other brand", 10,
+                           9_999_999), "seconds": seconds(15),
+         "rate": number(10_000, "pusher: changes a second of the other brand, as from five packagers (10000)"),
          "minutes": MINUTES}),
     "hostile": Subject(
-        "hostile:HostileBench",
+        "hostile.bench:HostileBench",
         "latency of a well-behaved client, without and with hostile ones, and the gateway's memory: slow and idle "
         "connections from 20 addresses together with floods of wrong tokens, lists of changes, registrations and "
         "pipelined requests",
         {"minutes": MINUTES}),
     "checkout": Subject(
-        "checkout:CheckoutBench",
+        "checkout.bench:CheckoutBench",
         "latency of 200 merchant sessions a second; from a payment's answer to the package in the device, at 100 "
         "payments a second; at 100 payments a second with a shop that takes 24 s; of sessions, baskets and payments "
         "beside 300 baskets a second of another shop, whose service hangs; memory of the checkout role",
@@ -101,7 +100,7 @@ SUBJECTS = {
          "neighbour-url": word("the service of the shop that hangs; by default one that never answers"),
          "system-roots": flag("check the shop's certificate against the system's roots, which have to have its own")}),
     "chaos": Subject(
-        "chaos:ChaosBench",
+        "chaos.bench:ChaosBench",
         "kills, stops, stalls and empties services and servers while orders stream through, then compares everything "
         "with the expected result",
         {"minutes": number(2.0, "minutes of changes and faults (2)", 0.2, 1440),
@@ -119,7 +118,7 @@ SUBJECTS = {
          "without": word("no faults whose names begin with this; repeatable", action="append", default=[]),
          "keep": KEEP_DATA}, ("trials",), is_trial=True),
     "faults": Subject(
-        "faults:bench",
+        "faults.bench:FaultsBench",
         "sends notifications to devices while APNs fails, then checks deliveries, registrations and counters; with "
         "--once each device has one change, so that another change hides no loss",
         {"notifications": number(None, "notifications that APNs accepts (200000, small 4000)", 1, 2_000_000),

@@ -1,4 +1,4 @@
-"""Devices that register through the gateway."""
+"""Simulated devices, with the identifiers and push tokens that Wallet gives them, and their registrations."""
 
 import json
 import time
@@ -22,8 +22,6 @@ class Device:
     events: (moment, name) of everything that it must be notified of. generation: counts its push tokens, from 0.
     """
 
-    __slots__ = ("number", "orders", "generation", "events", "story")
-
     def __init__(self, number, orders, story=None):
         self.number, self.orders, self.story = number, orders, story
         self.generation, self.events = 0, []
@@ -33,7 +31,7 @@ class Device:
         return f"device-{self.number:032x}"
 
     @property
-    def token(self):
+    def push_token(self):
         return f"{self.number:056x}{self.generation:08x}"
 
 
@@ -53,7 +51,7 @@ class Registrar:
                 device.events.append((now(), "registration"))
                 connection.send(
                     f"/v1/devices/{device.name}/registrations/{order}", showing(derived_token(self.secret, order)),
-                    "POST", json.dumps({"pushToken": device.token}))
+                    "POST", json.dumps({"pushToken": device.push_token}))
             for connection, (device, order) in under_way:
                 answer = connection.receive()
                 if answer.status not in (200, 201):

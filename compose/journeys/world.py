@@ -11,6 +11,7 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+import devices
 from client import Connection, showing
 from metrics import Metrics
 from orders import example
@@ -87,25 +88,18 @@ class Client:
         self.connection = None
 
 
-class Device:
-    """A device with one order.
+class Device(devices.Device):
+    """A device with one order, one request at a time.
 
     token: the one that it shows to the gateway. order: order.json of the newest package that it has.
     """
 
     def __init__(self, number, key, token=None):
-        self.number, self.key, self.token = number, key, token
+        super().__init__(number, [key])
+        self.key, self.token = key, token
         self.order, self.modified, self.born = None, None, time.monotonic()
         # Allows one request of a device at a time.
         self.lock = threading.Lock()
-
-    @property
-    def name(self):
-        return f"device-{self.number:032x}"
-
-    @property
-    def push_token(self):
-        return f"{self.number:064x}"
 
     @property
     def identifier(self):

@@ -1,7 +1,14 @@
-"""One run of compose/bench faults: devices, load and faults until everything is processed, then the checks."""
+"""
+Sends notifications while APNs fails in every way that it can, then checks the results.
+
+The services, broker and Redis are the stack's; devices register through the gateway, and changes are written to
+`waybill.orders` in place of the packager. The APNs simulator injects the faults of plan.py. With --once each device has
+one order with one change, and the workers may be killed.
+"""
 
 import collections
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -9,20 +16,32 @@ import statistics
 import time
 
 from devices import Device, Registrar, now
-from faults_judge import (
-    Findings, Record, is_final, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
-    judge_tellings)
-from faults_metrics import Verdicts, judge_verdicts
-from faults_plan import brown_out, plan
-from faults_stage import TYPES, Changes, Stage
+from faults.judge import (
+    Findings, Record, is_final, is_killed, judge_connections, judge_dead_letters, judge_ends, judge_excuses, judge_lag,
+    judge_memory, judge_notifications, judge_registrations, judge_waits)
+from faults.plan import brown_out, plan
+from faults.stage import TYPES, Changes, Stage
+from faults.verdicts import Verdicts, judge_verdicts
 from metrics import Metrics
 from pace import Repeater
 from processes import memory_mb
+from report import percentile
 from simulator import Simulator
 from stack import Failure, say
 from subject import Bench
 from topics import Offsets
 
+# The sizes without and with --small.
+SIZES = {
+    "notifications": (200_000, 4000), "devices": (20_000, 400), "faults": (200, 20), "rate": (800, 400),
+    # Of a device that can never be notified: the pauses before the last three take about two minutes.
+    "attempts": (8, 5),
+}
+RULES = (
+    "missed", "double", "retired", "registrations", "verdicts", "dead_letters", "lag", "memory", "connections",
+    "violations")
+# The rules of --once besides.
+ONCE_RULES = ("late", "excuses", "ends")
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
 # The part of the run before the first fault; at its end the pusher is warmed up.
 CALM = 0.1
@@ -30,6 +49,24 @@ CALM = 0.1
 PAUSE = 10
 # Faults after which connections answer nothing.
 SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
+
+
+def set_sizes(arguments):
+    """Sets the sizes that are not given."""
+    arguments.once = arguments.once or arguments.brown_out is not None
+    if not arguments.once and (arguments.pushers > 1 or arguments.kill_seconds):
+        raise Failure("--pushers and --kill-seconds go with --once")
+    if arguments.once:
+        # As many devices as changes; in a brown-out, changes for its seconds and a few.
+        rate, calm, count = (40, 10, 800) if arguments.small else (100, 20, 20_000)
+        if arguments.brown_out:
+            rate = rate if arguments.small else 200
+            count = rate * (arguments.brown_out + calm)
+        arguments.rate = arguments.rate or rate
+        arguments.notifications = arguments.devices = arguments.notifications or arguments.devices or count
+    for name, sizes in SIZES.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, sizes[arguments.small])
 
 
 class Sampler:
@@ -50,12 +87,9 @@ class Sampler:
 
 
 class FaultsBench(Bench):
-    rules = (
-        "told", "double", "retired", "registrations", "verdicts", "letters", "lag", "memory", "connections",
-        "violations")
-
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
+        set_sizes(arguments)
         self.stage = Stage(stack, arguments.attempts, arguments.pushers)
         self.findings, self.done = Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
@@ -65,7 +99,12 @@ class FaultsBench(Bench):
         self.by_order, self.devices, self.heroes = {}, [], {}
         # The index of the first delivery that counts; (moment, committed offsets) of each kill and restart of a worker.
         self.first_delivery, self.rebalances = 0, []
-        self.populate()
+        # The moment at which a brown-out ended, 0 without one; the workers, in the order in which they are killed.
+        self.calm_moment, self.victims = 0, itertools.cycle(self.stage.pushers)
+        (self.populate_once if arguments.once else self.populate)()
+        # With --once: the orders that have no change yet.
+        self.todo = sorted(self.by_order) if arguments.once else []
+        self.lot.shuffle(self.todo)
 
     def set_up(self):
         self.stage.up()
@@ -88,6 +127,12 @@ class FaultsBench(Bench):
                 arguments.devices + story.number, [f"{TYPES[story.number % len(TYPES)]}/story-{story.number}"], story)
             for story in self.stories}
 
+    def populate_once(self):
+        for number in range(self.arguments.devices):
+            order = f"{TYPES[number % len(TYPES)]}/once-{number}"
+            self.devices.append(Device(number, [order]))
+            self.by_order[order] = [self.devices[-1]]
+
     @property
     def everybody(self):
         return self.devices + list(self.heroes.values())
@@ -104,8 +149,16 @@ class FaultsBench(Bench):
         self.registrar.register(self.everybody)
         say(f"{len(self.everybody)} devices registered in {time.monotonic() - begin:.1f} s")
         self.settle("the registrations")
-        self.first = self.simulator.accepted
-        self.load()
+        if self.arguments.once:
+            # Devices were also notified of their registrations; only later deliveries count.
+            for device in self.devices:
+                device.events.clear()
+            self.first_delivery, self.before = len(self.simulator.deliveries), self.metrics()
+        self.first, seconds = self.simulator.accepted, self.arguments.kill_seconds
+        with Repeater(self.kill_next, 1 / seconds) if seconds else contextlib.nullcontext():
+            self.load()
+        if self.arguments.brown_out is not None:
+            self.calm_moment = self.begin + int(1000 * (self.seconds * CALM + self.arguments.brown_out))
         self.settle("the last changes")
         time.sleep(2 if self.arguments.small else PAUSE)
         self.last_level = self.sampler.level()
@@ -136,7 +189,7 @@ class FaultsBench(Bench):
         orders = sorted(self.by_order)
         begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.steps))
         calm = self.seconds * CALM
-        told, warm = 0.0, False
+        notified, warm = 0.0, False
         while True:
             elapsed = time.monotonic() - begin
             if elapsed >= calm and not warm:
@@ -147,12 +200,12 @@ class FaultsBench(Bench):
             if not steps and not self.wants_more():
                 break
             if elapsed > 4 * self.seconds + 60:
-                self.findings.add("told", "the pusher is far behind the load")
+                self.findings.add("missed", "the pusher is far behind the load")
                 break
-            while told < elapsed * self.arguments.rate and self.wants_more():
-                order = self.next_order(orders)
+            while notified < elapsed * self.arguments.rate and self.wants_more():
+                order = self.todo.pop() if self.arguments.once else self.lot.choice(orders)
                 self.changes.change(order, self.by_order[order])
-                told += len(self.by_order[order])
+                notified += len(self.by_order[order])
             self.require_running()
             time.sleep(0.005)
         self.changes.flush()
@@ -160,10 +213,27 @@ class FaultsBench(Bench):
             f"{sum(self.done.values())} faults")
 
     def wants_more(self):
+        if self.arguments.once:
+            return bool(self.todo)
         return self.simulator.accepted - self.first < self.arguments.notifications
 
-    def next_order(self, orders):
-        return self.lot.choice(orders)
+    def kill_next(self, _):
+        """Kills the next worker and starts it again; records the committed offsets after each step."""
+        name = next(self.victims)
+        for verb in ("kill", "start"):
+            try:
+                self.stack.run(verb, name)
+            except Failure as failure:
+                return self.findings.add("lag", str(failure))
+            self.rebalances.append((now(), self.committed()))
+            self.done[f"{verb} {name}"] += 1
+        return say(f"killed {name} and started it again")
+
+    def committed(self):
+        """Returns the offsets that the workers have committed, by (topic, partition)."""
+        return {
+            (place.topic, place.partition): max(0, place.offset) for topic in ("waybill.orders", Offsets.PENDING)
+            for place in self.offsets.committed(topic)}
 
     def do(self, step, elapsed):
         hero = self.heroes.get(step.story)
@@ -172,10 +242,10 @@ class FaultsBench(Bench):
         if step.act == "register":
             hero.generation += step.renewed
             return self.registrar.register([hero])
-        body = step.body | ({"token": hero.token} if hero else {})
+        body = step.body | ({"token": hero.push_token} if hero else {})
         crowd = self.devices if step.credential is None else self.devices[step.credential::len(TYPES)]
         for device in self.lot.sample(crowd, min(step.others, len(crowd))):
-            self.simulator.ask("POST", "/faults", body | {"token": device.token})
+            self.simulator.ask("POST", "/faults", body | {"token": device.push_token})
         if not step.others:
             self.simulator.ask("POST", "/faults", body)
         self.done[step.name] += 1
@@ -198,7 +268,7 @@ class FaultsBench(Bench):
 
     def require_running(self):
         self.simulator.reading.require_running()
-        if not os.path.exists(f"/proc/{self.sampler.pid}/stat"):
+        if not self.arguments.kill_seconds and not os.path.exists(f"/proc/{self.sampler.pid}/stat"):
             raise Failure(f"the pusher ended, see {self.stack.folder}/log/pusher.log")
 
     # --- judging and report -------------------------------------------------------------------------------------------
@@ -209,14 +279,18 @@ class FaultsBench(Bench):
         self.stack.stop(*self.stage.pushers)
         record = Record(deliveries, self.begin, self.simulator.ask("GET", "/unheard")["deliveries"])
         recorded, tombstones = self.recorded()
-        ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
-        excuses = self.judge_tellings(record, ended)
-        letters = self.letters()
+        ended = judge_registrations(self.everybody, self.registered(), recorded, record, findings)
+        once = self.arguments.once
+        excuses = judge_notifications(
+            self.everybody, record, ended, findings, self.repetitions() if once else None)
+        if once:
+            self.judge_once(record, excuses)
+        dead_letters = self.dead_letters()
         bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
         # A bad push token has a dead letter if the breaker kept its registration.
-        judge_letters(
-            {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
-             if hero.story.letters or hero.number in bad - ended}, letters, findings)
+        judge_dead_letters(
+            {hero.orders[0]: hero.story.dead_letters + (hero.number in bad - ended) for hero in self.heroes.values()
+             if hero.story.dead_letters or hero.number in bad - ended}, dead_letters, findings)
         # The counters are those of the first worker only, and a restart resets them.
         if len(self.stage.pushers) == 1 and not self.arguments.kill_seconds:
             judge_verdicts(verdicts, {
@@ -226,30 +300,44 @@ class FaultsBench(Bench):
                 "outdated": sum(
                     request.status == 410 for device in self.everybody if device.number not in ended
                     for request in record.requests(device)),
-                "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
+                "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "dead_letters": len(dead_letters),
             }, findings)
-            self.judge_ends(verdicts)
+            if once:
+                judge_ends(len(self.devices), verdicts, findings)
             judge_memory(self.warm_level, self.last_level, credentials, findings)
         silences = sum(self.done[name] for name in SILENT) + 2 * len(self.rebalances)
         judge_connections(
             self.connections, self.statistics["violations"], credentials * len(self.stage.pushers), silences, findings)
-        self.tell(verdicts, record, {
-            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "unheard": record.lost,
-            "told_twice": excuses.total()})
+        self.show(verdicts, record, {
+            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(dead_letters), "unheard": record.lost,
+            "notified_twice": excuses.total()})
 
-    def judge_tellings(self, record, ended):
-        """Returns the numbers of explained duplicates, by explanation."""
-        return judge_tellings(self.everybody, record, ended, self.findings)
+    def repetitions(self):
+        """Returns a function that takes a device, a delivery and the next one; true if a kill explains the latter."""
+        pending = self.offsets.places_by_key(Offsets.PENDING)
 
-    def judge_ends(self, verdicts):
-        """Checks nothing: many changes are coalesced."""
+        def is_repeated(device, before, request):
+            order = device.orders[0]
+            places = [("waybill.orders", *self.changes.places[order]), *pending[order],
+                      *pending[f"{device.name}/{order}"]]
+            return is_killed(device.events[0][0], places, before.moment, request.moment, self.rebalances)
 
-    def letters(self):
+        return is_repeated
+
+    def judge_once(self, record, excuses):
+        judge_excuses(excuses["unheard"], len(self.devices), len(self.rebalances) // 2, self.findings)
+        waits = judge_waits(self.devices, record, self.calm_moment, self.findings) or [0]
+        figures = {f"excused_{name}": excuses[name] for name in ("unheard", "killed")} | {
+            "wait_p50_s": percentile(waits, 0.5), "wait_p99_s": percentile(waits, 0.99), "wait_most_s": max(waits)}
+        for name, value in figures.items():
+            self.report.figure(f"faults.once_{name}", round(value, 2))
+
+    def dead_letters(self):
         """Returns (key, reason) of all dead letters."""
         return [(key, (headers.get("waybill-reason") or b"").decode(errors="replace"))
                 for key, _, headers in self.offsets.records("waybill.dead-letters")]
 
-    def standing(self):
+    def registered(self):
         """Returns the push tokens in Redis by (device, order)."""
         places = [(device.name, order) for device in self.everybody for order in device.orders]
         records = self.stack.redis.ask_all(("HGET", f"waybill:1:devices:{{{order}}}", name) for name, order in places)
@@ -264,7 +352,7 @@ class FaultsBench(Bench):
             tombstones += not value
         return found, tombstones
 
-    def tell(self, verdicts, record, counts):
+    def show(self, verdicts, record, counts):
         seen = record.statuses
         rows = [(f"fault {name}", count) for name, count in sorted(self.done.items())]
         rows += [("devices", len(self.everybody)), ("changes", self.changes.count)]
@@ -289,5 +377,5 @@ class FaultsBench(Bench):
         self.report.figure("faults.memory_before_mb", self.warm_level[0])
         self.report.figure("faults.memory_after_mb", self.last_level[0])
         self.report.figure("faults.memory_most_mb", max(self.sampler.megabytes))
-        for rule in self.rules:
+        for rule in RULES + (ONCE_RULES if self.arguments.once else ()):
             self.report.figure(f"faults.wrong_{rule}", len(self.findings.by_rule[rule]))

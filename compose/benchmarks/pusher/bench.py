@@ -7,8 +7,8 @@ import time
 
 from devices import Device, Registrar
 from latency import push_waits
-from nghttpd import BEARER, TOPIC, Nghttpd
 from processes import free_ports, memory_mb, output_of, start_with_address
+from pusher.nghttpd import BEARER, TOPIC, Nghttpd
 from report import median_cost, median_rate, median_ratio, percentile
 from simulator import first_told, tell
 from stack import SERVICES, Failure, program
@@ -138,7 +138,7 @@ class PusherBench(Bench):
         """Measures from a change's record to its notification, with every service in between."""
         count = CHANGES_A_SECOND * self.arguments.seconds
         devices = [Device(number, [f"{self.stack.type}/push-{number}"]) for number in range(1, count + 1)]
-        tokens = {f"push-{device.number}": device.token for device in devices}
+        tokens = {f"push-{device.number}": device.push_token for device in devices}
         publisher = Publisher(self.stack, {"linger.ms": 0})
         publisher.replace_with_example(tokens)
         registrar = Registrar(self.stack)

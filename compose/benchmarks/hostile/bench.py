@@ -104,7 +104,7 @@ class HostileBench(Bench):
     def start_flood(self):
         # At a lower priority, since real hostile clients run on other machines.
         self.flood = self.ending.enter_context(subprocess.Popen(
-            ["nice", "-n", "10", sys.executable, f"{HERE}/hostile_flood.py", str(self.stack.gateway_port),
+            ["nice", "-n", "10", sys.executable, f"{HERE}/hostile/flood.py", str(self.stack.gateway_port),
              self.stack.type, TOKEN],
             stdout=subprocess.PIPE, text=True, start_new_session=True))
         self.ending.callback(self.flood.kill)

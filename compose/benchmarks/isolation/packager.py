@@ -21,7 +21,7 @@ WAITING_TYPE = "order.com.example.waiting"
 LIMIT = 600
 
 
-class IsolationBench(CrewBench):
+class PackagerIsolation(CrewBench):
     def set_up(self):
         super().set_up()
         brand = self.stack.add_brand(WAITING_TYPE)
@@ -45,7 +45,7 @@ class IsolationBench(CrewBench):
         waiting = self.publish_waiting()
         self.await_waiting(worker, lambda count: count >= waiting)
         beside = [self.steady(orders) for _ in range(2)]
-        kept = worker.memory_mb("VmRSS")
+        resting = worker.memory_mb("VmRSS")
         self.certificate.write_text(certificate)
         self.await_waiting(worker, lambda count: count < waiting)
         working, began = self.steady(orders), time.monotonic()
@@ -62,7 +62,7 @@ class IsolationBench(CrewBench):
             f"p99 from a change to its package at {RATE} changes/s: {self.text(alone)} alone; {self.text(beside)} "
             f"while {waiting:,} changes of another brand wait; {working:.1f} ms while those are worked off")
         self.report.note(
-            f"memory: {kept:.0f} MB while they wait, {worker.memory_mb():.0f} MB at most; once the brand was loaded "
+            f"memory: {resting:.0f} MB while they wait, {worker.memory_mb():.0f} MB at most; once the brand was loaded "
             f"all were packaged, each order's last change last, the rest of them in {took:.0f} s")
 
     @staticmethod
@@ -83,10 +83,10 @@ class IsolationBench(CrewBench):
                 yield order, kind, data
 
         count = self.crew.publish(changes(), PACKED, self.waiting)
-        self.require_kept()
+        self.require_complete()
         return count
 
-    def require_kept(self):
+    def require_complete(self):
         """Fails if the embedded broker dropped records, as it does with the oldest of a partition above 5 MiB."""
         if any(self.crew.reader.bounds(place)[0] > 0 for place in self.crew.reader.places(TOPIC)):
             raise Failure(f"the broker dropped what waited: try --waiting {self.arguments.waiting // 2}")
@@ -98,10 +98,10 @@ class IsolationBench(CrewBench):
         eventually(lambda: f"a count other than {count()} of waiting changes", lambda: is_reached(count()), 120, 0.2)
 
     def require_all_packaged(self, worker):
-        self.require_kept()
-        letters = worker.metrics().total("waybill_dead_letters_total")
-        if letters:
-            raise Failure(f"{letters} changes became dead letters")
+        self.require_complete()
+        dead_letters = worker.metrics().total("waybill_dead_letters_total")
+        if dead_letters:
+            raise Failure(f"{dead_letters} changes became dead letters")
         documents = self.stack.redis.ask_all(
             ("HGET", self.waiting.order_key(order), "document") for order in self.last)
         for (order, last), document in zip(self.last.items(), documents):

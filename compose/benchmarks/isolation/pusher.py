@@ -31,7 +31,7 @@ TROUBLES = {
 }
 
 
-class PusherIsolationBench(Bench):
+class PusherIsolation(Bench):
     def measure(self):
         self.apns = self.stack.env["APNS_ADMIN_URL"]
         self.stack.add_brand(TYPE)

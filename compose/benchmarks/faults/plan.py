@@ -38,14 +38,14 @@ class Story:
     """
     A device with its own order, and its expected end.
 
-    end: its registration `stays`, `goes`, or `either`. letters: the number of its dead letters. stuck: true if it can
-    never be notified.
+    end: its registration `stays`, `goes`, or `either`. dead_letters: their number. stuck: true if it can never be
+    notified.
     """
 
     number: int
     name: str
     end: str = "stays"
-    letters: int = 0
+    dead_letters: int = 0
     stuck: bool = False
 
 
@@ -139,33 +139,33 @@ def stories(lot):
     def change(seconds):
         return seconds, "change", {}
 
-    def told(body, *more, **end):
+    def hit(body, *more, **end):
         """Returns a fault of the device, a change right after it and more steps, and the end."""
         return [(0, "fault", {"body": body}), change(0.2), *more], end
 
     return {
         # The token is gone, and was registered before that.
-        "gone": (4, told(gone, end="goes")),
-        "gone-expired": (2, told(gone | {"reason": "ExpiredToken"}, end="goes")),
+        "gone": (4, hit(gone, end="goes")),
+        "gone-expired": (2, hit(gone | {"reason": "ExpiredToken"}, end="goes")),
         # It was gone an hour ago, before it registered: that says nothing about the registration.
-        "gone-before": (4, told(gone | once | {"timestampOffsetSeconds": -3600}, change(4))),
-        "gone-and-back": (4, told(gone, (4, "register", {"renewed": True}), change(6))),
+        "gone-before": (4, hit(gone | once | {"timestampOffsetSeconds": -3600}, change(4))),
+        "gone-and-back": (4, hit(gone, (4, "register", {"renewed": True}), change(6))),
         # It registers with a new token, or with the same one again, while the 410 is in flight.
-        "gone-race": (4, told(late, (0.9, "register", {"renewed": True}))),
-        "gone-same": (3, told(late | once, (0.9, "register", {}))),
-        "late": (1, told({"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1})),
-        "bad-token": (2, told(answer(400, "BadDeviceToken", count=1), end="either")),
-        "wrong-topic": (2, told(answer(400, "DeviceTokenNotForTopic", count=1), change(4), letters=1)),
+        "gone-race": (4, hit(late, (0.9, "register", {"renewed": True}))),
+        "gone-same": (3, hit(late | once, (0.9, "register", {}))),
+        "late": (1, hit({"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1})),
+        "bad-token": (2, hit(answer(400, "BadDeviceToken", count=1), end="either")),
+        "wrong-topic": (2, hit(answer(400, "DeviceTokenNotForTopic", count=1), change(4), dead_letters=1)),
         # The notification is retried until APNs accepts it.
-        "busy": (2, told(answer(429, "TooManyRequests", count=lot.randint(1, 3)))),
-        "failing": (2, told(answer(500, "InternalServerError", count=lot.randint(1, 3)))),
-        "away": (2, told(answer(503, "ServiceUnavailable", count=lot.randint(1, 3)))),
-        "moved": (1, told(answer(503, "Shutdown", count=1))),
-        "mute": (2, told({"silence": True, "count": 1})),
-        "severed": (2, told({"cut": True, "count": lot.randint(1, 2)})),
-        "sent-away": (2, told({"goaway": {"reason": "Shutdown", "processed": False}, "count": 1})),
+        "busy": (2, hit(answer(429, "TooManyRequests", count=lot.randint(1, 3)))),
+        "failing": (2, hit(answer(500, "InternalServerError", count=lot.randint(1, 3)))),
+        "away": (2, hit(answer(503, "ServiceUnavailable", count=lot.randint(1, 3)))),
+        "moved": (1, hit(answer(503, "Shutdown", count=1))),
+        "mute": (2, hit({"silence": True, "count": 1})),
+        "severed": (2, hit({"cut": True, "count": lot.randint(1, 2)})),
+        "sent-away": (2, hit({"goaway": {"reason": "Shutdown", "processed": False}, "count": 1})),
         # It never succeeds: there must be a dead letter, and no other device may wait for it.
-        "stuck": (1, told(answer(429, "TooManyRequests"), letters=1, stuck=True)),
+        "stuck": (1, hit(answer(429, "TooManyRequests"), dead_letters=1, stuck=True)),
     }
 
 
@@ -190,7 +190,7 @@ def plan(seed, faults, seconds, rate, with_stories=True):
     (8, 0)
     """
     lot = random.Random(seed)
-    steps, told = [], []
+    steps, begun = [], []
     general_names, story_names = bag(GENERAL, lot), bag(STORIES, lot)
     for number in range(faults):
         at = seconds * (number + lot.random()) / max(1, faults)
@@ -198,8 +198,8 @@ def plan(seed, faults, seconds, rate, with_stories=True):
         if with_stories and number % 5 in (1, 3):
             name = next(story_names)
             _, (parts, end) = stories(lot)[name]
-            told.append(Story(len(told) + 1, name, **end))
-            steps += [Step(round(at + after, 2), act, name, story=len(told), **values) for after, act, values in parts]
+            begun.append(Story(len(begun) + 1, name, **end))
+            steps += [Step(round(at + after, 2), act, name, story=len(begun), **values) for after, act, values in parts]
         else:
             name = next(general_names)
             _, body = general(lot, rate)[name]
@@ -207,7 +207,7 @@ def plan(seed, faults, seconds, rate, with_stories=True):
             if "count" in body and not others:
                 body["for"] = COUNTED_SECONDS
             steps.append(Step(round(at, 2), "fault", name, body, others=others, credential=credential))
-    return sorted(steps, key=lambda step: step.at), told
+    return sorted(steps, key=lambda step: step.at), begun
 
 
 def brown_out(seconds):

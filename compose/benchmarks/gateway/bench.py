@@ -4,12 +4,12 @@ import functools
 import os
 import statistics
 
-import idle
 from client import Connection
-from freshness import Freshness
+from gateway import idle
+from gateway.freshness import Freshness
+from gateway.peers import Peers
 from load import Load
 from orders import add_picture, add_pictures, example
-from peers import Peers
 from processes import memory_mb
 from report import median_cost, median_rate, median_ratio, percentile, take_turns
 from stack import Failure

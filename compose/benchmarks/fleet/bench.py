@@ -4,7 +4,7 @@ import os
 import time
 
 import memory
-import plot
+from fleet import plot
 from pace import Repeater
 from processes import Usage
 from stack import Failure

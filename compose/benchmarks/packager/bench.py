@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 import memory
-import sampling
-import signing
 from latency import Ages, package_waits
+from packager import sampling, signing
 from processes import Usage, output_of
 from report import Round, median_rate, median_ratio, percentile
 from stack import Redis, program

@@ -16,8 +16,8 @@ import subprocess
 import threading
 import time
 
-import chaos_region
-from chaos_plan import choose, schedule
+from chaos import region
+from chaos.plan import choose, schedule
 from operations import GROWING, grow_partitions, partitions_added, rekey, retoken, swap_secrets, write_secrets
 from report import percentile
 from simulator import tell
@@ -210,7 +210,7 @@ class ChaosBench(Bench):
         if base == "partitions":
             return self.grow_partitions()
         if base == "region":
-            return chaos_region.move(self, fault)
+            return region.move(self, fault)
         service = self.worker(base, fault.worker)
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)
@@ -239,7 +239,7 @@ class ChaosBench(Bench):
         time.sleep(fault.hold)
         self.undo()
         # Concurrently, as when a machine starts again.
-        chaos_region.at_once(self.start, services)
+        region.at_once(self.start, services)
 
     def start(self, service):
         try:

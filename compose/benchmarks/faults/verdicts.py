@@ -17,7 +17,7 @@ class Verdicts:
         self.dropped = grown("waybill_pushes_total", outcome="dropped")
         # Registrations: one answer may end several, or none if they were renewed meanwhile.
         self.retired = grown("waybill_push_tokens_retired_total")
-        self.letters = grown("waybill_push_dead_letters_total")
+        self.dead_letters = grown("waybill_push_dead_letters_total")
         self.requests = grown("waybill_apns_requests_total")
         # Answers about push tokens.
         self.gone = grown("waybill_apns_requests_total", status="410")
@@ -42,46 +42,46 @@ def judge_verdicts(verdicts, seen, findings):
     was retired once. For each status, APNs answered it as often as the pusher counted it, except for lost answers.
 
     seen: statuses, accepted, perhaps_lost, ended, tombstones, refused (final 400s), bad_retired, outdated (410s for
-    devices that are still registered), given_up, letters.
+    devices that are still registered), given_up, dead_letters.
 
-    >>> from faults_judge import Findings
+    >>> from faults.judge import Findings
     >>> from metrics import Metrics
-    >>> def told(of={}, **changes):
+    >>> def judged(of={}, **changes):
     ...     verdicts, findings = Verdicts(Metrics(""), Metrics("")), Findings()
     ...     vars(verdicts).update({
-    ...         "delivered": 100, "retried": 10, "dropped": 2, "unknown": 1, "retired": 2, "letters": 2,
+    ...         "delivered": 100, "retried": 10, "dropped": 2, "unknown": 1, "retired": 2, "dead_letters": 2,
     ...         "requests": 113, "gone": 1, "bad": 1, "answers": {"200": 100, "410": 1}} | changes)
     ...     judge_verdicts(verdicts, {
     ...         "statuses": {"200": 101, "410": 1}, "accepted": 101, "perhaps_lost": 1, "ended": 2, "tombstones": 3,
-    ...         "refused": 1, "bad_retired": 0, "outdated": 0, "given_up": 1, "letters": 2} | of, findings)
+    ...         "refused": 1, "bad_retired": 0, "outdated": 0, "given_up": 1, "dead_letters": 2} | of, findings)
     ...     return [text.split(":")[0] for text in findings.by_rule["verdicts"]]
-    >>> told()
+    >>> judged()
     []
 
     A delivery that is counted twice, one that is not counted, and an outcome that led to nothing:
 
-    >>> told(delivered=102), told(delivered=99), told(requests=114)
+    >>> judged(delivered=102), judged(delivered=99), judged(requests=114)
     (['delivered', 'outcomes'], ['delivered', 'outcomes'], ['outcomes'])
 
     A registration that ended without being counted, and one that is counted twice:
 
-    >>> told(retired=1), told(retired=4)
+    >>> judged(retired=1), judged(retired=4)
     (['retired'], ['retired'])
 
     An answer that was not counted, or counted twice; a dead letter that is missing, and a notification dropped without
     one:
 
-    >>> told(answers={"200": 99}), told(answers={"410": 2}), told(letters=1, requests=112), told(dropped=3)
-    (['status 200'], ['status 410'], ['letters', 'dropped'], ['dropped'])
+    >>> judged(answers={"200": 99}), judged(answers={"410": 2}), judged(dead_letters=1, requests=112), judged(dropped=3)
+    (['status 200'], ['status 410'], ['dead_letters', 'dropped'], ['dropped'])
 
     A dead letter without a cause, and a cause without one:
 
-    >>> told({"letters": 3}, letters=3, dropped=3, retried=9), told({"given_up": 3})
+    >>> judged({"dead_letters": 3}, dead_letters=3, dropped=3, retried=9), judged({"given_up": 3})
     (['given up'], ['given up'])
 
     An outdated 410 may be retried, but not dropped without a dead letter:
 
-    >>> told({"outdated": 1}, dropped=3), told({"outdated": 1}, retried=11)
+    >>> judged({"outdated": 1}, dropped=3), judged({"outdated": 1}, retried=11)
     (['dropped'], [])
     """
     def wrong(what, text):
@@ -100,13 +100,14 @@ def judge_verdicts(verdicts, seen, findings):
         answered = seen["statuses"].get(status, 0)
         if status.isdigit() and not 0 <= answered - count <= lost:
             wrong(f"status {status}", f"APNs answered it {answered} times, the pusher counted {count}")
-    ends = verdicts.delivered + verdicts.retried + verdicts.letters + verdicts.gone + verdicts.bad - verdicts.unknown
+    ends = (verdicts.delivered + verdicts.retried + verdicts.dead_letters + verdicts.gone + verdicts.bad
+            - verdicts.unknown)
     if not 0 <= ends - verdicts.requests <= outdated:
         wrong("outcomes", f"{verdicts.requests} requests had {ends} outcomes, of which {outdated} may be double")
-    if verdicts.letters != seen["letters"]:
-        wrong("letters", f"{verdicts.letters} were counted, {seen['letters']} are in the topic")
+    if verdicts.dead_letters != seen["dead_letters"]:
+        wrong("dead_letters", f"{verdicts.dead_letters} were counted, {seen['dead_letters']} are in the topic")
     final = seen["refused"] - seen["bad_retired"] + seen["given_up"]
-    if not 0 <= final - verdicts.letters <= min(lost, seen["refused"]):
-        wrong("given up", f"{verdicts.letters}, APNs refused or never accepted {final}")
-    if verdicts.dropped != verdicts.letters:
-        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a dead letter")
+    if not 0 <= final - verdicts.dead_letters <= min(lost, seen["refused"]):
+        wrong("given up", f"{verdicts.dead_letters}, APNs refused or never accepted {final}")
+    if verdicts.dropped != verdicts.dead_letters:
+        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.dead_letters} with a dead letter")

@@ -6,7 +6,7 @@ import statistics
 import time
 
 from processes import Usage, start_broker
-from restore_watch import Watch
+from restore.watch import Watch
 from stack import Failure
 from topics import CHANGES, Producer
 from workers import CrewBench
