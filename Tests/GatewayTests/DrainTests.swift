@@ -118,4 +118,23 @@ import Testing
             }
         }
     }
+
+    @Test func aConnectionOfTheLastMomentIsAnsweredAfterTheSocketIsClosed() async throws {
+        var options = Fixture.Options()
+        options.edge = { $0.drain = Drain.Limits(most: .milliseconds(300), last: .seconds(60)) }
+        options.isCancelled = true
+        try await Fixture.with(options) { fixture in
+            try await fixture.connected { late in
+                fixture.stop()
+                let deadline = ContinuousClock.now + .seconds(20)
+                while let stranger = try? await RawConnection.open(port: fixture.port) {
+                    await stranger.close()
+                    try #require(ContinuousClock.now < deadline, "it goes on listening")
+                }
+                let answer = try await late.exchange(fixture.request("POST", "/v1/log", body: "[]"))
+                #expect(answer.status == 200)
+                #expect(answer["connection"] == "close")
+            }
+        }
+    }
 }

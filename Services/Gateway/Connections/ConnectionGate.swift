@@ -54,15 +54,18 @@ final class ConnectionGate: Sendable {
         self.draining.begin()
         for slot in slots { slot.drain() }
         let ended = listener.eventLoop.makePromise(of: Void.self)
-        self.goOnDraining(listener, ended)
+        self.goOnDraining(listener, limits, ended)
         return ended.futureResult
     }
 
-    private func goOnDraining(_ listener: any Channel, _ ended: EventLoopPromise<Void>) {
+    private func goOnDraining(_ listener: any Channel, _ limits: Drain.Limits, _ ended: EventLoopPromise<Void>) {
         guard let next = self.state.withLock({ $0.drain?.next(at: .now()) }) else {
-            return self.stop(listener).cascade(to: ended)
+            guard limits.most > .zero else { return self.stop(listener).cascade(to: ended) }
+            listener.close(promise: nil)
+            listener.eventLoop.scheduleTask(in: .init(limits.last)) { self.stop(listener).cascade(to: ended) }
+            return
         }
-        listener.eventLoop.scheduleTask(deadline: next) { self.goOnDraining(listener, ended) }
+        listener.eventLoop.scheduleTask(deadline: next) { self.goOnDraining(listener, limits, ended) }
     }
 
     /// Closes the listening socket, and asks all connections to end when their requests are answered.

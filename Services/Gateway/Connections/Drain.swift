@@ -11,6 +11,9 @@ struct Drain: Sendable {
         var most = Duration.zero
         /// The time without an opened or closed connection after which no client uses the server any more.
         var quiet = Duration.seconds(5)
+        /// The time after a drain in which connections may still send a request: a balancer without health checks, such
+        /// as nginx, goes on connecting until the socket is closed, and its last requests are on their way.
+        var last = Duration.milliseconds(500)
     }
 
     private let end: NIODeadline
