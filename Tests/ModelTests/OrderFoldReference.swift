@@ -1,3 +1,5 @@
+import TestKit
+
 @testable import Model
 
 /// The effect of changes on an order, written for clarity, without positions, versions, batches or workers.

@@ -151,7 +151,7 @@ import Testing
                 SchemaCase(schema: "payment-request", name: "two kinds", instance: both, isValid: false),
                 SchemaCase(schema: "payment-request", name: "an array", instance: [], isValid: false),
             ]
-        let verdicts = try SchemaProgram.verdicts(all)
+        let verdicts = try SchemaCase.verdicts(all)
         try #require(verdicts.count == all.count)
         for (item, verdict) in zip(all, verdicts) {
             #expect(verdict == item.isValid, "the schema, \(item.name)")

@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 
 @testable import Model
@@ -7,7 +8,7 @@ import Testing
     @Test func swiftAndTheSchemasAgree() throws {
         let cases =
             try Self.orders() + Self.brokenOrders() + Self.mutants() + Self.documents() + Self.events() + Self.records()
-        let verdicts = try SchemaProgram.verdicts(cases)
+        let verdicts = try SchemaCase.verdicts(cases)
         try #require(verdicts.count == cases.count)
         // A small corpus, or one of which everything is refused, would agree too easily.
         #expect(verdicts.count { $0 } > 500)

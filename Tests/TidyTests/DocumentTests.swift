@@ -70,6 +70,23 @@ import Testing
         #expect(count > 80)
     }
 
+    @Test func everyPromiseOfSecurityNamesTestsThatExist() throws {
+        let promises = try #require(try Self.text(".github/SECURITY.md").split(separator: "### Promises\n").last)
+        let rows = promises.split(separator: "\n").filter { $0.hasPrefix("|") }.dropFirst(2)
+        #expect(rows.count > 15)
+        let files = try TidyTests.sources(["Tests"])
+        for row in rows {
+            let tests = row.matches(of: /`(?<suite>\w+)\.(?<test>\w+)`/)
+            #expect(!tests.isEmpty, "no test: \(row)")
+            for test in tests {
+                let isThere = files.contains {
+                    $0.path.hasSuffix("/\(test.output.suite).swift") && $0.text.contains("func \(test.output.test)(")
+                }
+                #expect(isThere, "SECURITY.md names \(test.output.0)")
+            }
+        }
+    }
+
     @Test(arguments: [
         ("Services/Packager/README.md", "Shared/Model/Changes/ChangeFault.swift"),
         ("Services/Pusher/README.md", "Shared/Model/Changes/PushDeadLetterCode.swift"),

@@ -135,7 +135,7 @@ class Scenes(World):
         return Repeater(patiently, rate)
 
     def fault(self, **fault):
-        tell(self.stack.env["APNS_ADMIN_URL"], "/faults", "POST", json.dumps(fault))
+        tell(self.stack.env["APNS_ADMIN_URL"], "/faults", "POST", fault)
 
     def heal(self):
         tell(self.stack.env["APNS_ADMIN_URL"], "/faults", "DELETE")
@@ -377,7 +377,6 @@ class Scenes(World):
 
     def push_slow(self):
         self.fault(maxConcurrentStreams=1)
-        self.fault(maxConcurrentStreams=1, now=True)
         self.fault(delayMilliseconds=8000)
         yield ["WaybillPushQueueOld"]
         self.heal()

@@ -54,6 +54,11 @@ JOURNEYS = {
         {"minutes": number(60, "minutes of ordinary load, with the rules as they are (60)", 0),
          "scenes": word("names of provocations, separated by commas; a wrong one lists all (all)", default="all"),
          "rate": number(20, "changes, fetches, registrations and payments a second (20)")}),
+    "upgrade": (
+        "upgrade:Upgrade",
+        "services are replaced by those of an earlier release and back, one after the other, under load",
+        {"earlier": word("the folder of that release's programs", required=True),
+         "orders": number(100, "orders, each with a device (100)")}),
     "partitions": (
         "partitions:Partitions",
         "the compacted topics get more partitions, and Redis is lost after `rekey`",

@@ -11,8 +11,8 @@ import json
 from mirror import PUSHERS, Mirror, clusters
 from pace import Repeater
 from processes import start_broker
-from stack import SERVICES, Failure, eventually, say
-from topics import CHANGES, COMPACTED, Offsets, Publisher, Reader, key_of
+from stack import SERVICES, Failure, say
+from topics import CHANGES, COMPACTED, Offsets, Publisher, key_of
 from tracked import TrackedOrders, seen
 from world import Client
 
@@ -136,16 +136,13 @@ class Region(TrackedOrders):
 
     def settle(self, topics):
         """Returns when the packagers have read these topics of the west to their ends."""
-        reader = Reader(self.west, "waybill-packager")
-        eventually(
-            f"reading {' and '.join(topics)}", lambda: sum(reader.lag(topic) for topic in topics) == 0, 120)
-        reader.close()
+        self.await_changes(self.west, topics)
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
     def judge(self, applied, told):
         offsets = Offsets(self.stack)
-        moments = self.judge_versions(offsets)
+        moments = self.judge_versions(offsets, "in the west")
         self.judge_letters(offsets)
         offsets.close()
         for device in self.devices:
@@ -164,15 +161,3 @@ class Region(TrackedOrders):
             moments[device.key] = 0
         self.judge_pushes(told, moments, quiet)
         self.judge_registrations()
-
-    def judge_versions(self, offsets):
-        """Requires that each version in the west has more changes. Returns the time of each order's last version."""
-        count, moments, last = 0, {}, {}
-        for message in offsets.messages("waybill.orders"):
-            key, now = key_of(message), seen(json.loads(message.value())["document"])
-            if key in last and now <= last[key]:
-                self.findings.add(f"{key} has a version with {now} changes after one with {last[key]}")
-            last[key], moments[key] = now, message.timestamp()[1]
-            count += 1
-        self.findings.saw("versions on waybill.orders in the west", count)
-        return moments

@@ -1,11 +1,12 @@
 """Orders with a device each. All changes are visible in the packages, so that a lost one is noticed."""
 
 import collections
+import json
 import random
 
 from pace import paced
 from stack import Failure, derived_token, eventually
-from topics import COMPACTED, Offsets
+from topics import COMPACTED, Offsets, Reader, key_of
 from world import Device, Unanswered, World
 
 # Changes a second.
@@ -82,6 +83,12 @@ class TrackedOrders(World):
         elif before and device.order["updatedAt"] < before:
             self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']} at {gateway}")
 
+    def await_changes(self, bootstrap, topics):
+        """Returns when the packagers have read these topics to their ends."""
+        reader = Reader(bootstrap, "waybill-packager")
+        eventually(f"reading {' and '.join(topics)}", lambda: sum(map(reader.lag, topics)) == 0, 120)
+        reader.close()
+
     def await_rest(self):
         """Returns when the pusher has no work left."""
         offsets = Offsets(self.stack)
@@ -95,6 +102,18 @@ class TrackedOrders(World):
     def judge_letters(self, offsets):
         if letters := offsets.records("waybill.dead-letters"):
             self.findings.add(f"{len(letters)} dead letters, the first: {letters[0]}")
+
+    def judge_versions(self, offsets, where=""):
+        """Requires that each version has more changes. Returns the time of each order's last version."""
+        count, moments, last = 0, {}, {}
+        for message in offsets.messages("waybill.orders"):
+            key, now = key_of(message), seen(json.loads(message.value())["document"])
+            if key in last and now <= last[key]:
+                self.findings.add(f"{key} has a version with {now} changes after one with {last[key]}")
+            last[key], moments[key] = now, message.timestamp()[1]
+            count += 1
+        self.findings.saw(f"versions on waybill.orders {where}".rstrip(), count)
+        return moments
 
     def judge_package(self, device, client):
         is_served = device.fetch(client) == 200

@@ -1,0 +1,60 @@
+import Model
+import TestKit
+import Testing
+
+@testable import Brands
+
+@Suite struct BrandSchemaTests {
+    private static let files: [(name: String, file: JSON)] = [
+        (
+            "certificate",
+            [
+                "orderTypeIdentifier": "order.com.example.shop", "certificate": "a/certificate.pem", "key": "key.pem",
+                "intermediate": "intermediate.pem", "tokenSecrets": "token-secrets",
+                "push": [
+                    "authentication": "certificate", "type": "alert", "priority": 10, "expirationSeconds": 60,
+                    "collapseIdentifier": "orders",
+                ],
+                "defaults": [
+                    "merchant": ["merchantIdentifier": "m", "displayName": "Shop", "url": "https://shop.example"],
+                    "returnInfo": ["returnPolicyURL": "https://shop.example"], "changeNotifications": "enabled",
+                ],
+                "passUnknownMembers": false,
+                "pictures": ["hosts": ["cdn.example.com:8443", "*.example.com"], "ignoreQuery": ["Signature"]],
+            ]
+        ),
+        (
+            "token",
+            [
+                "orderTypeIdentifier": "order.com.example.shop", "certificate": "certificate.pem", "key": "key.pem",
+                "intermediate": "intermediate.pem",
+                "push": [
+                    "authentication": "token", "key": "push.p8", "keyIdentifier": "KEY1234567",
+                    "teamIdentifier": "TEAM123456", "priority": 5,
+                ],
+                "defaults": [
+                    "merchant": [
+                        "merchantIdentifier": "m", "displayName": "Shop", "url": "https://shop.example", "more": 1,
+                    ]
+                ], "passUnknownMembers": true,
+                "pictures": ["hosts": [], "ignoreQuery": true],
+            ]
+        ),
+    ]
+
+    /// Each variant of two files that have all members: the schema accepts exactly those that a service takes.
+    @Test func theSchemaAgreesWithTheReader() throws {
+        let variants = Self.files.flatMap { name, file in
+            SchemaProgram.variants(of: file).map { ("\(name): \($0.name)", $0.instance) }
+        }
+        let verdicts = try SchemaProgram.verdicts(variants.map { ("brand", $0.1) })
+        try #require(verdicts.count == variants.count)
+        #expect(verdicts.count { $0 } > 15)
+        for ((name, instance), isAccepted) in zip(variants, verdicts) {
+            let isTaken = (try? BrandFile(instance.serialized)) != nil
+            // The schema leaves defaults to the reader where unknown members pass.
+            if !isTaken, isAccepted, name.hasPrefix("token: defaults.merchant") { continue }
+            #expect(isTaken == isAccepted, "\(name): the reader says \(isTaken)")
+        }
+    }
+}
