@@ -89,7 +89,7 @@ enum Ingest {
             metrics: metrics, table: { sources.table }, parcels: ParcelIndex(redis),
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases))
         let groups: @Sendable () -> [KeyGroup] = {
-            sources.table.sources.map { KeyGroup(name: $0.name, awaits: nil) }
+            sources.table.sources.map { KeyGroup(name: $0.name, awaits: $0.registry?.reasonToAwait) }
         }
         let keyed: @Sendable (KafkaRecord) -> [UInt8]? = { record in
             let source = sources.table.source(of: record.topic)?.name ?? ""
@@ -105,7 +105,9 @@ enum Ingest {
             await producer.close()
             await redis.close()
         }
-        return [SourceReloader(library: sources, logger: environment.logger), worker]
+        return [
+            SourceReloader(library: sources, logger: environment.logger), SchemaFetcher { sources.table }, worker,
+        ]
     }
 }
 

@@ -70,7 +70,7 @@ struct IngestProcessor: Sendable {
                 return batch.outcomes.postpone(place, "no source reads \(record.topic) any more")
             }
             let record = record.keyed(SourceKey.original(record.key))
-            if let away = await source.add(schemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
+            if let away = source.add(knownSchemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
                 return batch.outcomes.postpone(place, away)
             }
             let start = ContinuousClock.now

@@ -35,6 +35,8 @@ final class SchemaRegistry: Sendable {
     private let configuration: Configuration
     private let fetcher: Fetcher
     private let schemas = Mutex<[UInt32: AvroSchema]>([:])
+    /// For `SchemaFetcher`.
+    let wanted = Mutex(Wanted())
 
     /// - Throws: `FetchError` if libcurl cannot be started.
     init(_ configuration: Configuration) throws(FetchError) {
@@ -48,8 +50,12 @@ final class SchemaRegistry: Sendable {
         return value[1..<5].reduce(0) { $0 << 8 | UInt32($1) }
     }
 
+    /// Returns a schema that was fetched before.
+    func stored(_ identifier: UInt32) -> AvroSchema? { self.schemas.withLock { $0[identifier] } }
+
+    /// Returns a schema, from the registry if it is not stored.
     func schema(_ identifier: UInt32) async -> Answer {
-        if let known = self.schemas.withLock({ $0[identifier] }) { return .schema(known) }
+        if let known = self.stored(identifier) { return .schema(known) }
         do throws(Failure) {
             let answer = try await self.object("/schemas/ids/\(identifier)")
             let schema = try await self.schema(answer)

@@ -163,15 +163,32 @@ extension Source {
     func add(
         schemaOf record: KafkaRecord, to schemas: inout [UInt32: Result<AvroSchema, ChangeFault>]
     ) async -> String? {
-        guard let registry = self.registry, let identifier = record.value.flatMap(SchemaRegistry.identifier(of:)),
-            schemas[identifier] == nil
-        else { return nil }
+        guard let (registry, identifier) = self.schema(of: record), schemas[identifier] == nil else { return nil }
         switch await registry.schema(identifier) {
         case .schema(let schema): schemas[identifier] = .success(schema)
         case .missing(let fault): schemas[identifier] = .failure(fault)
         case .away(let reason): return reason
         }
         return nil
+    }
+
+    /// Adds the schema that a record needs without waiting for the registry.
+    ///
+    /// - Returns: nil, or why it is not known now.
+    func add(
+        knownSchemaOf record: KafkaRecord, to schemas: inout [UInt32: Result<AvroSchema, ChangeFault>]
+    ) -> String? {
+        guard let (registry, identifier) = self.schema(of: record), schemas[identifier] == nil else { return nil }
+        schemas[identifier] = registry.known(identifier)
+        guard schemas[identifier] == nil else { return nil }
+        return registry.reasonToAwait ?? "schema \(identifier) of source \(self.name) is being fetched"
+    }
+
+    private func schema(of record: KafkaRecord) -> (SchemaRegistry, UInt32)? {
+        guard let registry = self.registry, let identifier = record.value.flatMap(SchemaRegistry.identifier(of:)) else {
+            return nil
+        }
+        return (registry, identifier)
     }
 }
 
