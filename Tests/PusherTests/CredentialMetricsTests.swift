@@ -115,7 +115,9 @@ import Testing
         metrics.retired(by: 2)
         metrics.deadLetter(.undeliverable)
         metrics.set(credential: 2, breaker: 1)
-        for milliseconds in [Int64.min, -1, 0, 1, 15, 3_600_000, 3_600_001] { metrics.age(milliseconds: milliseconds) }
+        var counts = PushCounts()
+        counts.agesInMilliseconds = [Int64.min, -1, 0, 1, 15, 3_600_000, 3_600_001]
+        metrics.count(counts)
         let outcomes = self.lines(registry, "waybill_pushes_total")
         #expect(outcomes.count == CredentialMetrics.Outcome.allCases.count)
         #expect(outcomes.contains("waybill_pushes_total{outcome=\"delivered\"} 0"))
@@ -158,5 +160,12 @@ import Testing
         // It may come back.
         all["a"].set(APNSSnapshot())
         #expect(has("a", "waybill_apns_connections"))
+    }
+}
+
+extension CredentialMetrics {
+    /// Counts the outcome of one request.
+    func answered(_ outcome: PushOutcome, elapsed: Duration?) {
+        self.answered([PushReply(number: 0, outcome: outcome, elapsed: elapsed)])
     }
 }

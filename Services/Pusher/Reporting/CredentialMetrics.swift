@@ -79,19 +79,8 @@ package final class CredentialMetrics: Sendable {
         for update in CredentialUpdate.all(snapshot) { self.apply(update) }
     }
 
-    /// Counts the outcome of one request, each attempt separately.
-    ///
-    /// - Parameter elapsed: time since its first stream; nil: it was never sent.
-    func answered(_ outcome: PushOutcome, elapsed: Duration?) {
-        if let elapsed { self.answerTimes.record(seconds: [elapsed / .seconds(1)]) }
-        if case .answered(let answer) = outcome, answer.status == 200, answer.reason == nil {
-            self.accepted.increment()
-        } else {
-            self.apply(.count(CredentialSeries(outcome), by: 1))
-        }
-    }
-
-    /// Counts the outcomes of a burst of requests: nearly all are the same, so they cost one addition together.
+    /// Counts the outcomes of a burst of requests, each attempt separately: nearly all are the same, so they cost one
+    /// addition together.
     package func answered(_ replies: [PushReply]) {
         var accepted = 0
         var seconds: [Double] = []
@@ -119,7 +108,7 @@ package final class CredentialMetrics: Sendable {
     /// Counts a device that was not notified.
     func deadLetter(_ code: PushDeadLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
 
-    /// Adds the counts of the scheduler.
+    /// Adds the counts of the scheduler. Clocks differ: an age below zero counts as zero.
     package func count(_ counts: PushCounts) {
         self.count(.delivered, by: counts.delivered)
         self.count(.retried, by: counts.retried)
@@ -129,11 +118,6 @@ package final class CredentialMetrics: Sendable {
         self.count(.dropped, by: counts.dropped.values.reduce(0, +))
         self.ages.record(seconds: counts.agesInMilliseconds.map { Double(max(0, $0)) / 1000 })
     }
-
-    /// Records the time from the publication of a change to APNs' answer.
-    ///
-    /// Clocks differ: an age below zero counts as zero.
-    func age(milliseconds: Int64) { self.ages.record(seconds: [Double(max(0, milliseconds)) / 1000]) }
 
     /// Sets the state of the credential and of the breaker of its tokens.
     ///
