@@ -192,6 +192,47 @@ import Testing
         await server.stop()
     }
 
+    /// Its registry takes longer for an answer than the test for all records of the other source.
+    @Test(.timeLimit(.minutes(2)))
+    func aSlowRegistryHoldsOnlyItsOwnSource() async throws {
+        let server = try await PictureServer.start(hosts: ["localhost"])
+        let schema = JSON.string(#"{"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]}"#)
+        var slow = PictureServer.Answer(Array(#"{"schema": \#(schema.text)}"#.utf8))
+        let quick = slow
+        slow.delay = 60
+        try server.answer("/schemas/ids/7", slow)
+        let fixture = try SourceFixture()
+        let registry = """
+            "registry": {"url": "https://localhost:\(server.port)", "addresses": ["127.0.0.1", "::1"],
+                         "roots": "roots.pem"}
+            """
+        try fixture.put("slow/roots.pem", String(decoding: server.rootPEM, as: UTF8.self))
+        let program = "function map(e) return {{order = e.id, data = {}}} end"
+        try fixture.write("slow", topics: ["slow"], format: "avro", extra: registry, program)
+        try fixture.write("plain", topics: ["plain"], program)
+        try await Self.run(fixture, topics: ["slow", "plain"]) { role in
+            // Wherever they are in a batch, they are held by none of the records of the slow source.
+            for round in 0..<5 {
+                try await role.produce(
+                    [KafkaMessage(topic: "slow", key: [UInt8(round)], value: [0, 0, 0, 0, 7, 2, UInt8(ascii: "s")])]
+                        + (0..<20).map { number in
+                            KafkaMessage(
+                                topic: "plain", key: Array("k\(number)".utf8), value: Array(#"{"id": "p"}"#.utf8))
+                        })
+                try await eventually("the other source", within: .seconds(30)) {
+                    try await role.admin.lag(group: Ingest.group, topic: "plain").values.reduce(0, +) == 0
+                }
+            }
+            #expect(try await role.count(role.topics.orderChanges) == 100)
+            try await eventually("it was asked") { server.requests.count > 0 }
+            try server.answer("/schemas/ids/7", quick)
+            try await role.untilNothingIsLeft(["slow", "plain"])
+            #expect(try await role.count(role.topics.orderChanges) == 105)
+            #expect(try await role.count(role.topics.deadLetters) == 0)
+        }
+        await server.stop()
+    }
+
     private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
 
     /// An order with a parcel, as the packager stores it.
