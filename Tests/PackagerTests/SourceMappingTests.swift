@@ -211,6 +211,19 @@ import Testing
         #expect(try SourceFixture.map(program, value: "{}", format: "debezium").fault?.code == .mapUndecodable)
     }
 
+    /// The least and the greatest number, which databases have for infinity, end no worker.
+    @Test(arguments: [
+        (Int64.min, "0000-01-01T00:00:00Z"), (-1, "1969-12-31T23:59:59Z"), (.max, "9999-12-31T23:59:59Z"),
+    ])
+    func everyMomentOfDebeziumIsConverted(_ number: Int64, _ text: String) throws {
+        let event = try DebeziumEvent.event(
+            [
+                "schema": ["fields": [["field": "at", "name": "io.debezium.time.Timestamp"]]],
+                "payload": ["op": "c", "at": .integer(number)],
+            ])
+        #expect(event.event.object?["at"] == .string(text))
+    }
+
     @Test(
         arguments: [
             ([0x4D, 0xBC, 0x00], 2, "50944.00"), ([0xFF], 1, "-0.1"), ([0x00], 2, "0.00"), ([0x80], 0, "-128"),
