@@ -66,7 +66,8 @@ extension Packager {
                 largestBytes: 4 << 20),
             KafkaTopicNeed(
                 topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
-            KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
+            KafkaTopicNeed(
+                topics.deadLetters, isRead: true, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
         ]
     }
 
@@ -136,7 +137,10 @@ extension Packager {
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
             environment: environment)
-        return [reloader, worker, pictures, recovery, sweeper, monitor, partitions]
+        let letters = DeadLetterWatch(
+            DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
+            metrics: environment.metrics, logger: environment.logger)
+        return [reloader, worker, pictures, recovery, sweeper, monitor, partitions, letters]
     }
 
     /// Makes the service that maintains the view.

@@ -65,6 +65,52 @@ import Testing
         #expect(self.ledger([self.record(1, value: nil), self.record(2, value: [])]).entries.count == 2)
     }
 
+    @Test func aClosedDeadLetterIsLeftOutAndSaysWhoClosedIt() throws {
+        let first = self.record(1)
+        let purge = try self.letter(first).purge(by: "anna", Topics())
+        #expect(purge.partition == 0)
+        let marker = KafkaRecord(
+            topic: purge.topic, partition: 0, offset: 9, timestampMilliseconds: 2000, key: purge.key,
+            value: purge.value, headers: purge.headers)
+        var ledger = self.ledger([marker, first, self.record(2, origin: "c/3/8"), self.record(5)])
+        #expect(ledger.open.map(\.position.offset) == [2])
+        #expect(ledger.purge(of: ledger.entries[0]) == DeadLetterPurge(by: "anna", milliseconds: 2000))
+        ledger.leaveOutPurged()
+        #expect(ledger.entries.map(\.position.offset) == [2])
+        // Later ones find their places.
+        ledger.add(DeadLetterRecord.read(self.record(7, origin: "c/3/8")))
+        #expect(ledger.entries.map(\.copies) == [2])
+    }
+
+    @Test func theTopicIsReadOnFromWhereItWasRead() {
+        var index = DeadLetterIndex(DeadLetterFilter())
+        func ranges(_ bounds: [(Int32, Int64, Int64)]) -> [[Int64]] {
+            index.readOn(to: bounds.map { OffsetRange(partition: $0.0, first: $0.1, end: $0.2) })
+                .map { [Int64($0.partition), $0.first, $0.end] }
+        }
+        let all = ranges([(0, 3, 9), (1, 0, 0)])
+        let more = ranges([(0, 3, 12), (1, 0, 2)])
+        let deleted = ranges([(0, 14, 15), (1, 0, 2)])
+        #expect(all == [[0, 3, 9]])
+        #expect(more == [[0, 9, 12], [1, 0, 2]])
+        #expect(deleted == [[0, 14, 15]])
+    }
+
+    @Test func aLineOfAFileIsTheWholeRecord() throws {
+        let letter = try self.letter(
+            self.record(
+                1, value: nil, headers: [KafkaHeader(name: "none", value: nil), .init(name: "raw", value: [255])]))
+        let message = try DeadLetterLine.message(DeadLetterLine.json(letter).text, topic: "t")
+        #expect(message.topic == "t")
+        #expect(message.key == letter.record.key)
+        #expect(message.value == nil)
+        #expect(message.headers == letter.record.headers)
+        #expect(message.timestampMilliseconds == letter.record.timestampMilliseconds)
+        for line in ["", "[]", "{\"milliseconds\":1,\"headers\":[]}", "{\"milliseconds\":1,\"headers\":[1]}"] {
+            #expect(throws: (any Error).self) { try DeadLetterLine.message(line, topic: "t") }
+        }
+    }
+
     @Test func deadLettersOfAnOrderAreReplayedInOffsetOrder() {
         let records = [
             self.record(0, key: "a", origin: "c/0/5"), self.record(1, key: "b", origin: "c/0/4"),

@@ -1,6 +1,8 @@
 import Foundation
 import Kafka
+import Logging
 import Model
+import Operations
 import TestKit
 import TestTraits
 import Testing
@@ -156,6 +158,89 @@ import Testing
         #expect(first.map { String(decoding: $0.value ?? [], as: UTF8.self) } == [10, 11, 12].map { "{\"n\":\($0)}" })
         #expect(first.allSatisfy { $0.headers.map(\.name) == ["content-type", "waybill-replay"] })
         #expect(try await Self.run(broker, ["show", place]).output.contains("already replayed"))
+        broker.close()
+    }
+
+    @Test func openOnesAreCopiedAndClosedAndCounted() async throws {
+        let broker = try Self.broker()
+        try await Self.fill(broker, (1...3).map { Self.letter($0, $0) } + [Self.letter(4, 4, code: .invalidOrder)])
+        let exported = try await Self.run(broker, ["export", "--code", "unknown-order"])
+        #expect(exported.exit == .code(0))
+        #expect(exported.output.split(separator: "\n").count == 3)
+
+        let purged = try await Self.run(
+            broker, ["purge", "--before", "2100-01-01T00:00:00Z", "--code", "unknown-order", "--by", "anna"])
+        #expect(purged.exit == .code(0), "\(purged.output)")
+        #expect(purged.output.contains("3 dead letters closed by anna"))
+        #expect(try await Self.run(broker, ["purge", "--code", "unknown-order"]).exit == .code(64))
+        let list = try await Self.run(broker, ["list"])
+        #expect(list.output.hasSuffix("1 invalid-order\n1 dead letters\n"), "\(list.output)")
+        let letters = try await Self.records(broker, "waybill.dead-letters")
+        let closed = try #require(letters.first { $0.keyText == "order.com.example/1" })
+        let shown = try await Self.run(broker, ["show", "\(closed.partition)/\(closed.offset)"])
+        #expect(shown.output.contains("closed   by anna at 20"), "\(shown.output)")
+        let gauges = try await Self.gauges(broker, until: 1)
+        #expect(gauges.undescribed == [])
+        broker.close()
+
+        let other = try Self.broker()
+        let directory = try TemporaryDirectory("letters")
+        let file = try directory.write("letters", exported.output)
+        for _ in 0..<2 {
+            let child = try ChildProcess(
+                "sh", ["-c", "exec '\(Self.program)' dead-letters import < '\(file)'"],
+                environment: ["WAYBILL_KAFKA_BOOTSTRAP": other.bootstrap, "WAYBILL_LOG_LEVEL": "error"])
+            #expect(try await child.exit(within: .seconds(60)) == .code(0), "\(child.output)")
+        }
+        let copies = try await Self.run(other, ["list"])
+        #expect(copies.output.hasSuffix("3 unknown-order\n3 dead letters\n"), "\(copies.output)")
+        let again = try await Self.run(other, ["export"])
+        #expect(again.output == exported.output)
+        _ = try await Self.gauges(other, until: 3)
+        other.close()
+    }
+
+    /// Runs the watch of a packager until its gauge has a value.
+    private static func gauges(_ broker: KafkaBroker, until count: Double) async throws -> MetricsRegistry {
+        let registry = MetricsRegistry(MetricRow.packager)
+        let reader = try KafkaReader(KafkaConfiguration(bootstrap: broker.bootstrap))
+        let watch = DeadLetterWatch(
+            DeadLetterTopic(reader: reader, topic: "waybill.dead-letters"), metrics: registry,
+            logger: Logger(label: "test"), interval: .milliseconds(50))
+        let running = Task { try await watch.run() }
+        try await eventually("they are counted") { registry.text.contains("waybill_dead_letters_open \(Int(count))\n") }
+        running.cancel()
+        _ = await running.result
+        return registry
+    }
+
+    @Test func aReplayStopsWhenItsChangesFailAgain() async throws {
+        let broker = try Self.broker()
+        try await Self.fill(broker, (0..<200).map { Self.letter($0, $0) })
+        let first = try await Self.run(broker, ["replay", "--yes", "--first", "3"])
+        #expect(first.exit == .code(0), "\(first.output)")
+        #expect(first.output.contains("3 to replay\n197 left for another run"))
+        #expect(try await Self.records(broker, "waybill.order-changes").count == 3)
+
+        let replay = try Self.start(broker, ["replay", "--yes", "--rate", "20", "--stop-above", "10"])
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: broker.bootstrap))
+        try await eventually("some are sent") {
+            try await admin.endOffsets("waybill.order-changes").values.reduce(0, +) > 3
+        }
+        await admin.close()
+        let changes = (0..<100).map { number in
+            KafkaRecord(
+                topic: "waybill.order-changes", partition: 0, offset: 1000 + number, timestampMilliseconds: 1,
+                key: Array("order.com.example/\(number)".utf8), value: [1],
+                headers: [KafkaHeader(name: DeadLetterHeader.replay, text: "waybill.dead-letters/0/\(number)")])
+        }
+        try await Self.fill(
+            broker,
+            changes.map {
+                DeadLetter.message(of: $0, fault: ChangeFault(code: .invalidOrder, reason: "still"), topics: Topics())
+            })
+        #expect(try await replay.exit(within: .seconds(60)) == .code(3), "\(replay.output)")
+        #expect(replay.output.contains("replayed changes are dead letters again"), "\(replay.output)")
         broker.close()
     }
 

@@ -72,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 9930,
-        "Services/Packager": 11740,
+        "Services/Packager": 12100,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,

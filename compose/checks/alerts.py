@@ -96,6 +96,7 @@ CASES = {
     "WaybillRestoreDamaged": ([counter("restore_damaged_signatures_total", 1)],
                               [counter("restore_damaged_signatures_total", 0)]),
     "WaybillDeadLetters": ([counter("dead_letters_total", 1)], [counter("dead_letters_total", 0)]),
+    "WaybillDeadLettersOld": ([gauge("dead_letters_oldest_seconds", 300000)], [gauge("dead_letters_oldest_seconds", 0)]),
     "WaybillPackagerQuiet": ([gauge('worker_quiet_seconds{job="waybill-packager"}', 400)],
                              [gauge('worker_quiet_seconds{job="waybill-pusher"}', 400)]),
     "WaybillPackagerLags": ([gauge('unworked_records{job="waybill-packager",topic="t",pod="a"}', 6000),

@@ -74,7 +74,9 @@ enum DeadLetterFormatter {
     }
 
     /// Returns everything about a dead letter.
-    static func whole(_ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, topics: Topics) -> String {
+    static func whole(
+        _ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, purge: DeadLetterPurge? = nil, topics: Topics
+    ) -> String {
         var lines = [
             "letter   \(topics.deadLetters)/\(letter.position)" + (copies > 1 ? ", \(copies)×" : ""),
             "time     \(self.time(letter.record.timestampMilliseconds))", "origin   \(self.safe(letter.origin))",
@@ -82,6 +84,7 @@ enum DeadLetterFormatter {
             "reason   \(self.safe(letter.reason))",
             "replay   \(self.safe(self.verdict(letter, isReplayed: isReplayed, topics: topics)))",
         ]
+        if let purge { lines.append("closed   by \(self.safe(purge.by)) at \(self.time(purge.milliseconds))") }
         for header in letter.record.headers {
             lines.append("header   \(self.safe(header.name)): \(self.safe(self.text(header.value)))")
         }
@@ -100,7 +103,9 @@ enum DeadLetterFormatter {
         return lines.joined(separator: "\n")
     }
 
-    static func wholeJSON(_ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, topics: Topics) -> JSON {
+    static func wholeJSON(
+        _ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, purge: DeadLetterPurge? = nil, topics: Topics
+    ) -> JSON {
         var members: [(String, JSON)] = [
             ("letter", .string(letter.position.description)),
             ("time", .string(self.time(letter.record.timestampMilliseconds))), ("code", .string(letter.code)),
@@ -115,6 +120,9 @@ enum DeadLetterFormatter {
                     })
             ),
         ]
+        if let purge {
+            members.append(("closed", ["by": .string(purge.by), "time": .string(self.time(purge.milliseconds))]))
+        }
         if let value = letter.record.value {
             if let json = self.shown(letter) {
                 members.append(("value", json))

@@ -32,23 +32,42 @@ struct DeadLetterIndex: Sendable {
     private(set) var others = 0
     private var byIdentity: [UInt64: Int32] = [:]
     private var notes: Set<UInt64> = []
+    private var purges: [UInt64: DeadLetterPurge] = [:]
+    /// The offset up to which each partition was read.
+    private var ends: [Int32: Int64] = [:]
     /// True if more dead letters matched than are remembered.
     private(set) var isOverfull = false
     let filter: DeadLetterFilter
 
     /// The topic of changes; if nil, all sources count as positions in it.
     private let changes: String?
+    private let limit: Int
 
-    init(_ filter: DeadLetterFilter, changes: String? = nil) {
+    /// - Parameter limit: the most dead letters, and the most markers of each kind, that are remembered.
+    init(_ filter: DeadLetterFilter, changes: String? = nil, limit: Int = Self.limit) {
         self.filter = filter
         self.changes = changes
+        self.limit = limit
+    }
+
+    /// Returns the ranges of the topic that were not read, and counts them as read.
+    ///
+    /// - Parameter bounds: the present bounds of the topic.
+    mutating func readOn(to bounds: [OffsetRange]) -> [OffsetRange] {
+        bounds.compactMap { now in
+            let first = max(now.first, self.ends[now.partition] ?? 0)
+            self.ends[now.partition] = now.end
+            return first < now.end ? OffsetRange(partition: now.partition, first: first, end: now.end) : nil
+        }
     }
 
     mutating func add(_ reading: DeadLetterRecord.Reading) {
         switch reading {
         case .other: self.others += 1
         case .note(let identity):
-            if self.notes.count < Self.limit { self.notes.insert(identity) } else { self.isOverfull = true }
+            if self.notes.count < self.limit { self.notes.insert(identity) } else { self.isOverfull = true }
+        case .purge(let identity, let purge):
+            if self.purges.count < self.limit { self.purges[identity] = purge } else { self.isOverfull = true }
         case .letter(let letter): if self.filter.matches(letter) { self.add(letter) }
         }
     }
@@ -64,7 +83,7 @@ struct DeadLetterIndex: Sendable {
             }
             return
         }
-        guard self.entries.count < Self.limit else {
+        guard self.entries.count < self.limit else {
             self.isOverfull = true
             return
         }
@@ -92,6 +111,21 @@ struct DeadLetterIndex: Sendable {
         self.entries.removeAll { $0.identity != identity }
         self.byIdentity = self.entries.isEmpty ? [:] : [identity: 0]
     }
+
+    /// Forgets the dead letters that were closed.
+    mutating func leaveOutPurged() {
+        guard !self.purges.isEmpty else { return }
+        self.entries.removeAll { self.purges[$0.identity] != nil }
+        self.byIdentity = [:]
+        // No more than `limit` entries, which is far below Int32.max.
+        for (index, entry) in self.entries.enumerated() { self.byIdentity[entry.identity] = Int32(index) }
+    }
+
+    /// The dead letters for which something is left to do: neither replayed nor closed, and not notifications, for
+    /// which nothing can be done.
+    var open: [Entry] { self.entries.filter { !$0.isPush && !self.isReplayed($0) && self.purge(of: $0) == nil } }
+
+    func purge(of entry: Entry) -> DeadLetterPurge? { self.purges[entry.identity] }
 
     func isReplayed(_ entry: Entry) -> Bool { self.notes.contains(entry.identity) }
 

@@ -9,6 +9,8 @@ struct DeadLetterRecord: Hashable, Sendable {
         case letter(DeadLetterRecord)
         /// A marker: the dead letter of this identity was replayed.
         case note(UInt64)
+        /// A marker: the dead letter of this identity was closed, by whom and when.
+        case purge(UInt64, DeadLetterPurge)
         /// Neither of them.
         case other
     }
@@ -33,6 +35,10 @@ struct DeadLetterRecord: Hashable, Sendable {
             record.headers.last { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
         }
         if let identity = text(DeadLetterHeader.replayed).flatMap({ UInt64($0, radix: 16) }) { return .note(identity) }
+        if let identity = text(DeadLetterHeader.purged).flatMap({ UInt64($0, radix: 16) }) {
+            let by = DeadLetterFormatter.shortened(text(DeadLetterHeader.purgedBy) ?? "-", DeadLetterPurge.nameLimit)
+            return .purge(identity, DeadLetterPurge(by: by, milliseconds: record.timestampMilliseconds))
+        }
         guard let code = text(DeadLetterHeader.error), let origin = text(DeadLetterHeader.origin) else { return .other }
         return .letter(
             DeadLetterRecord(record: record, code: code, reason: text(DeadLetterHeader.reason) ?? "", origin: origin))
@@ -111,6 +117,9 @@ struct DeadLetterRecord: Hashable, Sendable {
         return hash.value
     }
 
+    /// True if its change was a replayed dead letter.
+    var isOfReplay: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.replay } }
+
     /// True if the value did not fit into the topic, so the change cannot be replayed.
     var isOmitted: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.omitted } }
 
@@ -127,14 +136,32 @@ struct DeadLetterRecord: Hashable, Sendable {
     ///
     /// It goes to the dead letter's own topic and partition, so it needs no other store, follows its dead letter and is
     /// deleted after it.
-    func note(_ topics: Topics) -> KafkaMessage {
+    func note(_ topics: Topics) -> KafkaMessage { self.marker(DeadLetterHeader.replayed, [], topics) }
+
+    /// Returns the marker that closes the dead letter: it is neither listed nor replayed.
+    ///
+    /// - Parameter name: who closes it.
+    func purge(by name: String, _ topics: Topics) -> KafkaMessage {
+        self.marker(DeadLetterHeader.purged, [KafkaHeader(name: DeadLetterHeader.purgedBy, text: name)], topics)
+    }
+
+    private func marker(_ name: String, _ more: [KafkaHeader], _ topics: Topics) -> KafkaMessage {
         KafkaMessage(
             topic: topics.deadLetters, partition: self.record.partition, key: self.record.key, value: nil,
             headers: [
-                KafkaHeader(name: DeadLetterHeader.replayed, text: String(self.identity, radix: 16)),
+                KafkaHeader(name: name, text: String(self.identity, radix: 16)),
                 KafkaHeader(name: DeadLetterHeader.origin, text: self.origin),
-            ])
+            ] + more)
     }
+}
+
+/// The closing of a dead letter by an operator.
+struct DeadLetterPurge: Hashable, Sendable {
+    /// The most characters of a name.
+    static let nameLimit = 200
+
+    let by: String
+    let milliseconds: Int64
 }
 
 extension FNV1a {

@@ -49,12 +49,16 @@ final class DeadLetterReplay: Service {
     /// The greatest age of knowledge about removals.
     private static let removalAge: Duration = .seconds(10)
 
+    /// The time that packagers have for the last changes, if it counts how many of them fail.
+    private static let verdictTime: Duration = .seconds(5)
+
     private let plan: ReplayPlan
     private let removals: RemovalLedger
     private let letters: DeadLetterTopic
     private let producer: KafkaProducer
     private let topics: Topics
     private let rate: Int
+    private let stopAbove: Int?
     private let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault>
     private let logger: Logger
     private let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
@@ -63,12 +67,14 @@ final class DeadLetterReplay: Service {
 
     /// - Parameters:
     ///   - rate: dead letters a second.
+    ///   - stopAbove: ends the run when more than this percentage of the replayed changes are dead letters again.
     ///   - messages: makes the changes to publish of a dead letter, or tells why there are none still.
     ///   - report: called with each step, for people.
     init(
         _ plan: ReplayPlan, _ removals: RemovalLedger, letters: DeadLetterTopic, producer: KafkaProducer,
         topics: Topics,
-        rate: Int, messages: @escaping @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault>,
+        rate: Int, stopAbove: Int? = nil,
+        messages: @escaping @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault>,
         logger: Logger,
         report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) {
@@ -78,6 +84,7 @@ final class DeadLetterReplay: Service {
         self.producer = producer
         self.topics = topics
         self.rate = rate
+        self.stopAbove = stopAbove
         self.messages = messages
         self.logger = logger
         self.report = report
@@ -94,6 +101,8 @@ final class DeadLetterReplay: Service {
             let isDone = try await self.work(since: start)
             let tally = self.tally.withLock { $0 }
             end = isDone ? .done(tally) : .stopped(tally)
+        } catch let failure as Failing {
+            end = .gaveUp(failure.description, self.tally.withLock { $0 })
         } catch let error as KafkaError {
             end = .gaveUp(error.message, self.tally.withLock { $0 })
         }
@@ -105,6 +114,7 @@ final class DeadLetterReplay: Service {
     private func work(since start: ContinuousClock.Instant) async throws -> Bool {
         var pace = RateLimiter(perSecond: self.rate)
         var removals = (ledger: self.removals, until: start + Self.removalAge)
+        var judge = try await self.judge()
         let step = min(Self.chunk, max(1, self.rate / 4))
         for first in stride(from: 0, to: self.plan.entries.count, by: step) {
             guard !Task.isShuttingDownGracefully, !Task.isCancelled else { return false }
@@ -129,8 +139,43 @@ final class DeadLetterReplay: Service {
             let wait = pace.wait(after: chunk.count, now: ContinuousClock.now - start)
             // Ends immediately on a graceful shutdown; the guard above does the rest.
             try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
+            try await self.look(&judge)
+        }
+        let deadline = ContinuousClock.now + Self.verdictTime
+        while judge != nil, ContinuousClock.now < deadline, !Task.isShuttingDownGracefully, !Task.isCancelled {
+            try? await cancelWhenGracefulShutdown { try await Task.sleep(for: .milliseconds(500)) }
+            try await self.look(&judge)
         }
         return true
+    }
+
+    /// Too many of the replayed changes are dead letters again.
+    private struct Failing: Error, CustomStringConvertible {
+        let letters: Int
+        let replayed: Int
+
+        var description: String { "\(self.letters) of \(self.replayed) replayed changes are dead letters again" }
+    }
+
+    /// Returns an index that takes the dead letters of replayed changes from now on; nil if they end nothing.
+    private func judge() async throws -> DeadLetterIndex? {
+        guard self.stopAbove != nil else { return nil }
+        var judge = DeadLetterIndex(DeadLetterFilter(isOfReplay: true))
+        _ = judge.readOn(to: try await self.insist { () in try await self.letters.bounds() })
+        return judge
+    }
+
+    /// - Throws: `Failing`
+    private func look(_ judge: inout DeadLetterIndex?) async throws {
+        guard let index = judge, let stopAbove = self.stopAbove else { return }
+        let next = try await self.insist { () in
+            try await self.letters.readOn(index, to: try await self.letters.bounds())
+        }
+        judge = next
+        let replayed = self.tally.withLock { $0.replayed }
+        // Neither count exceeds `DeadLetterIndex.limit`.
+        guard next.entries.count * 100 > replayed * stopAbove else { return }
+        throw Failing(letters: next.entries.count, replayed: replayed)
     }
 
     private func send(_ letters: [DeadLetterRecord]) async throws {

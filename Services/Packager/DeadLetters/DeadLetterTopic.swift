@@ -20,30 +20,44 @@ struct DeadLetterTopic: Sendable {
     ///
     /// - Throws: `KafkaError`; `.unknownTopic` when there is no such topic or partition.
     func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
-        var bounds = try await self.reader.bounds(of: self.topic)
+        var bounds = try await self.bounds()
         if let position = filter.position {
             bounds = bounds.filter { $0.partition == position.partition }
             guard let found = bounds.first, (found.first..<found.end).contains(position.offset) else {
                 throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): there is no such dead letter")
             }
         }
-        let ledger = Mutex(DeadLetterIndex(filter, changes: self.changes))
-        try await Self.spread(bounds) { bounds in
-            try await self.reader.read(
-                self.topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000,
-                bytes: 1 << 20
-            ) { records in
-                let readings = records.map(DeadLetterRecord.read)
-                ledger.withLock { ledger in for reading in readings { ledger.add(reading) } }
-            }
+        var whole = try await self.readOn(DeadLetterIndex(filter, changes: self.changes), to: bounds)
+        guard let position = filter.position else {
+            whole.leaveOutPurged()
+            return whole
         }
-        var whole = ledger.withLock { $0 }
-        guard let position = filter.position else { return whole }
         guard let letter = try await self.letters(at: [position], { $0 })[position] else {
             throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): it is not a dead letter")
         }
         whole.keepOnly(letter.identity)
         return whole
+    }
+
+    /// The present bounds of the topic's partitions.
+    func bounds() async throws(KafkaError) -> [OffsetRange] { try await self.reader.bounds(of: self.topic) }
+
+    /// Returns the index with what came since it was read last.
+    ///
+    /// - Parameter bounds: the present bounds of the topic.
+    func readOn(_ index: DeadLetterIndex, to bounds: [OffsetRange]) async throws -> DeadLetterIndex {
+        var index = index
+        let ranges = index.readOn(to: bounds)
+        let ledger = Mutex(index)
+        try await Self.spread(ranges) { range in
+            try await self.reader.read(
+                self.topic, partition: range.partition, from: range.first, to: range.end, records: 1000, bytes: 1 << 20
+            ) { records in
+                let readings = records.map(DeadLetterRecord.read)
+                ledger.withLock { ledger in for reading in readings { ledger.add(reading) } }
+            }
+        }
+        return ledger.withLock { $0 }
     }
 
     /// Reads dead letters; those that no longer exist are missing from the result.

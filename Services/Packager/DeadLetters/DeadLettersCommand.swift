@@ -6,16 +6,19 @@ import Model
 import NIOPosix
 import Operations
 
-/// `waybill-packager dead-letters`: lists, shows and replays changes that could not be applied.
+/// `waybill-packager dead-letters`: lists, replays, copies and closes changes that could not be applied.
 struct DeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dead-letters",
-        abstract: "Lists, shows and replays changes that could not be applied.",
+        abstract: "Lists, shows, replays, copies and closes changes that could not be applied.",
         discussion: """
             Needs only Kafka, unless records of sources ask for parcels, and reads the same configuration as the service. A dead letter is named by its place in \
             the topic, PARTITION/OFFSET.
             """,
-        subcommands: [ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self])
+        subcommands: [
+            ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self,
+            ExportDeadLettersCommand.self, ImportDeadLettersCommand.self, PurgeDeadLettersCommand.self,
+        ])
 
     /// The settings, the log and the topic that the commands share.
     struct Context {
@@ -76,7 +79,7 @@ struct DeadLetterChoice: ParsableArguments {
     @Option(help: "Only dead letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
     var since: String?
 
-    @Option(help: "Only dead letters before this time.")
+    @Option(name: [.long, .customLong("before")], help: "Only dead letters before this time.")
     var until: String?
 
     func filter(nowMilliseconds: Int64) throws -> DeadLetterFilter {
@@ -112,6 +115,8 @@ struct DeadLetterFilter: Hashable, Sendable {
     var until: Int64?
     /// One dead letter, with its duplicates.
     var position: DeadLetterPosition?
+    /// Only dead letters of replayed changes.
+    var isOfReplay = false
 
     func matches(_ letter: DeadLetterRecord) -> Bool {
         if let code = self.code, letter.code != code { return false }
@@ -119,6 +124,7 @@ struct DeadLetterFilter: Hashable, Sendable {
         if let type = self.type, !letter.order.hasPrefix("\(type)/") { return false }
         if let since = self.since, letter.record.timestampMilliseconds < since { return false }
         if let until = self.until, letter.record.timestampMilliseconds >= until { return false }
+        if self.isOfReplay, !letter.isOfReplay { return false }
         return true
     }
 }
@@ -227,11 +233,14 @@ struct ShowDeadLetterCommand: AsyncParsableCommand {
         let identity = letter.identity
         let entry = ledger.entries.first { $0.identity == identity }
         let (copies, isReplayed) = (entry?.copies ?? 1, entry.map(ledger.isReplayed) ?? false)
+        let purge = entry.flatMap(ledger.purge)
         DeadLettersCommand.say(
             self.json
-                ? DeadLetterFormatter.wholeJSON(letter, copies: copies, isReplayed: isReplayed, topics: context.topics)
-                    .text
-                : DeadLetterFormatter.whole(letter, copies: copies, isReplayed: isReplayed, topics: context.topics))
+                ? DeadLetterFormatter.wholeJSON(
+                    letter, copies: copies, isReplayed: isReplayed, purge: purge, topics: context.topics
+                ).text
+                : DeadLetterFormatter.whole(
+                    letter, copies: copies, isReplayed: isReplayed, purge: purge, topics: context.topics))
         await context.reader.close()
     }
 }

@@ -37,6 +37,16 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     @Option(help: "Maximum number of dead letters per second, 1 to 100000.")
     var rate = 200
 
+    @Option(help: "Only the first of them, 1 or more: see what becomes of these before the others.")
+    var first: Int?
+
+    @Option(
+        help: """
+            Stop when more than this percentage of the replayed changes, 0 to 99, are dead letters again. The run then \
+            waits for the last of them for 5 s.
+            """)
+    var stopAbove: Int?
+
     @Flag(help: "Print what would be done; write nothing.")
     var dryRun = false
 
@@ -46,6 +56,10 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
     func validate() throws {
         guard (1...100_000).contains(self.rate) else {
             throw ValidationError("--rate \(self.rate): must be from 1 to 100000")
+        }
+        if let first, first < 1 { throw ValidationError("--first \(first): must be 1 or more") }
+        if let stopAbove, !(0...99).contains(stopAbove) {
+            throw ValidationError("--stop-above \(stopAbove): must be from 0 to 99")
         }
     }
 
@@ -58,6 +72,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         var plan = ReplayPlan(ledger, takesSources: sources != nil)
         let removals = try await context.letters.removals(since: plan.entries, of: ledger, topics: context.topics)
         plan.leaveOut(removals)
+        if let first { plan.keep(first: first) }
         DeadLettersCommand.say(Self.text(of: plan, ledger))
         if self.dryRun || plan.entries.isEmpty {
             await context.reader.close()
@@ -100,7 +115,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         }
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
-            messages: messages, logger: context.environment.logger
+            stopAbove: self.stopAbove, messages: messages, logger: context.environment.logger
         ) { line.show($0, isLast: $1) }
         let close = {
             await producer.close()
@@ -113,6 +128,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
 
     static func text(of plan: ReplayPlan, _ ledger: DeadLetterIndex) -> String {
         var lines = [DeadLetterFormatter.summary(ledger), "\(plan.entries.count) to replay"]
+        if plan.later > 0 { lines.append("\(plan.later) left for another run") }
         if plan.replayed > 0 { lines.append("\(plan.replayed) skipped: already replayed") }
         if plan.omitted > 0 {
             lines.append("\(plan.omitted) cannot be replayed: their values were too large to keep")
@@ -164,6 +180,8 @@ struct ReplayPlan: Sendable {
     private(set) var removed = 0
     /// Dead letters for which it is unknown whether their orders were removed since.
     private(set) var unknown = 0
+    /// Dead letters that a later run replays.
+    private(set) var later = 0
 
     /// - Parameter takesSources: true if records of sources can be mapped again.
     init(_ ledger: DeadLetterIndex, takesSources: Bool = false) {
@@ -184,6 +202,12 @@ struct ReplayPlan: Sendable {
         self.removed = verdicts.count { $0 == .removed }
         self.unknown = verdicts.count { $0 == .unknown }
         self.entries = zip(self.entries, verdicts).filter { $0.1 == .stands }.map(\.0)
+    }
+
+    /// Keeps the first `count` dead letters for this run.
+    mutating func keep(first count: Int) {
+        self.later = max(0, self.entries.count - count)
+        self.entries.removeLast(self.later)
     }
 
     /// The number of dead letters that were not replayed before and will not be now.

@@ -21,6 +21,10 @@ extension MetricRow {
             .counter, "waybill_early_changes_applied_total",
             "dead letters that were applied when their order was created"),
         MetricRow(.counter, "waybill_dead_letters_total", "records that became dead letters"),
+        MetricRow(
+            .gauge, "waybill_dead_letters_open",
+            "changes among the dead letters that were neither replayed nor closed, the same for all packagers"),
+        MetricRow(.gauge, "waybill_dead_letters_oldest_seconds", "age of the oldest of them, 0 without one"),
         MetricRow(.counter, "waybill_packages_built_total", "packages that were built and signed"),
         MetricRow(.histogram, "waybill_change_age_seconds", "from a change's arrival in Kafka to its package in Redis"),
         MetricRow(

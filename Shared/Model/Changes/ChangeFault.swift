@@ -88,6 +88,10 @@ public enum DeadLetterHeader {
     public static let replay = "waybill-replay"
     /// On a note among the dead letters, which is not one itself: the identity of a dead letter that was replayed.
     public static let replayed = "waybill-replayed"
+    /// On a note like that of `replayed`: the identity of a dead letter that an operator closed without a replay.
+    public static let purged = "waybill-purged"
+    /// On the note of `purged`: who closed it. The time is that of the note.
+    public static let purgedBy = "waybill-purged-by"
     /// All of them; a replayed change does not keep them.
-    public static let all: Set<String> = [error, reason, origin, omitted, time, replay, replayed]
+    public static let all: Set<String> = [error, reason, origin, omitted, time, replay, replayed, purged, purgedBy]
 }

@@ -22,7 +22,8 @@ public struct KafkaRole: Hashable, Sendable {
 
     public static func packager(_ topics: Topics) -> KafkaRole {
         KafkaRole(
-            name: "waybill-packager", reads: topics.orderChangeSources + [topics.orders, topics.registrations],
+            name: "waybill-packager",
+            reads: topics.orderChangeSources + [topics.orders, topics.registrations, topics.deadLetters],
             writes: [topics.orders, topics.registrations, topics.deadLetters],
             groups: [topics.group(of: "waybill-packager")])
     }
