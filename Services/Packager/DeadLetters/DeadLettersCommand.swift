@@ -12,8 +12,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
         commandName: "dead-letters",
         abstract: "Lists, shows, replays, copies and closes changes that could not be applied.",
         discussion: """
-            Needs only Kafka, unless records of sources ask for parcels, and reads the same configuration as the service. A dead letter is named by its place in \
-            the topic, PARTITION/OFFSET.
+            Needs only Kafka, unless records of sources ask for parcels, and reads the same configuration as the \
+            service. A dead letter is named by its place in the topic, PARTITION/OFFSET.
             """,
         subcommands: [
             ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self,
