@@ -210,11 +210,11 @@ struct CheckoutFixture: Sendable {
         try await self.once(method, path, ["Authorization: Bearer \(key)"] + headers, body: body)
     }
 
-    /// Returns the records of the topic of order changes, once it has `count` of them.
-    func changes(_ count: Int) async throws -> [KafkaRecord] {
+    /// Returns the records of a topic, by default that of order changes, once it has `count` of them.
+    func changes(_ count: Int, topic: String = "waybill.order-changes") async throws -> [KafkaRecord] {
         let consumer = try KafkaConsumer(
             KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
-            group: "g-\(UUID().uuidString)", topics: ["waybill.order-changes"])
+            group: "g-\(UUID().uuidString)", topics: [topic])
         var records: [KafkaRecord] = []
         let deadline = ContinuousClock.now + .seconds(30)
         while records.count < count, ContinuousClock.now < deadline {
@@ -225,10 +225,10 @@ struct CheckoutFixture: Sendable {
         return records
     }
 
-    /// Returns the number of changes that were published.
-    func published() async throws -> Int64 {
+    /// Returns the number of records that were published to a topic, by default that of order changes.
+    func published(topic: String = "waybill.order-changes") async throws -> Int64 {
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.broker.bootstrap))
-        let count = try await admin.endOffsets("waybill.order-changes").values.reduce(0, +)
+        let count = try await admin.endOffsets(topic).values.reduce(0, +)
         await admin.close()
         return count
     }

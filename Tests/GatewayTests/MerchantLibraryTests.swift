@@ -32,7 +32,8 @@ import Testing
             isDevelopment: Bool = false, serves: @escaping @Sendable (OrderTypeIdentifier) -> Bool = { _ in true }
         ) throws -> MerchantLibrary {
             try MerchantLibrary(
-                directory: self.path, loading: Merchant.Loading(serves: serves, isDevelopment: isDevelopment),
+                directory: self.path,
+                loading: Merchant.Loading(serves: serves, topics: Topics(), isDevelopment: isDevelopment),
                 isStrict: false,
                 logger: Logger(label: "merchants") { [journal] _ in journal })
         }
@@ -99,6 +100,62 @@ import Testing
             ])
         let error = #expect(throws: MerchantError.self) { try fixture.library() }
         #expect("\(error.map { "\($0)" } ?? "")".contains("is that of the key backend already"))
+    }
+
+    @Test func aWebhookThatCannotBeUsedIsRefused() async throws {
+        let fixture = try Fixture()
+        let good: JSONObject = ["signature": "shopify", "topic": "shop.orders", "secret": "secret"]
+        let rows: [(name: String, change: JSONObject, problem: String)] = [
+            ("a", ["signature": "paypal"], #"$.webhooks["a"].signature: "paypal" must be "shopify" or"#),
+            ("a", ["topic": "waybill.orders"], #"$.webhooks["a"].topic: waybill.orders is Waybill's own"#),
+            ("a", ["topic": "waybill.order-changes"], "is Waybill's own"),
+            ("a", ["topic": "^shop"], "is not a topic's name"),
+            ("a", ["secret": "../secret"], #"$.webhooks["a"].secret"#),
+            ("a", ["secret": "none"], "none: it cannot be read"),
+            ("a", ["signature": "adyen"], "secret: a key of Adyen must be hexadecimal digits"),
+            ("a", ["secret": "short"], "short: a line must be a secret of 16 printable characters at least"),
+            ("a", ["more": true], "more"), ("a/b", [:], "$.webhooks: \"a/b\" must be 1 to 128 letters"),
+        ]
+        for row in rows {
+            let webhooks: JSONObject = [row.name: .object(good.merging(row.change))]
+            try fixture.write("acme", [], ["webhooks": .object(webhooks)])
+            try Data("the secret of the shop\n".utf8).write(to: URL(filePath: fixture.path + "/acme/secret"))
+            try Data("the secret of the shop\nshort\n".utf8).write(to: URL(filePath: fixture.path + "/acme/short"))
+            let error = #expect(throws: MerchantError.self) { try fixture.library() }
+            #expect("\(error.map { "\($0)" } ?? "")".contains(row.problem), "\(row) \(error as Any)")
+        }
+        let webhooks: JSONObject = ["webhooks": ["orders": .object(good)]]
+        try fixture.write("acme", [], webhooks)
+        let library = try fixture.library()
+        #expect(library.merchants.webhook("orders")?.merchant.name == "acme")
+        try fixture.write("beta", [], webhooks)
+        try Data("the secret of the other\n".utf8).write(to: URL(filePath: fixture.path + "/beta/secret"))
+        await library.look(isAsked: true)
+        #expect(library.merchants.all.map(\.name) == ["acme"])
+        #expect(fixture.journal.lines.contains { $0.metadata["error"]?.contains("orders belongs to acme") == true })
+    }
+
+    @Test func theFormerSecretOfAWebhookHoldsDuringARotation() async throws {
+        let fixture = try Fixture()
+        try fixture.write(
+            "acme", [], ["webhooks": ["a": ["signature": "shopify", "topic": "shop.orders", "secret": "secret"]]])
+        let file = URL(filePath: fixture.path + "/acme/secret")
+        let body = Array(CheckoutSourcesTests.event.utf8)
+        func accepted(_ library: MerchantLibrary) -> [Bool] {
+            [CheckoutSourcesTests.shopify, CheckoutSourcesTests.shopifyFormer].map {
+                library.merchants.webhook("a")?.webhook.isSigned(body, by: $0, nowEpochSeconds: 0) == true
+            }
+        }
+        try Data("shpss_the-former-secret-of-shop\n".utf8).write(to: file)
+        let library = try fixture.library()
+        #expect(accepted(library) == [false, true])
+        let (present, former) = ("shpss_0123456789abcdef0123456789ab", "shpss_the-former-secret-of-shop")
+        try Data("\(present)\n\(former)\n".utf8).write(to: file)
+        await library.look(isAsked: true)
+        #expect(accepted(library) == [true, true])
+        try Data("\(present)\n".utf8).write(to: file)
+        await library.look(isAsked: true)
+        #expect(accepted(library) == [true, false])
     }
 
     /// No member of the file exempts a merchant from that.

@@ -26,6 +26,9 @@ import Testing
                 "addresses": ["10.0.0.1"], "roots": "roots.pem",
             ],
             "foreignWebServices": ["https://other.example/wallet"],
+            "webhooks": [
+                "orders": ["signature": "stripe", "topic": "shop.orders", "secret": "secret", "key": "data.object.id"]
+            ],
             "keys": [
                 [
                     "name": "shop", "sha256": .string(String(repeating: "0a", count: 32)), "scopes": ["links"],
@@ -60,7 +63,7 @@ import Testing
         let folder = URL(filePath: directory.path("merchant.json")).deletingLastPathComponent().path()
         for ((name, instance), isAccepted) in zip(variants, verdicts) {
             try directory.write("merchant.json", instance.serialized)
-            let loading = Merchant.Loading(serves: { _ in true }, isDevelopment: false)
+            let loading = Merchant.Loading(serves: { _ in true }, topics: Topics(), isDevelopment: false)
             let now = Int64(Date().timeIntervalSince1970)
             let reading = Result { try Merchant.load(directory: folder, name: "shop", loading, nowEpochSeconds: now) }
             let isTaken = (try? reading.get()) != nil

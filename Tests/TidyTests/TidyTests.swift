@@ -71,7 +71,7 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 9930,
+        "Services/Gateway": 10170,
         "Services/Packager": 12100,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,

@@ -68,6 +68,7 @@ enum Checkout {
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,
                 calls: capacity, logger: environment.logger),
             notify: NotifyEndpoint(publisher: publisher, orders: orders, changes: changes, requests: requests),
+            webhooks: WebhookEndpoint(producer: producer, logger: environment.logger),
             baskets: BasketEndpoints(
                 upstream: upstream, rates: SessionRates(rates.times(SessionRates.lookupFactor)),
                 logger: environment.logger),

@@ -7,7 +7,7 @@ struct CheckoutMetrics: Sendable {
     /// The routes, as labels.
     enum Route: String, CaseIterable, Sendable {
         case orderDetails = "order-details"
-        case grants, links, orders
+        case grants, links, orders, sources
         case grantedDetails = "granted-details"
         case confirm, notify, metadata, basket, payment
         case postalCode = "postal-code"

@@ -1,6 +1,7 @@
 import Brands
 import Fetch
 import Logging
+import Model
 import Operations
 import Tokens
 
@@ -11,6 +12,7 @@ struct CheckoutSettings {
     /// Without a slash at its end.
     let webServiceURL: String
     let brands: BrandLibrary
+    let topics: Topics
     let merchants: String?
     let edge: TransportSettings
     /// The configuration of calls to Apple.
@@ -30,6 +32,7 @@ struct CheckoutSettings {
         self.listen = try settings.address(.checkoutListen, default: "127.0.0.1:8085")
         let url = try settings.webServiceURL()
         self.webServiceURL = url.hasSuffix("/") ? String(url.dropLast()) : url
+        self.topics = common.topics
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.tokens = try settings.tokens(self.brands)
         self.edge = try TransportSettings(settings)
@@ -56,7 +59,7 @@ struct CheckoutSettings {
             }
         } else {
             settings.warn(
-                "\(SettingKey.merchants.rawValue) is not set: no key and no page is accepted")
+                "\(SettingKey.merchants.rawValue) is not set: no key, no page and no webhook is accepted")
         }
         self.edge.warnIfClear(self.listen, .checkoutListen, secrets: "keys and tokens", settings)
     }
@@ -89,6 +92,7 @@ struct CheckoutSettings {
 
     /// The rules for loading merchants.
     var loading: Merchant.Loading {
-        Merchant.Loading(serves: { [brands] in brands.serves($0) }, isDevelopment: self.isDevelopment)
+        Merchant.Loading(
+            serves: { [brands] in brands.serves($0) }, topics: self.topics, isDevelopment: self.isDevelopment)
     }
 }

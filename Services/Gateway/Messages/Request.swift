@@ -100,6 +100,7 @@ struct RequestField: Hashable, Sendable {
         case accept
         case accessControlRequestHeaders = "access-control-request-headers"
         case accessControlRequestMethod = "access-control-request-method"
+        case adyenSignature = "hmacsignature"
         case contentType = "content-type"
         case cookie
         case fetchSite = "sec-fetch-site"
@@ -108,6 +109,8 @@ struct RequestField: Hashable, Sendable {
         case key = "x-api-key"
         case origin
         case referer
+        case shopifySignature = "x-shopify-hmac-sha256"
+        case stripeSignature = "stripe-signature"
         case basketToken = "waybill-basket-token"
 
         init?(_ name: Span<UInt8>) {

@@ -232,12 +232,7 @@ extension Source {
     }
 
     private static func isTopic(_ name: String) -> Bool {
-        if Topics.isPattern(name) { return TopicPattern(name) != nil }
-        return (1...249).contains(name.utf8.count)
-            && name.utf8.allSatisfy { byte in
-                (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10
-                    || "._-".utf8.contains(byte)
-            }
+        Topics.isPattern(name) ? TopicPattern(name) != nil : Topics.isName(name)
     }
 
     static func content(_ path: String, _ shown: String) throws(SourceError) -> [UInt8] {

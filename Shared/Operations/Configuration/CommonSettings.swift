@@ -27,13 +27,13 @@ public struct CommonSettings: Sendable {
     public init(_ settings: Settings) throws(SettingsError) {
         self.kafka = try settings.kafka()
         let prefix = settings.text(.topicPrefix, default: Topics.defaultPrefix)
-        guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Self.isTopicCharacter) else {
+        guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Topics.isNameCharacter) else {
             throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
         self.topics = Topics(prefix: prefix, orderChanges: try Self.orderChangeTopics(settings, prefix: prefix))
         self.groupInstance = settings.text(.groupInstance)
         if let name = self.groupInstance,
-            name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Self.isTopicCharacter)
+            name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Topics.isNameCharacter)
         {
             throw SettingsError(
                 .groupInstance, value: name, "may have 1 to 200 letters, digits, '.', '_' and '-' only")
@@ -66,7 +66,7 @@ public struct CommonSettings: Sendable {
         for name in names {
             let made = Topics(prefix: prefix).made
             guard Topics.isPattern(name) else {
-                guard (1...249).contains(name.utf8.count), name.utf8.allSatisfy(Self.isTopicCharacter) else {
+                guard Topics.isName(name) else {
                     throw wrong("\"\(name)\" is not a topic name: letters, digits, '.', '_' and '-', at most 249")
                 }
                 guard !made.contains(name) else { throw wrong("\(name) has what Waybill makes of changes") }
@@ -87,14 +87,28 @@ public struct CommonSettings: Sendable {
     ///
     /// The same name in two groups is not a conflict, but would look like one in a broker's log.
     public func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }
+}
 
+extension Topics {
     /// Source: Kafka's rule for topic names: `[a-zA-Z0-9._-]`
-    private static func isTopicCharacter(_ byte: UInt8) -> Bool {
+    static func isNameCharacter(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
             UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
             true
         default: false
+        }
+    }
+
+    /// True for a name that Kafka allows.
+    public static func isName(_ name: String) -> Bool {
+        (1...249).contains(name.utf8.count) && name.utf8.allSatisfy(Self.isNameCharacter)
+    }
+
+    /// True for a topic that Waybill writes or reads changes from, by its name or by a pattern.
+    public func have(_ name: String) -> Bool {
+        (self.made + self.orderChangeSources).contains { own in
+            own == name || (Self.isPattern(own) && TopicPattern(own)?.matches(name) == true)
         }
     }
 }

@@ -1,12 +1,16 @@
+import Cryptography
 import Fetch
 import FoundationEssentials
 import Model
+import Operations
 
 extension Merchant {
     /// The facts that loading needs besides the files.
     struct Loading: Sendable {
         /// Returns true if there is a brand for an order type.
         let serves: @Sendable (OrderTypeIdentifier) -> Bool
+        /// Waybill's own topics, which no webhook may write to.
+        let topics: Topics
         /// True while pages of this machine may use http and fakes stand in for Apple.
         let isDevelopment: Bool
     }
@@ -70,6 +74,7 @@ extension Merchant {
                 "foreignWebServices", "must be https URLs without query, fragment, user and /v1 at the end")
         }
         self.keys = try Self.keys(&file, Set(self.orderTypes))
+        self.webhooks = try Self.webhooks(&file, directory, loading.topics, &secretFiles)
         try file.refuseRest()
         self.secretFiles = secretFiles
     }
@@ -247,6 +252,39 @@ extension Merchant {
         return keys
     }
 
+    private static func webhooks(
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ topics: Topics, _ secretFiles: inout [String]
+    ) throws(MerchantError) -> [Webhook] {
+        var webhooks: [Webhook] = []
+        for (name, members) in try file.table("webhooks") {
+            var members = members
+            guard CheckoutRoute.isSegment(name) else {
+                throw file.wrong("webhooks", "\"\(name)\" must be 1 to 128 letters, digits, '.', '_', '~' and '-'")
+            }
+            guard let scheme: Webhook.Scheme = try members.choice("signature") else {
+                throw members.wrong(
+                    "signature", "is missing: give \(Webhook.Scheme.allCases.map(\.rawValue).joined(separator: ", "))")
+            }
+            let topic = try members.text("topic")
+            guard Topics.isName(topic) else { throw members.wrong("topic", "\"\(topic)\" is not a topic's name") }
+            guard !topics.have(topic) else { throw members.wrong("topic", "\(topic) is Waybill's own") }
+            let secret = try members.file("secret")
+            secretFiles.append("\(directory)/\(secret)")
+            var secrets = try Self.secrets("\(directory)/\(secret)", secret, most: Webhook.secretLimit)
+            if scheme == .adyen {
+                let keys = secrets.compactMap { Hexadecimal.bytes(String(decoding: $0, as: UTF8.self).lowercased()) }
+                guard keys.count == secrets.count else {
+                    throw MerchantError("\(secret): a key of Adyen must be hexadecimal digits")
+                }
+                secrets = keys
+            }
+            let key = try members.optionalText("key")?.split(separator: ".").map(String.init) ?? []
+            try members.refuseRest()
+            webhooks.append(Webhook(name: name, topic: topic, scheme: scheme, secrets: secrets, key: key))
+        }
+        return webhooks
+    }
+
     private static func addresses(_ members: inout JSONMembers<MerchantError>) throws(MerchantError) -> [String] {
         let addresses = try members.optionalTexts("addresses") ?? []
         for address in addresses where IPAddress(address) == nil {
@@ -265,12 +303,18 @@ extension Merchant {
 
     /// Reads the secret in the first line of a file.
     private static func secret(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
-        let content = try Self.content(path, name)
-        let line = content.prefix { $0 != .lineFeed && $0 != .carriageReturn }
-        guard (16...4096).contains(line.count), line.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-            throw MerchantError("\(name): the first line must be a secret of 16 printable characters at least")
+        try Self.secrets(path, name, most: 1)[0]
+    }
+
+    /// Reads the secrets in the first lines of a file, one at least.
+    private static func secrets(_ path: String, _ name: String, most: Int) throws(MerchantError) -> [[UInt8]] {
+        let lines = try Self.content(path, name).split { $0 == .lineFeed || $0 == .carriageReturn }.prefix(most)
+        for line in lines.isEmpty ? [[]] : lines {
+            guard (16...4096).contains(line.count), line.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+                throw MerchantError("\(name): a line must be a secret of 16 printable characters at least")
+            }
         }
-        return Array(line)
+        return lines.map(Array.init)
     }
 
     private static func content(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {

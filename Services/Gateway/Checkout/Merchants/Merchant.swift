@@ -86,10 +86,12 @@ struct Merchant: Sendable {
     /// Web service URLs of others that orders of this merchant may name.
     let foreignWebServices: [String]
     let keys: [APIKey]
+    /// Systems that send signed events.
+    let webhooks: [Webhook]
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
 
-    /// Refuses an origin or a key that another merchant has: both tell whose a request is.
+    /// Refuses an origin, a key or a webhook that another merchant has: each tells whose a request is.
     func refuseShared(with holder: Merchant) throws(MerchantError) {
         let origins = Set(holder.pages.map(\.origin))
         if let page = self.pages.first(where: { origins.contains($0.origin) }) {
@@ -98,26 +100,39 @@ struct Merchant: Sendable {
         if let key = self.keys.first(where: { key in holder.keys.contains { $0.isSame(as: key) } }) {
             throw MerchantError("\(self.name): $.keys: the key \(key.name) belongs to \(holder.name) already")
         }
+        let webhooks = Set(holder.webhooks.map(\.name))
+        if let webhook = self.webhooks.first(where: { webhooks.contains($0.name) }) {
+            throw MerchantError("\(self.name): $.webhooks: \(webhook.name) belongs to \(holder.name) already")
+        }
     }
 }
 
-/// All merchants, found by the origin, host or key in a request.
+/// All merchants, found by the origin, host, key or webhook in a request.
 struct Merchants: Sendable {
     let all: [Merchant]
     private let pages: [PageOrigin: (merchant: Int, page: Merchant.Page)]
+    private let webhooks: [String: (merchant: Int, webhook: Webhook)]
 
     init(_ merchants: [Merchant] = []) {
         self.all = merchants.sorted { $0.name < $1.name }
         var pages: [PageOrigin: (merchant: Int, page: Merchant.Page)] = [:]
+        var webhooks: [String: (merchant: Int, webhook: Webhook)] = [:]
         for (index, merchant) in self.all.enumerated() {
             for page in merchant.pages { pages[page.origin] = (index, page) }
+            for webhook in merchant.webhooks { webhooks[webhook.name] = (index, webhook) }
         }
         self.pages = pages
+        self.webhooks = webhooks
     }
 
     /// The merchant of a page, and the page.
     subscript(origin: PageOrigin) -> (merchant: Merchant, page: Merchant.Page)? {
         self.pages[origin].map { (self.all[$0.merchant], $0.page) }
+    }
+
+    /// Returns a webhook by its name, and its merchant.
+    func webhook(_ name: String) -> (merchant: Merchant, webhook: Webhook)? {
+        self.webhooks[name].map { (self.all[$0.merchant], $0.webhook) }
     }
 
     /// Returns the merchant that a key belongs to. Compares every key in constant time.

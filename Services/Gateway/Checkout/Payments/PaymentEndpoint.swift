@@ -55,7 +55,7 @@ struct PaymentEndpoint: Sendable {
         guard body.members.allSatisfy({ known.contains($0.name) }) else {
             throw CheckoutFailure(.invalidParameter, "the body has members that this path does not know")
         }
-        guard let basket = body["basketIdentifier"]?.string, CheckoutRoute.isBasket(basket) else {
+        guard let basket = body["basketIdentifier"]?.string, CheckoutRoute.isSegment(basket) else {
             throw CheckoutFailure(.invalidParameter, "must name a basket", param: "basketIdentifier")
         }
         guard let token = body["payment"]?.object?["token"]?.object else {

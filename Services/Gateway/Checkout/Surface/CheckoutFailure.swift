@@ -15,6 +15,7 @@ struct CheckoutFailure: Error, Hashable, Sendable {
         case invalidParameter = "invalid_parameter"
         case validationURLRefused = "validation_url_refused"
         case keyRefused = "key_refused"
+        case signatureRefused = "signature_refused"
         case scopeMissing = "scope_missing"
         case capabilityRequired = "capability_required"
         case originRefused = "origin_refused"
@@ -46,7 +47,7 @@ struct CheckoutFailure: Error, Hashable, Sendable {
             switch self {
             case .malformedRequest, .malformedBody, .missingParameter, .invalidParameter, .validationURLRefused:
                 .badRequest
-            case .keyRefused: .unauthorized
+            case .keyRefused, .signatureRefused: .unauthorized
             case .scopeMissing, .capabilityRequired, .originRefused, .grantRefused: .forbidden
             case .notFound: .notFound
             case .methodNotAllowed: .methodNotAllowed

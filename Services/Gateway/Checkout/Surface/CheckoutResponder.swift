@@ -19,6 +19,7 @@ final class CheckoutResponder: Responder {
     private let changes: OrderChangesEndpoint
     private let confirm: ConfirmEndpoint
     private let notify: NotifyEndpoint
+    private let webhooks: WebhookEndpoint
     private let baskets: BasketEndpoints
     private let payments: PaymentEndpoint
     private let sessions: MerchantSessionEndpoint
@@ -30,9 +31,9 @@ final class CheckoutResponder: Responder {
 
     init(
         merchants: MerchantLibrary, details: OrderDetailsEndpoints, changes: OrderChangesEndpoint,
-        confirm: ConfirmEndpoint, notify: NotifyEndpoint, baskets: BasketEndpoints, payments: PaymentEndpoint,
-        sessions: MerchantSessionEndpoint, files: BrowserFiles, limits: GatewayLimits = GatewayLimits(),
-        metrics: CheckoutMetrics, logger: Logger
+        confirm: ConfirmEndpoint, notify: NotifyEndpoint, webhooks: WebhookEndpoint, baskets: BasketEndpoints,
+        payments: PaymentEndpoint, sessions: MerchantSessionEndpoint, files: BrowserFiles,
+        limits: GatewayLimits = GatewayLimits(), metrics: CheckoutMetrics, logger: Logger
     ) {
         self.reading = ExtendedReading(
             bodyLimit: { Self.bodyLimit($0, merchants.merchants) }, bodies: 2 << 20, arrivalLimit: Self.arrivalLimit)
@@ -41,6 +42,7 @@ final class CheckoutResponder: Responder {
         self.changes = changes
         self.confirm = confirm
         self.notify = notify
+        self.webhooks = webhooks
         self.baskets = baskets
         self.payments = payments
         self.sessions = sessions
@@ -111,6 +113,12 @@ final class CheckoutResponder: Responder {
             return try await self.serve(&call, merchants) { call, caller throws(CheckoutFailure) in
                 try await self.notify.answer(call.request, caller)
             }
+        case .source(let name):
+            guard let (merchant, webhook) = merchants.webhook(name) else {
+                throw CheckoutFailure(.notFound, "there is no such source")
+            }
+            call.merchant = merchant.name
+            return try await self.webhooks.answer(call.request, webhook)
         case .metadata:
             guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
                 return BasketEndpoints.disabled
@@ -144,9 +152,15 @@ final class CheckoutResponder: Responder {
         }
     }
 
-    /// Returns the most bytes of a request's body; nil for a request of a server without a right key.
+    /// Returns the most bytes of a request's body; nil for a request of a server without a right key, and for an event
+    /// without a signature or a source.
     private static func bodyLimit(_ request: Request, _ merchants: Merchants) -> Int? {
         guard let route = try? CheckoutRoute(method: request.method, target: request.target) else { return 16 << 10 }
+        if case .source(let name) = route {
+            guard let (_, webhook) = merchants.webhook(name), request.fields[webhook.scheme.field] != nil else {
+                return nil
+            }
+        }
         guard route.isForServers else { return route.bodyLimit }
         return (try? Self.caller(request, merchants)) == nil ? nil : route.bodyLimit
     }

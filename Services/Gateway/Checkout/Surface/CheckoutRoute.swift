@@ -22,6 +22,11 @@ enum CheckoutRoute: Hashable, Sendable {
     /// `POST /v1/apple_pay/order_tracking/notify`
     case notify
 
+    // MARK: For systems that sign
+
+    /// `POST /v1/checkout/sources/{name}`
+    case source(String)
+
     // MARK: For pages of merchants
 
     /// `POST /applepay/order-details`
@@ -57,6 +62,7 @@ enum CheckoutRoute: Hashable, Sendable {
         case .grants: .grants
         case .links: .links
         case .order, .part: .orders
+        case .source: .sources
         case .grantedDetails: .grantedDetails
         case .validate: .validate
         case .confirm: .confirm
@@ -106,6 +112,10 @@ enum CheckoutRoute: Hashable, Sendable {
             guard let route = routes[path[1]] else { throw Self.nothing }
             try Self.require(method == .post, "POST")
             return route
+        case 3 where path[0] == "checkout" && path[1] == "sources":
+            guard Self.isSegment(path[2]) else { throw Self.nothing }
+            try Self.require(method == .post, "POST")
+            return .source(path[2])
         case 4 where path[0] == "checkout" && path[1] == "orders":
             let types: [Request.Method: ChangeType] = [
                 .put: .orderReplaced, .patch: .orderPatched, .delete: .orderRemoved,
@@ -139,8 +149,8 @@ enum CheckoutRoute: Hashable, Sendable {
             && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-") }
     }
 
-    /// True if a text can name a basket.
-    static func isBasket(_ text: String) -> Bool {
+    /// True if a text can name a basket or a source.
+    static func isSegment(_ text: String) -> Bool {
         // Two dots must not lead out of the path.
         (1...128).contains(text.utf8.count) && text != "." && text != ".."
             && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || "._~-".utf8.contains($0) }
@@ -154,10 +164,10 @@ enum CheckoutRoute: Hashable, Sendable {
         case ["validate"]: try Self.page(.validate, method, reads: false)
         case ["metadata"]: try Self.page(.metadata, method, reads: true)
         case ["payment"]: try Self.page(.payment, method, reads: false)
-        case ["basket", path.last ?? ""] where Self.isBasket(path.last ?? ""):
+        case ["basket", path.last ?? ""] where Self.isSegment(path.last ?? ""):
             try Self.page(.basket(path.last ?? ""), method, reads: true)
         case ["basket", path.dropLast().last ?? "", "validatepostalcode"]
-        where Self.isBasket(path.dropLast().last ?? ""):
+        where Self.isSegment(path.dropLast().last ?? ""):
             try Self.page(.postalCode(path.dropLast().last ?? ""), method, reads: false)
         default: try Self.file(method, Array(path))
         }
@@ -204,8 +214,8 @@ enum CheckoutRoute: Hashable, Sendable {
     var isForServers: Bool {
         switch self {
         case .orderDetails, .grants, .links, .order, .part, .confirm, .notify: true
-        case .grantedDetails, .validate, .metadata, .basket, .postalCode, .payment, .association, .root, .file,
-            .preflight:
+        case .source, .grantedDetails, .validate, .metadata, .basket, .postalCode, .payment, .association, .root,
+            .file, .preflight:
             false
         }
     }
@@ -216,6 +226,7 @@ enum CheckoutRoute: Hashable, Sendable {
         case .orderDetails, .order, .part: return OrderChange.valueLimit
         case .validate, .confirm, .payment: return 64 << 10
         case .notify: return OrderChange.valueLimit
+        case .source: return Webhook.bodyLimit
         case .metadata, .basket, .postalCode: return 16 << 10
         case .grants, .links, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
         }
