@@ -111,6 +111,41 @@ import Testing
         #expect(try differences("{\(unknown)") == [])
     }
 
+    /// Mistakes in an example's program, each of which its tests or `lint` must find.
+    private static let mutations = [
+        (#"event.event ~= "tracking_update" and"#, #"event.event ~= "tracking_update" or"#),
+        (#"event.event ~= "edd_revise""#, #"event.event ~= "edd_revised""#),
+        ("not text(tracking.order_id) or", "not tracking.order_id or"),
+        (#""pickup_at_store""#, #""pickup_at_courier""#), ("names[slug] or slug", "slug"),
+        ("order = tracking.order_id", "order = tracking.order_number"), ("id = event.event_id", "id = tracking.id"),
+        (#"waybill.time(event.ts, "s")"#, #"waybill.time(event.ts, "ms")"#),
+        ("fields[constants.fulfillment]", "fields.fulfilment"), (" or tracking.id,", ","),
+        (#"is_returned and "issue" or "#, ""), ("aftership(tracking.tag)", "aftership(tracking.subtag)"),
+        ("text(tracking.courier_tracking_link) or carrier", "carrier"),
+        ("moment(tracking.shipment_pickup_date)", "moment(tracking.shipment_delivery_date)"),
+        ("not is_returned and moment(", "moment("),
+        ("waybill.time(value, constants.zone)", #"waybill.time(value, "UTC")"#),
+        ("text(latest.datetime) or", "latest.datetime or"), ("tracking.expected_delivery", "tracking.expected"),
+        ("fulfillmentType =", "fulfilmentType ="), ("text(tracking.tracking_number)", "text(traking.tracking_number)"),
+    ]
+
+    @Test(arguments: Self.mutations) func aMistakeInAnExampleIsFound(_ text: String, _ mistake: String) throws {
+        let folder = Repository.root.appending(path: "compose/sources/aftership")
+        func content(_ name: String) throws -> String {
+            String(decoding: try Data(contentsOf: folder.appending(path: name)), as: UTF8.self)
+        }
+        let program = try content("map.lua")
+        let mutant = program.replacing(text, with: mistake)
+        try #require(mutant != program, "the program has no \(text)")
+        let fixture = try SourceFixture()
+        try fixture.put("a/source.json", try content("source.json"))
+        try fixture.put("a/map.lua", mutant)
+        let source = try fixture.load("a")
+        let tests = try SourceTest.all(in: folder.appending(path: "tests").path())
+        let isFound = !ProgramLint(mutant).globals.isEmpty || tests.contains { !$0.differences(source).isEmpty }
+        #expect(isFound)
+    }
+
     @Test func aTestTellsTheDifference() throws {
         let fixture = try SourceFixture()
         try fixture.write(
