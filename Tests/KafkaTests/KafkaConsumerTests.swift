@@ -43,7 +43,7 @@ struct KafkaConsumerTests {
         await consumer.close()
     }
 
-    /// What comes while no member runs is not left out, though nothing was read before.
+    /// Records that come while no member runs are not left out, though nothing was read before.
     @Test func aPartitionMayBeginAtItsEndWhichIsCommittedAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 2)])
         let orders = broker.topics[0].name

@@ -38,8 +38,8 @@ struct IngestMapCommand: AsyncParsableCommand {
         abstract: "Prints the changes that a source makes of the record on standard input.",
         discussion: """
             Standard input is the record's value as it is in the topic. Each change is checked as the packager does. \
-            With --against, the differences that the changes make to an order are printed instead. Exit codes: 0: mapped or ignored; 1: the record \
-            would become a dead letter, whose code and reason are printed.
+            With --against, the differences that the changes make to an order are printed instead. Exit codes: 0: \
+            mapped or ignored; 1: the record would become a dead letter, whose code and reason are printed.
             """)
 
     @Argument(help: "The source: the name of its folder.")
