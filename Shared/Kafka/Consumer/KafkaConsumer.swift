@@ -25,7 +25,7 @@ public final class KafkaConsumer: Sendable {
     ///
     /// Topics that do not exist yet are looked up again every 30 s.
     /// - Parameters:
-    ///   - startsAtEnd: returns true for a topic whose partitions begin at their ends if the group has not read them yet.
+    ///   - startsAtEnd: returns true for a topic whose partitions begin at their ends if the group has not read them.
     ///     Default: it begins at its first record.
     ///   - instance: a name of this member that outlives restarts (static membership); nil for an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
