@@ -6,12 +6,12 @@ import Testing
 @testable import Operations
 
 @Suite struct ConfigurationSchemaTests {
-    /// The schema names the keys in their order, and accepts exactly the files that a service reads.
+    /// The schema names all keys, and accepts exactly the files that a service reads.
     @Test func theSchemaAgreesWithTheReader() throws {
         let url = Repository.root.appending(path: "Shared/Model/Schemas/configuration.schema.json")
         let schema = try JSON(parsing: [UInt8](Data(contentsOf: url)))
         let names = schema.object?["properties"]?.object?.members.map(\.name)
-        #expect(names == SettingKey.allCases.map(\.rawValue))
+        #expect(names?.sorted() == SettingKey.allCases.map(\.rawValue).sorted())
         let file: JSON = ["WAYBILL_BRANDS": "brands", "WAYBILL_DRAIN_SECONDS": 5]
         let variants = SchemaProgram.variants(of: file)
         let verdicts = try SchemaProgram.verdicts(variants.map { ("configuration", $0.instance) })

@@ -208,7 +208,7 @@ import Testing
             DeadLetterTopic(reader: reader, topic: "waybill.dead-letters"), metrics: registry,
             logger: Logger(label: "test"), interval: .milliseconds(50))
         let running = Task { try await watch.run() }
-        try await eventually("they are counted") { registry.text.contains("waybill_dead_letters_open \(Int(count))\n") }
+        try await eventually("they are counted") { registry.text.contains("waybill_dead_letters_open \(count)\n") }
         running.cancel()
         _ = await running.result
         return registry

@@ -54,7 +54,8 @@ struct StoreFixture {
                     order.state.version == write.expectedRevision
                 else { return write }
                 return OrderStore.Write(
-                    state: write.state, expectedRevision: order.revision, content: write.content)
+                    state: write.state, expectedRevision: order.revision, content: write.content,
+                    former: order.state.document)
             })
     }
 

@@ -137,7 +137,8 @@ struct DeadLetterIndex: Sendable {
             counts[entry.code].letters += 1
             if self.isReplayed(entry) { counts[entry.code].replayed += 1 }
         }
-        return counts.sorted { ($1.letters, $0.code) < ($0.letters, $1.code) }
+        // Codes of which all are closed have none.
+        return counts.filter { $0.letters > 0 }.sorted { ($1.letters, $0.code) < ($0.letters, $1.code) }
     }
 
     /// Returns the newest dead letters, newest last.

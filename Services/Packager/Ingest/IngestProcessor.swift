@@ -36,7 +36,7 @@ struct IngestProcessor: Sendable {
         let source: String
     }
 
-    /// What becomes of the records of a batch.
+    /// The outcomes of a batch, and the changes that it makes.
     private struct Batch {
         var outcomes: BatchOutcomes
         var drafts: [Draft] = []

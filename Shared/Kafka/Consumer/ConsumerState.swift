@@ -181,7 +181,8 @@ struct ConsumerState {
     /// - Returns: true for each of the polling and the committing thread if it needs a signal.
     mutating func finish(_ records: [KafkaReceipt], now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
         self.ledger.finish(records)
-        self.quietSince = self.ledger.inHand > 0 ? now : nil
+        // A worker whose upstream is away reports that it finished nothing: that is no progress.
+        if !records.isEmpty { self.quietSince = self.ledger.inHand > 0 ? now : nil }
         return (self.isAsleep, self.commits.wake())
     }
 
