@@ -42,9 +42,10 @@ struct SourceCheck: Sendable {
     }
 
     var checks: [PreflightCheck] {
-        [
-            PreflightCheck(.sources, usesNetwork: false) { self.files.findings },
-            PreflightCheck(.sources) { await self.registries() },
+        let (sources, findings) = self.files
+        return [
+            PreflightCheck(.sources, usesNetwork: false) { findings },
+            PreflightCheck(.sources) { await self.registries(of: sources) },
         ]
     }
 
@@ -75,9 +76,9 @@ struct SourceCheck: Sendable {
     }
 
     /// Registries that cannot be asked. They have no schema 0, which they say.
-    private func registries() async -> [PreflightFinding] {
+    private func registries(of sources: [Source]) async -> [PreflightFinding] {
         var findings: [PreflightFinding] = []
-        for source in self.files.sources {
+        for source in sources {
             guard case .away(let reason)? = await source.registry?.schema(0) else { continue }
             findings.append(
                 PreflightFinding(

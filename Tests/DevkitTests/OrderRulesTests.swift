@@ -26,14 +26,14 @@ import Testing
             ("updatedAt", "2027-01-15T08:00:00Z"), ("webServiceURL", "https://wallet.example.com/"),
             ("authenticationToken", "0123456789abcdef"),
         ]
-        for (name, value) in owned { order = order.setting(name, value) }
+        for (name, value) in owned { order = order.setting(value, name) }
         #expect(Self.found(order) == [])
         var refused = 0
         var houseOnly: Set<String> = []
         for path in order.paths {
             let values: [JSON?] = [nil, .null, 7, "x", "", true, [], [:], "2025-02-30T00:00:00Z", "P1H", "-1", "ab:c"]
             for value in values {
-                let mutant = order.setting(path, value)
+                let mutant = order.setting(value, path)
                 let found = Self.found(mutant)
                 let byModel = OrderValidator.violations(
                     in: mutant, allowUnknownMembers: true, nowEpochSeconds: nil, images: .files)

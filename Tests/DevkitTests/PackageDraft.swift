@@ -1,5 +1,6 @@
 import Cryptography
 import Model
+import TestKit
 
 /// The files of a package that is being changed.
 struct PackageDraft {
@@ -21,7 +22,7 @@ struct PackageDraft {
 
     /// Replaces or removes a value of order.json.
     mutating func order(_ path: String, _ value: JSON?) throws {
-        self["order.json"] = try JSON(parsing: self["order.json"] ?? []).setting(path, value).serialized
+        self["order.json"] = try JSON(parsing: self["order.json"] ?? []).setting(value, path).serialized
     }
 
     /// Replaces or removes a member of manifest.json.

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 import Testing
 
 @testable import Devkit
@@ -19,7 +20,7 @@ import Testing
 
     @Test func anOrderWithItsIdentityHasNoDifference() throws {
         #expect(try Self.identity(Self.order) == nil)
-        #expect(try Self.identity(Self.order.setting("webServiceURL", "https://other.example"), url: nil) == nil)
+        #expect(try Self.identity(Self.order.setting("https://other.example", "webServiceURL"), url: nil) == nil)
     }
 
     @Test(
@@ -29,15 +30,15 @@ import Testing
             ("authenticationToken", "f123456789abcdef0123456789abcdef"), ("orderIdentifier", 1),
         ] as [(String, JSON?)])
     func aWrongIdentityIsNamedWithoutTheToken(_ name: String, _ value: JSON?) throws {
-        let difference = try #require(try Self.identity(Self.order.setting(name, value)))
+        let difference = try #require(try Self.identity(Self.order.setting(value, name)))
         #expect(difference.hasPrefix(name), "\(difference)")
         #expect(!difference.contains("123456789abcdef"), "\(difference)")
-        if value == nil { #expect(try Self.identity(Self.order.setting(name, nil), url: nil) != nil) }
+        if value == nil { #expect(try Self.identity(Self.order.setting(nil, name), url: nil) != nil) }
     }
 
     @Test func aDeviceMustHaveExactlyTheServedOrder() {
         #expect(OrderDifference.ofDevice(Self.order, served: Self.order) == nil)
-        let older = Self.order.setting("updatedAt", "2025-01-01T00:00:00Z")
+        let older = Self.order.setting("2025-01-01T00:00:00Z", "updatedAt")
         #expect(OrderDifference.ofDevice(older, served: Self.order)?.contains("updatedAt") == true)
         #expect(OrderDifference.ofDevice(nil, served: Self.order) != nil)
         #expect(OrderDifference.ofDevice(Self.order, served: nil) != nil)

@@ -56,12 +56,10 @@ import Testing
         try directory.write("roots.pem", [UInt8](Data(contentsOf: URL(filePath: certificates.root))))
         try directory.write("association", Array("x".utf8))
         try directory.write("secret", Array("Bearer of a long secret".utf8))
-        let variants = SchemaProgram.variants(of: Self.file)
-        let verdicts = try SchemaProgram.verdicts(variants.map { ("merchant", $0.instance) })
-        try #require(verdicts.count == variants.count)
-        #expect(verdicts.count { $0 } > 20)
+        let variants = try SchemaProgram.judged(Self.file, by: "merchant")
+        #expect(variants.count { $0.isAccepted } > 20)
         let folder = URL(filePath: directory.path("merchant.json")).deletingLastPathComponent().path()
-        for ((name, instance), isAccepted) in zip(variants, verdicts) {
+        for (name, instance, isAccepted) in variants {
             try directory.write("merchant.json", instance.serialized)
             let loading = Merchant.Loading(serves: { _ in true }, topics: Topics(), isDevelopment: false)
             let now = Int64(Date().timeIntervalSince1970)

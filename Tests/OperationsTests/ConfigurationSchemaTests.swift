@@ -13,11 +13,8 @@ import Testing
         let names = schema.object?["properties"]?.object?.members.map(\.name)
         #expect(names?.sorted() == SettingKey.allCases.map(\.rawValue).sorted())
         let file: JSON = ["WAYBILL_BRANDS": "brands", "WAYBILL_DRAIN_SECONDS": 5]
-        let variants = SchemaProgram.variants(of: file)
-        let verdicts = try SchemaProgram.verdicts(variants.map { ("configuration", $0.instance) })
-        try #require(verdicts.count == variants.count)
         let directory = try TemporaryDirectory("configuration")
-        for ((name, instance), isAccepted) in zip(variants, verdicts) {
+        for (name, instance, isAccepted) in try SchemaProgram.judged(file, by: "configuration") {
             let path = try directory.write("waybill.json", String(decoding: instance.serialized, as: UTF8.self))
             let isTaken = (try? Settings(environment: ["WAYBILL_CONFIG": path])) != nil
             #expect(isTaken == isAccepted, "\(name): the reader says \(isTaken)")

@@ -23,8 +23,18 @@ public enum SchemaProgram {
         throw SchemaProgramError()
     }
 
+    /// Judges all variants of an operator's file by its schema: see `variants`.
+    public static func judged(
+        _ file: JSON, by schema: String
+    ) throws -> [(name: String, instance: JSON, isAccepted: Bool)] {
+        let variants = Self.variants(of: file)
+        let verdicts = try Self.verdicts(variants.map { (schema, $0.instance) })
+        guard verdicts.count == variants.count else { throw SchemaProgramError() }
+        return zip(variants, verdicts).map { ($0.name, $0.instance, $1) }
+    }
+
     /// Returns a file of an operator with each value removed or replaced in turn and each object with another member.
-    public static func variants(of file: JSON) -> [(name: String, instance: JSON)] {
+    private static func variants(of file: JSON) -> [(name: String, instance: JSON)] {
         var variants = [("as it is", file), ("zzz", file.setting(1, "zzz"))]
         for path in file.paths {
             let values: [JSON?] = [nil, .null, -7, "x", "", "../x", true, [], ["x"], [:]]

@@ -58,15 +58,11 @@ enum DeadLetterLine {
 }
 
 extension DeadLettersCommand.Context {
-    /// Reads dead letters a few at a time, in sequence; those that were deleted since are left out.
+    /// Reads whole dead letters, a few at a time.
     func each(
         _ entries: [DeadLetterIndex.Entry], _ body: ([DeadLetterRecord]) async throws -> Void
     ) async throws {
-        for first in stride(from: 0, to: entries.count, by: 64) {
-            let positions = entries[first..<min(first + 64, entries.count)].map(\.position)
-            let letters = try await self.letters.letters(at: positions) { $0 }
-            try await body(positions.compactMap { letters[$0] })
-        }
+        try await self.letters.pages(of: entries, 64, \.self) { try await body($0.map(\.value)) }
     }
 
     /// Makes a producer for the topic of dead letters, and closes it and the reader at the end.

@@ -60,6 +60,21 @@ struct DeadLetterTopic: Sendable {
         return ledger.withLock { $0 }
     }
 
+    /// Reads dead letters, `count` at a time, in sequence, without those that were deleted since they were counted.
+    ///
+    /// - Parameter make: returns what to keep of a dead letter.
+    func pages<Value: Sendable>(
+        of entries: [DeadLetterIndex.Entry], _ count: Int,
+        _ make: @escaping @Sendable (DeadLetterRecord) -> Value,
+        _ body: ([(entry: DeadLetterIndex.Entry, value: Value)]) async throws -> Void
+    ) async throws {
+        for first in stride(from: 0, to: entries.count, by: count) {
+            let page = entries[first..<min(first + count, entries.count)]
+            let values = try await self.letters(at: page.map(\.position), make)
+            try await body(page.compactMap { entry in values[entry.position].map { (entry, $0) } })
+        }
+    }
+
     /// Reads dead letters; those that no longer exist are missing from the result.
     ///
     /// - Parameter make: returns what to keep of a dead letter, so that a long list need not hold all values.

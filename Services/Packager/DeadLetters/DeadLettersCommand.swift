@@ -173,12 +173,8 @@ struct ListDeadLettersCommand: AsyncParsableCommand {
         }
         let entries = ledger.newest(self.limit)
         if !self.json, !entries.isEmpty { DeadLettersCommand.say(DeadLetterFormatter.head) }
-        for first in stride(from: 0, to: entries.count, by: Self.page) {
-            let page = entries[first..<min(first + Self.page, entries.count)]
-            let lines = try await context.letters.letters(at: page.map(\.position), DeadLetterFormatter.Line.init)
-            let texts = page.compactMap { entry -> String? in
-                // It may have been deleted since it was counted.
-                guard let line = lines[entry.position] else { return nil }
+        try await context.letters.pages(of: entries, Self.page, DeadLetterFormatter.Line.init) { page in
+            let texts = page.map { entry, line in
                 let isReplayed = ledger.isReplayed(entry)
                 return self.json
                     ? DeadLetterFormatter.json(line, copies: entry.copies, isReplayed: isReplayed).text
@@ -198,11 +194,8 @@ extension ListDeadLettersCommand {
         _ empty: DeadLetterGroups, _ entries: [DeadLetterIndex.Entry], _ context: DeadLettersCommand.Context
     ) async throws {
         var groups = empty
-        for first in stride(from: 0, to: entries.count, by: Self.page) {
-            let positions = entries[first..<min(first + Self.page, entries.count)].map(\.position)
-            for line in try await context.letters.letters(at: positions, DeadLetterFormatter.Line.init).values {
-                groups.add(line)
-            }
+        try await context.letters.pages(of: entries, Self.page, DeadLetterFormatter.Line.init) { page in
+            for (_, line) in page { groups.add(line) }
         }
         let lines = self.json ? groups.json.map(\.text) : entries.isEmpty ? [] : [groups.text]
         if !lines.isEmpty { DeadLettersCommand.say(lines.joined(separator: "\n")) }
