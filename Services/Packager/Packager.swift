@@ -19,8 +19,8 @@ struct Packager: AsyncParsableCommand {
         abstract: "Turns order changes on Kafka into signed packages in Redis.",
         version: Self.version.description,
         subcommands: [
-            RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
-            DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, IngestCommand.self,
+            RunCommand.self, OrderCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self,
+            RestoreCommand.self, DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, IngestCommand.self,
             HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)

@@ -82,14 +82,21 @@ public struct TokenSecrets: Sendable {
     public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }
 
     /// Returns true if a text is the derived token of an order under any of the secrets, in constant time for each.
-    public func isToken(_ text: String, of key: OrderKey) -> Bool {
-        var matches = false
-        for secret in self.secrets {
+    public func isToken(_ text: String, of key: OrderKey) -> Bool { self.place(ofToken: text, of: key) != nil }
+
+    /// The place of the secret under which a text is the derived token of an order, from 0, which is that of the
+    /// minting one; nil if there is none. In constant time for each secret.
+    public func place(ofToken text: String, of key: OrderKey) -> Int? {
+        var place: Int?
+        for (index, secret) in self.secrets.enumerated() {
             let token = Self.token(for: key, secret: secret)
-            if constantTimeEqual(Array(text.utf8), Array(token.rawValue.utf8)) { matches = true }
+            if constantTimeEqual(Array(text.utf8), Array(token.rawValue.utf8)) { place = place ?? index }
         }
-        return matches
+        return place
     }
+
+    /// The number of secrets, at least 1.
+    public var count: Int { self.secrets.count }
 
     private static func token(for key: OrderKey, secret: [UInt8]) -> AuthenticationToken {
         let digest = HMACSHA256.authenticate(Array(key.description.utf8), key: secret)

@@ -8,6 +8,8 @@ public struct KafkaRole: Hashable, Sendable {
     let writes: [String]
     /// The consumer groups that it joins.
     let groups: [String]
+    /// The consumer groups whose offsets it reads, without joining them.
+    var watchedGroups: [String] = []
 
     /// True for a topic that is matched by a pattern, and so has no single name.
     private static func named(_ topics: [String]) -> [String] { topics.filter { !Topics.isPattern($0) } }
@@ -35,11 +37,13 @@ public struct KafkaRole: Hashable, Sendable {
             groups: [topics.group(of: "waybill-pusher"), topics.group(of: "waybill-pusher-pending")])
     }
 
-    /// The commands of operators: dead letters and replay, signing again, restoring, moving keys, telling devices.
+    /// The commands of operators: looking at orders, dead letters and replay, signing again, restoring, moving keys,
+    /// telling devices.
     public static func tools(_ topics: Topics) -> KafkaRole {
         KafkaRole(
             name: "waybill-tools", reads: topics.orderChangeSources + topics.made,
-            writes: [topics.orderChanges] + topics.made, groups: [])
+            writes: [topics.orderChanges] + topics.made, groups: [],
+            watchedGroups: [topics.group(of: "waybill-packager")])
     }
 
     /// All that run all the time or are run by operators.
@@ -57,6 +61,11 @@ public struct KafkaRole: Hashable, Sendable {
             let read = self.reads.contains(topic) ? ["Read"] : []
             return (topic, read + (self.writes.contains(topic) ? ["Write"] : []) + ["DescribeConfigs"])
         }
+    }
+
+    /// Its groups, each once, with the operation on each. Read includes Describe.
+    var groupRights: [(group: String, operation: String)] {
+        self.groups.map { ($0, "Read") } + self.watchedGroups.map { ($0, "Describe") }
     }
 
     /// The patterns of topics that it reads, for which a right must be granted by name or by prefix.
@@ -93,7 +102,7 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                 + " \(resource)\n"
         }
         return role.rights.map { line($0.operations, "--topic \($0.topic)") }.joined()
-            + role.groups.map { line(["Read"], "--group \($0)") }.joined()
+            + role.groupRights.map { line([$0.operation], "--group \($0.group)") }.joined()
     }
 
     /// Source: Strimzi, `KafkaUser` schema reference, `AclRule`
@@ -116,7 +125,7 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                 acls:
 
             """ + role.rights.map { rule("topic", $0.topic, $0.operations) }.joined()
-                + role.groups.map { rule("group", $0, ["Read"]) }.joined() + "---\n"
+                + role.groupRights.map { rule("group", $0.group, [$0.operation]) }.joined() + "---\n"
     }
 
     /// Source: Terraform registry, Mongey/kafka, `kafka_acl`
@@ -138,6 +147,6 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                 """
         }
         return role.rights.map { right in right.operations.map { resource("Topic", right.topic, $0) }.joined() }
-            .joined() + role.groups.map { resource("Group", $0, "Read") }.joined()
+            .joined() + role.groupRights.map { resource("Group", $0.group, $0.operation) }.joined()
     }
 }

@@ -178,6 +178,16 @@ public struct Pictures: Sendable {
         return (orders, next == "0" ? nil : next)
     }
 
+    /// - Returns: for each picture, in order, whether an order waits for it.
+    public func waits(_ order: OrderKey, for keys: [PictureKey]) async throws(StoreError) -> [Bool] {
+        try await self.pipeline(
+            keys.map {
+                RedisCommand(
+                    "HEXISTS", .string(StoreKeys.waitingOrders($0.description)), .string(order.description))
+            }, "reading who waits"
+        ).map { $0.integer == 1 }
+    }
+
     /// Removes orders that no longer wait.
     public func removeWaiting(_ orders: [Waiting], for key: PictureKey) async throws(StoreError) {
         guard !orders.isEmpty else { return }

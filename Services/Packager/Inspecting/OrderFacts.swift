@@ -1,0 +1,137 @@
+import Brands
+import Model
+
+/// Everything that was found about one order, without personal data: no values of its document, no token, no device.
+struct OrderFacts: Sendable {
+    let key: OrderKey
+    /// The time of the look, in milliseconds since 1970.
+    let nowMilliseconds: Int64
+    let brand: BrandFact
+    let redis: Result<RedisFacts, Unread>
+    /// The last record of `waybill.orders`; nil if there is none.
+    let record: Result<RecordFact?, Unread>
+    /// The dead letters that are neither replayed nor closed, oldest first.
+    let letters: Result<[LetterFact], Unread>
+    /// The changes that are not committed.
+    let waiting: Result<[WaitingFact], Unread>
+    /// The partitions of `waybill.orders`; nil if that is not known.
+    var partitions: Int?
+}
+
+/// The reason why something could not be read.
+struct Unread: Error, Hashable, CustomStringConvertible {
+    let description: String
+}
+
+/// The brand of an order.
+enum BrandFact: Hashable, Sendable {
+    case loaded([BrandCertificate])
+    /// It cannot be loaded, for this reason.
+    case failing(String)
+    /// No brand has this order type.
+    case unknown
+}
+
+/// What Redis has of an order.
+struct RedisFacts: Hashable, Sendable {
+    /// True if an order that is missing does not exist.
+    var isComplete = true
+    /// True if orders of this type are still to be restored.
+    var isAwaited = false
+    /// The reason why the stored order cannot be read.
+    var corruption: String?
+    /// Nil if there is none.
+    var order: StoredFacts?
+    var devices = 0
+    /// Early changes that are kept until the order is created.
+    var early = 0
+    /// True if a removal is remembered.
+    var wasRemoved = false
+    /// The partitions of `waybill.orders` when all its keys were in the right ones; nil if that is not known.
+    var partitions: Int?
+}
+
+/// An order in Redis, or the trace of a removed one.
+struct StoredFacts: Hashable, Sendable {
+    var version: Int64
+    var modifiedEpochSeconds: Int64 = 0
+    var isRemoved = false
+    /// True if the record of this version was acknowledged.
+    var isPublished = true
+    var hasPackage = true
+    /// The files of its package.
+    var assets = 0
+    /// Those of them that are not stored.
+    var missingAssets = 0
+    /// True if the brand's certificate signed the package; nil if that is not known.
+    var isSigned: Bool?
+    /// True if the brand would make the same package now; nil if that is not known.
+    var isCurrent: Bool?
+    var token: TokenOrigin?
+    var sources: [Contributions.Summary] = []
+    /// The last sequence number of each source.
+    var sequences: [SequenceFact] = []
+    var pictures = PictureFacts()
+}
+
+/// The last sequence number that was applied of a source.
+struct SequenceFact: Hashable, Sendable {
+    let source: String
+    let number: String
+}
+
+/// The secret that an order's token was minted with.
+enum TokenOrigin: Hashable, Sendable {
+    /// A secret of the file, by its place from 0, which mints.
+    case minted(place: Int, of: Int, isOfBrand: Bool)
+    /// The order brought it.
+    case brought
+    /// No present secret, though it looks like a minted one: of a removed secret, or brought.
+    case unknown
+}
+
+/// The pictures that an order names by URLs of hosts that its brand allows.
+struct PictureFacts: Hashable, Sendable {
+    var named = 0
+    /// Pictures that are not in Redis.
+    var missing = 0
+    /// Those of them that the order waits for; the others were given up for the time being.
+    var pending = 0
+}
+
+/// A record of `waybill.orders`.
+struct RecordFact: Hashable, Sendable {
+    enum Content: Hashable, Sendable {
+        case version(Int64)
+        /// A tombstone; the version is nil if it does not have one.
+        case removed(Int64?)
+        /// It is not a record that Waybill writes, for this reason.
+        case unreadable(String)
+    }
+
+    let content: Content
+    let partition: Int32
+    let offset: Int64
+    let milliseconds: Int64
+
+    var place: String { "\(self.partition)/\(self.offset)" }
+}
+
+/// A dead letter of an order.
+struct LetterFact: Hashable, Sendable {
+    let position: DeadLetterPosition
+    let milliseconds: Int64
+    let code: String
+}
+
+/// The changes of an order in a partition of a topic of changes that are neither applied nor committed.
+struct WaitingFact: Hashable, Sendable {
+    let topic: String
+    let partition: Int32
+    /// The first of them.
+    let offset: Int64
+    let milliseconds: Int64
+    let changes: Int
+
+    var place: String { "\(self.topic)/\(self.partition)/\(self.offset)" }
+}
