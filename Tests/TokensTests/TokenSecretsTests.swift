@@ -32,6 +32,10 @@ import Tokens
         #expect(new.isToken(old.token(for: key).rawValue, of: key))
         #expect(new.isToken(new.token(for: key).rawValue, of: key))
         #expect(!old.isToken(new.token(for: key).rawValue, of: key))
+        #expect(new.count == 2)
+        #expect(new.place(ofToken: new.token(for: key).rawValue, of: key) == 0)
+        #expect(new.place(ofToken: old.token(for: key).rawValue, of: key) == 1)
+        #expect(old.place(ofToken: new.token(for: key).rawValue, of: key) == nil)
     }
 
     @Test func aTokenIsValidOnlyForItsOrder() throws {

@@ -3,17 +3,17 @@ import Model
 
 /// Everything that was found about one order, without personal data: no values of its document, no token, no device.
 struct OrderFacts: Sendable {
-    let key: OrderKey
+    var key: OrderKey
     /// The time of the look, in milliseconds since 1970.
-    let nowMilliseconds: Int64
-    let brand: BrandFact
-    let redis: Result<RedisFacts, Unread>
+    var nowMilliseconds: Int64
+    var brand: BrandFact
+    var redis: Result<RedisFacts, Unread>
     /// The last record of `waybill.orders`; nil if there is none.
-    let record: Result<RecordFact?, Unread>
+    var record: Result<RecordFact?, Unread>
     /// The dead letters that are neither replayed nor closed, oldest first.
-    let letters: Result<[LetterFact], Unread>
+    var letters: Result<[LetterFact], Unread>
     /// The changes that are not committed.
-    let waiting: Result<[WaitingFact], Unread>
+    var waiting: Result<[WaitingFact], Unread>
     /// The partitions of `waybill.orders`; nil if that is not known.
     var partitions: Int?
 }
