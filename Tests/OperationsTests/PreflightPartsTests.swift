@@ -43,6 +43,7 @@ import Testing
             commands.contains(
                 "--allow-principal User:waybill-packager --operation Read --operation DescribeConfigs --topic erp\n"))
         #expect(commands.contains("--operation Read --group shop.waybill-packager\n"))
+        #expect(commands.contains("User:waybill-tools --operation Describe --group shop.waybill-packager\n"))
         #expect(commands.contains("# waybill-packager: grant Read on the topics that ^erp-.* matches\n"))
         #expect(!commands.contains("--topic ^"))
         let strimzi = AccessListFormat.strimzi.text(roles)

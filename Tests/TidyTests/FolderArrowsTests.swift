@@ -25,6 +25,7 @@ import Testing
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
+            "Inspecting": ["DeadLetters", "Pipeline", "Restoring", "Settings"],
             "Pictures": ["Pipeline"],
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],

@@ -72,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 10170,
-        "Services/Packager": 12100,
+        "Services/Packager": 13150,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1860,
@@ -82,12 +82,12 @@ import Testing
         "Shared/HTTP2": 620,
         "Shared/Kafka": 4060,
         "Shared/Lua": 1010,
-        "Shared/Model": 6150,
-        "Shared/Operations": 3660,
+        "Shared/Model": 6160,
+        "Shared/Operations": 3670,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
-        "Shared/Store": 5070,
-        "Shared/Tokens": 360,
+        "Shared/Store": 5100,
+        "Shared/Tokens": 370,
     ]
 
     /// Nothing grows unnoticed, and no room takes what another one has saved.
