@@ -85,6 +85,13 @@ SUBJECTS = {
                            9_999_999), "seconds": seconds(15),
          "rate": number(10_000, "pusher: changes a second of the other brand, as from five packagers (10000)"),
          "minutes": MINUTES}),
+    "ingest": Subject(
+        "ingest.bench:IngestBench",
+        "records of 2, 7 and 19 kB that ingest maps per second of CPU, and Avro with a registry's framing, compared "
+        "with jq and a mapper in Python; the time that it adds at 300 records a second; checks that each record made "
+        "its change",
+        {"rounds": ROUNDS, "records": number(3000, "records of 19 kB in a round; four times as many of 2 kB (3000)"),
+         "seconds": seconds(10)}, ("bench", "bench-python")),
     "hostile": Subject(
         "hostile.bench:HostileBench",
         "latency of a well-behaved client, without and with hostile ones, and the gateway's memory: slow and idle "
@@ -138,7 +145,7 @@ SUBJECTS = {
          "keep": KEEP_DATA}, ("trials",), is_trial=True),
 }
 # The subjects of `compose/bench all`: those that measure throughput.
-ALL = ("gateway", "packager", "pusher", "fleet", "restore")
+ALL = ("gateway", "packager", "pusher", "ingest", "fleet", "restore")
 
 
 def parser(title, names):
