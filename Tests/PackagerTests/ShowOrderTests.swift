@@ -58,7 +58,7 @@ import Tokens
 
     @Test(.timeLimit(.minutes(3))) func anOrderIsFollowedThroughRedisAndKafka() async throws {
         try await self.run { fixture, brand, processor in
-            var log = ChangeLog()
+            var log = ChangeLog(cluster: "elsewhere")
             let part = ChangeLog.document(extra: [("owns", ["status"])])
             try await processor.process([log.change("order.merged", "o", part, sequence: 12)])
             let key = try ChangeLog.key("o")

@@ -32,7 +32,7 @@ struct OrderInspection: Sendable {
         if case .success(let facts) = redis, let order = facts.order, case .success(let last) = record,
             !(last?.has(order) ?? false)
         {
-            record = await Self.attempt { try await self.readOn(&orders) ?? last }
+            record = await Self.attempt { try await self.readOn(&orders, to: order) ?? last }
         }
         let letters = await Self.attempt { try await self.letters(key) }
         let waiting = await Self.attempt { try await self.waiting(key, positions) }
@@ -95,21 +95,27 @@ extension OrderInspection {
         return nil
     }
 
-    /// Returns the last record of the key that came since; nil if none did.
-    private func readOn(_ orders: inout KeyedPartition) async throws -> RecordFact? {
+    /// Returns the record of the version that Redis had, or else the last of the key, of those that came since; nil if
+    /// none did. Redis was read before, so a version after that one says nothing about it.
+    private func readOn(_ orders: inout KeyedPartition, to order: StoredFacts) async throws -> RecordFact? {
         let start = orders.end
         orders.end = try await orders.bounds(self.reader).end
-        return try await self.last(orders, from: start, to: orders.end)
+        return try await self.last(orders, from: start, to: orders.end) { $0.has(order) }
     }
 
-    private func last(_ orders: KeyedPartition, from start: Int64, to end: Int64) async throws -> RecordFact? {
-        var last: KafkaRecord?
+    /// - Parameter isWanted: returns true for a record that no later one replaces.
+    private func last(
+        _ orders: KeyedPartition, from start: Int64, to end: Int64, isWanted: (RecordFact) -> Bool = { _ in false }
+    ) async throws -> RecordFact? {
+        var last: RecordFact?
         try await self.reader.read(
             orders.topic, partition: orders.partition, from: start, to: end, records: 1000, bytes: 4 << 20
         ) { records in
-            last = records.last { $0.key == orders.bytes } ?? last
+            for record in records where record.key == orders.bytes && !(last.map(isWanted) ?? false) {
+                last = RecordFact(record)
+            }
         }
-        return last.map(RecordFact.init)
+        return last
     }
 
     private func letters(_ key: OrderKey) async throws -> [LetterFact] {
