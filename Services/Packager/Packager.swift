@@ -20,8 +20,8 @@ struct Packager: AsyncParsableCommand {
         version: Self.version.description,
         subcommands: [
             RunCommand.self, OrderCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self,
-            RestoreCommand.self, DeadLettersCommand.self, TopicsCommand.self, CheckCommand.self, IngestCommand.self,
-            HealthCommand.self,
+            RestoreCommand.self, ForgetCommand.self, ExpireCommand.self, DeadLettersCommand.self, TopicsCommand.self,
+            CheckCommand.self, IngestCommand.self, HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 

@@ -9,7 +9,8 @@ public import Redis
 public struct RepeatedRequests: Sendable {
     /// Longer than any request takes.
     static let runningSeconds: Int64 = 120
-    static let keptSeconds: Int64 = 86_400
+    /// The time for which an entry is kept, in seconds.
+    public static let keptSeconds: Int64 = 86_400
 
     /// One attempt to perform a request, which owns the entry that it makes.
     public struct Attempt: Sendable {

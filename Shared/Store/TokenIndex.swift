@@ -5,7 +5,8 @@ public import Redis
 ///
 /// Not rebuilt from Kafka. An entry expires after `keptSeconds`.
 public struct TokenIndex: Sendable {
-    static let keptSeconds: Int64 = 90 * 86_400
+    /// The time for which an entry is kept, in seconds.
+    public static let keptSeconds: Int64 = 90 * 86_400
 
     private let redis: RedisClient
 

@@ -21,6 +21,7 @@ import Testing
                 ],
                 "passUnknownMembers": false,
                 "pictures": ["hosts": ["cdn.example.com:8443", "*.example.com"], "ignoreQuery": ["Signature"]],
+                "retention": ["endedDays": 90],
             ]
         ),
         (

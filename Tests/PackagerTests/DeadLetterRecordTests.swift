@@ -265,8 +265,8 @@ import Testing
         }
         #expect(matches { $0.code = "invalid-order" })
         #expect(!matches { $0.code = "invalid-json" })
-        #expect(matches { $0.order = "order.com.example/1" })
-        #expect(!matches { $0.order = "order.com.example/" })
+        #expect(matches { $0.orders = ["order.com.example/1", "order.com.example/2"] })
+        #expect(!matches { $0.orders = ["order.com.example/"] })
         #expect(matches { $0.type = "order.com.example" })
         #expect(!matches { $0.type = "order.com" })
         #expect(matches { $0.since = 1500 })

@@ -63,6 +63,9 @@ final class RenewedBrand: Sendable {
     /// Gives the brand other defaults, or none.
     func write(defaults: JSON) throws { try self.write("defaults", defaults) }
 
+    /// Lets the brand's orders be removed some days after their end.
+    func write(endedDays: Int64) throws { try self.write("retention", ["endedDays": .integer(endedDays)]) }
+
     /// Lets the brand's pictures come from some hosts.
     func write(pictureHosts: [String], ignoreQuery: JSON = false) throws {
         try self.write(

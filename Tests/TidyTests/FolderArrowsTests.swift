@@ -24,6 +24,7 @@ import Testing
             "Changes": ["DeadLetters", "Pipeline", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
+            "Forgetting": ["CommandLine", "DeadLetters", "Settings", "Sources"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Inspecting": ["DeadLetters", "Pipeline", "Restoring", "Settings"],
             "Pictures": ["Pipeline"],

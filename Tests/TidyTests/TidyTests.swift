@@ -72,10 +72,10 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 10170,
-        "Services/Packager": 13150,
+        "Services/Packager": 13910,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
-        "Shared/Brands": 1860,
+        "Shared/Brands": 1880,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
         "Shared/Fetch": 1600,

@@ -1,6 +1,5 @@
 import ArgumentParser
 import FoundationEssentials
-import Glibc
 import Kafka
 import Model
 import Operations
@@ -63,6 +62,25 @@ extension DeadLettersCommand.Context {
         _ entries: [DeadLetterIndex.Entry], _ body: ([DeadLetterRecord]) async throws -> Void
     ) async throws {
         try await self.letters.pages(of: entries, 64, \.self) { try await body($0.map(\.value)) }
+    }
+
+    /// Closes dead letters.
+    ///
+    /// - Parameters:
+    ///   - who: the name for the markers.
+    ///   - producer: nil to count only.
+    /// - Returns: the number of dead letters of each order.
+    func close(
+        _ ledger: DeadLetterIndex, by who: String, _ producer: KafkaProducer?
+    ) async throws -> [String: Int] {
+        var closed: [String: Int] = [:]
+        try await self.each(ledger.entries) { letters in
+            for outcome in await producer?.produce(letters.map { $0.purge(by: who, self.topics) }) ?? [] {
+                _ = try outcome.get()
+            }
+            for letter in letters { closed[letter.order, default: 0] += 1 }
+        }
+        return closed
     }
 
     /// Makes a producer for the topic of dead letters, and closes it and the reader at the end.
@@ -160,21 +178,14 @@ struct PurgeDeadLettersCommand: AsyncParsableCommand {
         let context = try DeadLettersCommand.Context()
         let ledger = try await context.survey(try self.choice.filter(nowMilliseconds: nowMilliseconds()))
         DeadLettersCommand.say(DeadLetterFormatter.summary(ledger))
-        let values = ProcessInfo.processInfo.environment
-        let name = self.by ?? values["SUDO_USER"] ?? values["USER"] ?? "user \(getuid())"
-        let who = DeadLetterFormatter.shortened(name, DeadLetterPurge.nameLimit)
+        let who = DeadLetterPurge.author(self.by)
         guard !self.dryRun else {
             await context.reader.close()
             return
         }
         var closed = 0
         try await context.producing { producer in
-            try await context.each(ledger.entries) { letters in
-                for outcome in await producer.produce(letters.map({ $0.purge(by: who, context.topics) })) {
-                    _ = try outcome.get()
-                    closed += 1
-                }
-            }
+            closed = try await context.close(ledger, by: who, producer).values.reduce(0, +)
         }
         DeadLettersCommand.say("\(closed) dead letters closed by \(who)")
     }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Glibc
 import Kafka
 import Model
 
@@ -162,6 +163,13 @@ struct DeadLetterPurge: Hashable, Sendable {
 
     let by: String
     let milliseconds: Int64
+
+    /// Returns the name for a marker: the one that is given, or that of the user of the system.
+    static func author(_ name: String?) -> String {
+        let values = ProcessInfo.processInfo.environment
+        let name = name ?? values["SUDO_USER"] ?? values["USER"] ?? "user \(getuid())"
+        return DeadLetterFormatter.shortened(name, Self.nameLimit)
+    }
 }
 
 extension FNV1a {

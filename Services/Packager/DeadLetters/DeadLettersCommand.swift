@@ -83,7 +83,7 @@ struct DeadLetterChoice: ParsableArguments {
     var until: String?
 
     func filter(nowMilliseconds: Int64) throws -> DeadLetterFilter {
-        var filter = DeadLetterFilter(code: self.code, order: self.order, type: self.type)
+        var filter = DeadLetterFilter(code: self.code, orders: self.order.map { [$0] }, type: self.type)
         filter.since = try Self.moment("--since", self.since, nowMilliseconds)
         filter.until = try Self.moment("--until", self.until, nowMilliseconds)
         return filter
@@ -106,8 +106,8 @@ func nowMilliseconds() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 /// Selects dead letters. A member that is nil matches all.
 struct DeadLetterFilter: Hashable, Sendable {
     var code: String?
-    /// An order's whole key, `<orderTypeIdentifier>/<orderIdentifier>`.
-    var order: String?
+    /// Whole keys of orders, `<orderTypeIdentifier>/<orderIdentifier>`.
+    var orders: Set<String>?
     /// An order type identifier.
     var type: String?
     /// Bounds on the dead letter's timestamp, in milliseconds since 1970: the first inclusive, the second exclusive.
@@ -120,7 +120,7 @@ struct DeadLetterFilter: Hashable, Sendable {
 
     func matches(_ letter: DeadLetterRecord) -> Bool {
         if let code = self.code, letter.code != code { return false }
-        if let order = self.order, letter.order != order { return false }
+        if let orders = self.orders, !orders.contains(letter.order) { return false }
         if let type = self.type, !letter.order.hasPrefix("\(type)/") { return false }
         if let since = self.since, letter.record.timestampMilliseconds < since { return false }
         if let until = self.until, letter.record.timestampMilliseconds >= until { return false }

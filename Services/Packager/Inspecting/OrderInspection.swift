@@ -121,7 +121,7 @@ extension OrderInspection {
     private func letters(_ key: OrderKey) async throws -> [LetterFact] {
         self.report("\(self.topics.deadLetters)", false)
         let topic = DeadLetterTopic(reader: self.reader, topic: self.topics.deadLetters)
-        let index = try await topic.survey(DeadLetterFilter(order: key.description))
+        let index = try await topic.survey(DeadLetterFilter(orders: [key.description]))
         guard !index.isOverfull else {
             throw Unread(description: "there are more than \(DeadLetterIndex.limit)")
         }

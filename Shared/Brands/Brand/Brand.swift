@@ -21,6 +21,8 @@ public struct Brand: Sendable {
     public let assets: [String: Asset]
     /// The hosts that pictures named by URL in orders may come from.
     public let pictureHosts: PictureHosts
+    /// The time for which orders that ended are kept; nil keeps them.
+    public let retention: OrderRetention?
     /// The secrets that its tokens and links are made with; nil if it shares them with other brands.
     public let tokenSecrets: TokenSecrets?
 

@@ -49,7 +49,7 @@ extension Brand {
             push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + issuer, key: key),
             pushOptions: file.pushOptions,
             assets: try files.assets(),
-            pictureHosts: file.pictureHosts,
+            pictureHosts: file.pictureHosts, retention: file.retention,
             tokenSecrets: try file.tokenSecrets.map { name throws(BrandError) in try Self.tokenSecrets(name, files) })
     }
 

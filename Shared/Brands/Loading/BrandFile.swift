@@ -17,6 +17,8 @@ struct BrandFile {
     let changeNotifications: ChangeNotifications?
     let passUnknownMembers: Bool
     let pictureHosts: PictureHosts
+    /// Nil for a brand that keeps its orders.
+    let retention: OrderRetention?
 
     /// Decodes strictly: unknown members are refused, because most of them are typing errors.
     /// - Throws: `BrandError` `.configuration` with the JSON path, without the file's name.
@@ -43,6 +45,7 @@ struct BrandFile {
         try defaults?.refuseRest()
         self.passUnknownMembers = try root.flag("passUnknownMembers")
         self.pictureHosts = try Self.pictureHosts(root.optionalMembers("pictures"))
+        self.retention = try Self.retention(root.optionalMembers("retention"))
         try root.refuseRest()
         try self.checkDefault(.merchant, self.merchant)
         try self.checkDefault(.returnInfo, self.returnInfo)
@@ -87,6 +90,19 @@ struct BrandFile {
         } catch {
             throw members.wrong("hosts", "\(error.message)")
         }
+    }
+
+    private static func retention(_ given: JSONMembers<BrandError>?) throws(BrandError) -> OrderRetention? {
+        guard var members = given else { return nil }
+        let range = OrderRetention.daysRange
+        guard let days = try members.optionalInteger("endedDays") else {
+            throw members.wrong("endedDays", "is missing: give days from \(range.lowerBound) to \(range.upperBound)")
+        }
+        guard range.contains(days) else {
+            throw members.wrong("endedDays", "\(days) must be from \(range.lowerBound) to \(range.upperBound)")
+        }
+        try members.refuseRest()
+        return OrderRetention(endedDays: days)
     }
 
     /// Reads the part of a folder's brand.json that counts if the brand does not load; nil if that part is unreadable.

@@ -8,11 +8,11 @@ public import Redis
 public struct OrderStore: Sendable {
     /// The time for which the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing
     /// the order back, so it must outlive any redelivery; a week is Kafka's default retention.
-    static let removedSeconds: Int64 = 7 * 24 * 3600
+    public static let removedSeconds: Int64 = 7 * 24 * 3600
 
     /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. For that long
     /// a client with its token gets that answer; then the order counts as one that may still be created.
-    static let goneSeconds: Int64 = 90 * 24 * 3600
+    public static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
     let view: ViewEpochCache?

@@ -11,7 +11,7 @@ public struct Pictures: Sendable {
     /// Most pictures that are waited for at the same time.
     static let dueLimit: Int64 = 100_000
     /// The time for which unused data is kept, in seconds.
-    static let keptSeconds: Int64 = 30 * 24 * 3600
+    public static let keptSeconds: Int64 = 30 * 24 * 3600
     /// Orders in one page.
     static let pageSize: Int64 = 200
 

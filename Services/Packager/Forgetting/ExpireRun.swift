@@ -1,0 +1,90 @@
+import Brands
+import FoundationEssentials
+import Kafka
+import Logging
+import Model
+import Operations
+import Store
+
+/// Goes through all stored orders of a brand, and publishes a removal for each that its `retention` no longer keeps.
+///
+/// May run in any number of processes beside the packagers, and be stopped at any point: of two removals of one version
+/// the second is skipped as a repetition.
+struct ExpireRun: Sendable {
+    /// Orders that are read together.
+    private static let chunk = 50
+
+    /// The counts of a run.
+    struct Tally: Hashable, Sendable {
+        /// Orders that were read.
+        var read = 0
+        /// Orders whose removal was published, or would have been.
+        var removed = 0
+        /// Orders whose data in Redis is damaged.
+        var damaged = 0
+
+        func line(isDryRun: Bool) -> String {
+            "\(self.read) orders read, \(self.removed) \(isDryRun ? "would be removed" : "removed"), "
+                + "\(self.damaged) damaged"
+        }
+    }
+
+    let topics: Topics
+    let scan: OrderScan
+    let store: OrderStore
+    /// Nil if nothing is removed.
+    let producer: KafkaProducer?
+    let logger: Logger
+    /// Removals a second.
+    var rate = 50
+    /// Milliseconds since 1970.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+    /// Called with each step, for people.
+    let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
+
+    /// - Throws: `StoreError`, `KafkaError`; what was published before stays published.
+    func run(_ type: OrderTypeIdentifier, _ retention: OrderRetention) async throws -> Tally {
+        var tally = Tally()
+        var pace = RateLimiter(perSecond: self.rate)
+        let clock = ContinuousClock()
+        let start = clock.now
+        var cursor: String?
+        repeat {
+            let page = try await self.scan.page(of: type, from: cursor)
+            for first in stride(from: 0, to: page.orders.count, by: Self.chunk) {
+                let keys = Array(page.orders[first..<min(first + Self.chunk, page.orders.count)])
+                let removals = try await self.removals(of: keys, retention, &tally)
+                for outcome in await self.producer?.produce(removals) ?? [] { _ = try outcome.get() }
+                tally.removed += removals.count
+                self.report(tally.line(isDryRun: self.producer == nil), false)
+                guard self.producer != nil else { continue }
+                try await Task.sleep(for: pace.wait(after: removals.count, now: clock.now - start))
+            }
+            cursor = page.next
+        } while cursor != nil
+        self.report(tally.line(isDryRun: self.producer == nil), true)
+        return tally
+    }
+
+    private func removals(
+        of keys: [OrderKey], _ retention: OrderRetention, _ tally: inout Tally
+    ) async throws -> [KafkaMessage] {
+        let seconds = self.now() / 1000
+        var removals: [KafkaMessage] = []
+        for (key, result) in zip(keys, try await self.store.orders(keys)) {
+            switch result {
+            case .success(let stored):
+                guard let state = stored?.state, !state.isRemoved else { continue }
+                tally.read += 1
+                guard retention.isOver(state, nowEpochSeconds: seconds) else { continue }
+                removals.append(OrderRemoval.message(of: key, id: "retention-\(state.version)", self.topics))
+            case .failure(let error):
+                guard error.code == .corrupt else { throw error }
+                tally.read += 1
+                tally.damaged += 1
+                self.logger.warning("order damaged", metadata: ["order": "\(key)", "reason": "\(error.message)"])
+            }
+        }
+        return removals
+    }
+}

@@ -1,0 +1,123 @@
+import Model
+
+/// What Redis has of an order, as far as a removal ends it.
+struct OrderTraces: Hashable, Sendable {
+    /// The state of an order.
+    enum State: Hashable, Sendable {
+        case none
+        case stored
+        /// Removed; `isPublished` once its tombstone on the topic of orders is acknowledged.
+        case removed(isPublished: Bool)
+        /// Its data is damaged: a change cannot remove it.
+        case damaged(String)
+    }
+
+    var state = State.none
+    /// Devices that are registered for it.
+    var devices = 0
+    /// Changes that wait for it: see `EarlyChanges`.
+    var earlyChanges = 0
+
+    /// The reason why it is not forgotten; nil if a removal has nothing left to do.
+    var rest: String? {
+        switch self.state {
+        case .damaged(let reason): return reason
+        case .stored: return "its state and package are still there"
+        case .removed(isPublished: false): return "its tombstone is not known to be published"
+        case .none, .removed: break
+        }
+        if self.devices > 0 { return "\(self.devices) devices are still registered for it" }
+        return self.earlyChanges > 0 ? "\(self.earlyChanges) changes still wait for it" : nil
+    }
+
+    /// True if it has something that a removal ends.
+    var isKnown: Bool { self.rest != nil && !self.isDamaged }
+
+    var isDamaged: Bool { if case .damaged = self.state { true } else { false } }
+}
+
+/// The outcome of forgetting one order.
+struct ForgottenOrder: Hashable, Sendable {
+    enum Outcome: Hashable, Sendable {
+        case removed
+        /// Nothing was stored of it. Its removal was published all the same, for changes on their way.
+        case unknown
+        /// Something was not done, for this reason.
+        case left(String)
+        /// A dry run.
+        case planned
+    }
+
+    let key: OrderKey
+    /// What was found before.
+    let found: OrderTraces
+    var outcome: Outcome
+    /// Dead letters that were closed.
+    var deadLetters = 0
+
+    /// One line for a person.
+    var line: String {
+        var parts: [String] = []
+        if self.found.state == .stored { parts.append("state and package") }
+        if self.found.devices > 0 { parts.append("\(self.found.devices) devices") }
+        if self.found.earlyChanges > 0 { parts.append("\(self.found.earlyChanges) early changes") }
+        if self.deadLetters > 0 { parts.append("\(self.deadLetters) dead letters (closed)") }
+        let nothing = self.found.state == .none ? "nothing was stored of it" : "it was removed before"
+        let things = parts.isEmpty ? nothing : parts.joined(separator: ", ")
+        switch self.outcome {
+        case .removed: return "\(self.key): removed: \(things)"
+        case .unknown: return "\(self.key): no such order: \(things)"
+        case .left(let reason): return "\(self.key): NOT DONE: \(reason)"
+        case .planned: return "\(self.key): would be removed: \(things)"
+        }
+    }
+
+    var json: JSON {
+        var members: [(String, JSON)] = [
+            ("order", .string(self.key.description)), ("outcome", .string(self.word)),
+            ("wasStored", .bool(self.found.state == .stored)), ("devices", .integer(Int64(self.found.devices))),
+            ("earlyChanges", .integer(Int64(self.found.earlyChanges))),
+            ("deadLetters", .integer(Int64(self.deadLetters))),
+        ]
+        if case .left(let reason) = self.outcome { members.append(("reason", .string(reason))) }
+        return .object(JSONObject(members))
+    }
+
+    private var word: String {
+        switch self.outcome {
+        case .removed: "removed"
+        case .unknown: "unknown"
+        case .left: "left"
+        case .planned: "planned"
+        }
+    }
+}
+
+/// What was done, and what is left for a while.
+struct ForgetReport: Sendable {
+    let epochSeconds: Int64
+    /// Who did it.
+    let by: String
+    let orders: [ForgottenOrder]
+    let remains: [Remainder]
+
+    /// True if nothing is left to do.
+    var isDone: Bool {
+        self.orders.allSatisfy { if case .left = $0.outcome { false } else { true } }
+    }
+
+    /// The report for a person.
+    var text: String {
+        (self.orders.map(\.line) + ["What is left, and until when at the latest:"] + self.remains.map(\.line))
+            .joined(separator: "\n")
+    }
+
+    /// The report for programs, one object.
+    var json: JSON {
+        [
+            "time": .string(RFC3339.format(epochSeconds: self.epochSeconds)), "by": .string(self.by),
+            "isDone": .bool(self.isDone), "orders": .array(self.orders.map(\.json)),
+            "remains": .array(self.remains.map(\.json)),
+        ]
+    }
+}
