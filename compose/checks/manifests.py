@@ -61,6 +61,8 @@ def schema_problems(document):
 
 
 def template(document):
+    if document["kind"] == "CronJob":
+        return document["spec"]["jobTemplate"]["spec"]["template"]
     return document["spec"]["template"] if document["kind"] in ("Deployment", "StatefulSet", "Job") else None
 
 
@@ -125,7 +127,7 @@ class Objects:
 
     def pod_problems(self, kind, document, pod):
         labels = document["spec"].get("selector", {}).get("matchLabels", {})
-        if not labels.items() <= document["spec"]["template"]["metadata"]["labels"].items():
+        if not labels.items() <= template(document)["metadata"]["labels"].items():
             yield "its selector does not select its pods"
         for container in pod["containers"]:
             mounts = {mount["name"] for mount in container.get("volumeMounts", [])}
@@ -140,7 +142,7 @@ class Objects:
                     yield f"{container['name']}: {name} is not {value}"
             if not {"requests", "limits"} <= container.get("resources", {}).keys():
                 yield f"{container['name']}: no requests or no limits"
-            for probe in ("startupProbe", "livenessProbe", "readinessProbe") if kind != "Job" else ():
+            for probe in ("startupProbe", "livenessProbe", "readinessProbe") if kind not in ("Job", "CronJob") else ():
                 if container.get(probe, {}).get("httpGet", {}).get("port") not in ports([{"spec": pod}]):
                     yield f"{container['name']}: {probe} asks no port of its own"
         if not pod.get("securityContext", {}).get("runAsNonRoot"):
