@@ -1,4 +1,5 @@
 import CoreMetrics
+import Glibc
 import NIOCore
 import NIOPosix
 import Synchronization
@@ -9,6 +10,8 @@ import Synchronization
 final class ConnectionGate: Sendable {
     /// The time between two checks of all connections for those that must give way.
     static let interval = TimeAmount.milliseconds(250)
+    /// The most times that a drain looks for a moment without a connection to be accepted.
+    private static let attempts = 1000
 
     private struct State {
         var limits: ConnectionLimits
@@ -61,11 +64,27 @@ final class ConnectionGate: Sendable {
     private func goOnDraining(_ listener: any Channel, _ limits: Drain.Limits, _ ended: EventLoopPromise<Void>) {
         guard let next = self.state.withLock({ $0.drain?.next(at: .now()) }) else {
             guard limits.most > .zero else { return self.stop(listener).cascade(to: ended) }
-            listener.close(promise: nil)
+            self.closeWhenAllAreAccepted(listener, attempts: Self.attempts)
             listener.eventLoop.scheduleTask(in: .init(limits.last)) { self.stop(listener).cascade(to: ended) }
             return
         }
         listener.eventLoop.scheduleTask(deadline: next) { self.goOnDraining(listener, limits, ended) }
+    }
+
+    /// Closes the listening socket at a moment when no connection waits to be accepted: the kernel resets those, and a
+    /// proxy that has sent a POST on one must not send it again. On the socket's loop.
+    private func closeWhenAllAreAccepted(_ listener: any Channel, attempts: Int) {
+        let waits = try? listener.pipeline.syncOperations.withUnsafeTransportIfAvailable(
+            of: NIOBSDSocket.Handle.self
+        ) { socket in
+            var wait = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+            return unsafe poll(&wait, 1, 0) > 0
+        }
+        guard waits == true, attempts > 0 else { return listener.close(promise: nil) }
+        // The loop accepts them before it runs this again.
+        listener.eventLoop.scheduleTask(in: .microseconds(100)) {
+            self.closeWhenAllAreAccepted(listener, attempts: attempts - 1)
+        }
     }
 
     /// Closes the listening socket, and asks all connections to end when their requests are answered.
