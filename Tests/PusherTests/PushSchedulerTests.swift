@@ -233,6 +233,8 @@ import Testing
         }
     }
 
+    private static let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
     @Test func anUndeliverableNotificationBecomesADeadLetterWithItsHistory() async throws {
         try await PusherFixture.run { fixture in
             try await fixture.register("d1", for: "o", token: 1)
@@ -243,8 +245,16 @@ import Testing
             try await PushTable.run(fixture) {
                 $0.attempts = 2
             } _: { table in
-                try await table.process([try fixture.changed("o")])
+                var record = try fixture.changed("o")
+                record = KafkaRecord(
+                    topic: record.topic, partition: 0, offset: 0,
+                    timestampMilliseconds: record.timestampMilliseconds, key: record.key, value: record.value,
+                    headers: [KafkaHeader(name: "traceparent", text: Self.traceparent)])
+                try await table.process([record])
             }
+            let letters = try await fixture.broker.records(1, of: fixture.topics.deadLetters)
+            #expect(
+                letters.first?.headers.first { $0.name == "traceparent" }?.value == Array(Self.traceparent.utf8))
             #expect(try await fixture.notified().count { $0 == PusherFixture.token(1) } == 2)
             #expect(fixture.pushes("dropped") == 1)
             #expect(fixture.pushes("delivered") == 1)

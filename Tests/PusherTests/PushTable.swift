@@ -103,7 +103,8 @@ final class PushTable: Sendable {
         let batch = PushBatch(records, topics: self.topics)
         let outcome = try await self.lookup.find(batch)
         if let failure = outcome.failure { throw failure }
-        self.scheduler.add(outcome.found + outcome.registered, self.scheduler.receive(batch.records))
+        self.scheduler.add(
+            outcome.found + outcome.registered, self.scheduler.receive(batch.records, traces: batch.traces))
     }
 
     /// Adds records to the scheduler and waits until all are done.

@@ -72,7 +72,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Gateway": 10170,
-        "Services/Packager": 13910,
+        "Services/Packager": 13990,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
@@ -82,8 +82,8 @@ import Testing
         "Shared/HTTP2": 620,
         "Shared/Kafka": 4060,
         "Shared/Lua": 1010,
-        "Shared/Model": 6160,
-        "Shared/Operations": 3670,
+        "Shared/Model": 6290,
+        "Shared/Operations": 3710,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
         "Shared/Store": 5100,

@@ -95,13 +95,16 @@ extension ChangeProcessor {
         guard !applied.isEmpty else { return }
         var notes: [(place: Int, message: KafkaMessage)] = []
         for draft in applied {
-            for ((record, _), outcome) in zip(draft.order.changes, draft.result.outcomes)
+            for ((record, change), outcome) in zip(draft.order.changes, draft.result.outcomes)
             where draft.order.kept.contains(DeadLetter.origin(of: record)) {
                 // It remains a dead letter, now for another reason.
                 if case .refused(let fault) = outcome {
                     self.logger.warning(
                         "cannot apply a dead letter to its order",
-                        metadata: ["origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)"])
+                        metadata: [
+                            "origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)",
+                            "order": "\(draft.key)",
+                        ].traced(change.trace))
                     continue
                 }
                 let letter = DeadLetterRecord(

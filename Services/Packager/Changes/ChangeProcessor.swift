@@ -302,7 +302,9 @@ struct ChangeProcessor: Sendable {
         guard !standing.isEmpty else { return }
         do {
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)))
+                .announce(
+                    standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
+                    traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
         } catch {
             batchOutcomes.postpone(standing.map(\.place), "\(error)")
         }
@@ -324,13 +326,15 @@ struct ChangeProcessor: Sendable {
             if !withheld.isEmpty {
                 self.logger.notice(
                     "incomplete elements are hidden",
-                    metadata: ["order": "\(draft.key)", "elements": "\(withheld.joined(separator: "; "))"])
+                    metadata: ["order": "\(draft.key)", "elements": "\(withheld.joined(separator: "; "))"]
+                        .traced(draft.traces.first))
             }
             guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
             self.metrics.filesOmitted.increment(by: omitted.count)
             self.logger.warning(
                 "files left out of a package",
-                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"])
+                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"]
+                    .traced(draft.traces.first))
         }
     }
 

@@ -1,21 +1,28 @@
 import Kafka
 import Model
+import Operations
 
 /// The message for `waybill.dead-letters` of a record that cannot be applied: the record unchanged, and the reason.
 enum DeadLetter {
-    static func message(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
-        KafkaMessage(
+    /// - Parameter trace: that of its event, for a record whose headers have none.
+    static func message(
+        of record: KafkaRecord, fault: ChangeFault, trace: TraceContext? = nil, topics: Topics
+    ) -> KafkaMessage {
+        let hasTrace = record.headers.contains { $0.name == TraceHeader.traceparent }
+        return KafkaMessage(
             topic: topics.deadLetters, key: record.key, value: record.value,
-            headers: record.headers + Self.reasons(record, fault, fault.reason))
+            headers: record.headers + (hasTrace ? [] : trace.headers) + Self.reasons(record, fault, fault.reason))
     }
 
     /// Returns the message for a record that is too large to be repeated with three more headers: its key and the
     /// reason. The rest remains at the dead letter's origin, as long as the topic retains it.
-    static func messageWithoutValue(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
+    static func messageWithoutValue(
+        of record: KafkaRecord, fault: ChangeFault, trace: TraceContext? = nil, topics: Topics
+    ) -> KafkaMessage {
         let reason = "\(fault.reason); value and headers are left out as they are too large for \(topics.deadLetters)"
         return KafkaMessage(
             topic: topics.deadLetters, key: record.key, value: nil,
-            headers: Self.reasons(record, fault, reason)
+            headers: trace.headers + Self.reasons(record, fault, reason)
                 + [KafkaHeader(name: DeadLetterHeader.omitted, text: "too large")])
     }
 

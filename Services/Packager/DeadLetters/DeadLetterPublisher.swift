@@ -2,6 +2,7 @@ import CoreMetrics
 import Kafka
 import Logging
 import Model
+import Operations
 import Synchronization
 
 /// Publishes dead letters for records that cannot be applied, each once, however often its order's work is retried.
@@ -56,10 +57,10 @@ final class DeadLetterPublisher: Sendable {
         guard !refused.isEmpty else { return }
         let fresh = self.sent.withLock { sent in refused.filter { !sent.contains(Origin($0.record)) } }
         let tooLarge = await self.send(fresh, &batchOutcomes) {
-            DeadLetter.message(of: $0.record, fault: $0.fault, topics: self.topics)
+            DeadLetter.message(of: $0.record, fault: $0.fault, trace: $0.trace, topics: self.topics)
         }
         let rest = await self.send(tooLarge, &batchOutcomes) {
-            DeadLetter.messageWithoutValue(of: $0.record, fault: $0.fault, topics: self.topics)
+            DeadLetter.messageWithoutValue(of: $0.record, fault: $0.fault, trace: $0.trace, topics: self.topics)
         }
         batchOutcomes.postpone(rest.map(\.place), "publishing a dead letter: too large even without its value")
     }
@@ -89,11 +90,14 @@ final class DeadLetterPublisher: Sendable {
             sent.insert(Origin(record))
         }
         self.counter.increment()
-        self.logger.warning(
-            "dead letter",
-            metadata: [
-                "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
-                "origin": "\(DeadLetter.origin(of: record))",
-            ])
+        var metadata: Logger.Metadata = [
+            "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
+            "origin": "\(DeadLetter.origin(of: record))",
+        ]
+        // A source's key names something else.
+        if let key = record.key.flatMap({ String(validating: $0, as: UTF8.self) }), let order = try? OrderKey(key) {
+            metadata["order"] = "\(order)"
+        }
+        self.logger.warning("dead letter", metadata: metadata.traced(letter.trace))
     }
 }

@@ -132,8 +132,8 @@ extension OrderDraft {
     /// The headers of its record.
     var headers: [KafkaHeader] {
         guard let state = self.state else { return [] }
-        if state.isRemoved || !self.result.isSilent { return RemovedOrder.headers(of: state) }
-        return [OrderRecord.silence]
+        let isPlain = state.isRemoved || !self.result.isSilent
+        return (isPlain ? RemovedOrder.headers(of: state) : [OrderRecord.silence]) + self.traceHeaders
     }
 
     /// The number of changes that needed no signature, since that of another one covers them.

@@ -39,4 +39,13 @@ struct RefusedRecord {
     let place: Int
     let record: KafkaRecord
     let fault: ChangeFault
+    /// The trace of the record's event, which may be no valid change; nil if it has none.
+    let trace: TraceContext?
+
+    init(place: Int, record: KafkaRecord, fault: ChangeFault) {
+        self.place = place
+        self.record = record
+        self.fault = fault
+        self.trace = TraceContext(value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+    }
 }

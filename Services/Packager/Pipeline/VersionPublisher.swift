@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 import Packaging
 import Store
 
@@ -20,14 +21,18 @@ struct VersionPublisher: Sendable {
     /// Nil if nothing has to be announced.
     let producer: KafkaProducer?
 
-    /// - Parameter silent: orders whose versions are announced to no device.
+    /// - Parameters:
+    ///   - silent: orders whose versions are announced to no device.
+    ///   - traces: the headers of their traces.
     /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
-    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
+    func announce(
+        _ keys: [OrderKey], silent: Set<OrderKey> = [], traces: [OrderKey: [KafkaHeader]] = [:]
+    ) async throws {
         var open = try await self.read(keys)
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
             // A version that was written in the meantime may have to be announced.
-            try await self.publish(open, silent: round == 0 ? silent : [])
+            try await self.publish(open, silent: round == 0 ? silent : [], traces: round == 0 ? traces : [:])
             var moved: [OrderStore.StoredOrder] = []
             var acknowledged: [(key: OrderKey, mark: String, published: Int64?)] = []
             for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
@@ -57,7 +62,9 @@ struct VersionPublisher: Sendable {
         }
     }
 
-    private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
+    private func publish(
+        _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>, traces: [OrderKey: [KafkaHeader]]
+    ) async throws {
         guard let producer = self.producer else {
             throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
@@ -74,7 +81,8 @@ struct VersionPublisher: Sendable {
             return KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
                 value: stored.state.isRemoved ? nil : record.encoded,
-                headers: isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
+                headers: (isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
+                    + (traces[stored.state.key] ?? []))
         }
         for case .failure(let error) in await producer.produce(messages) {
             throw RetriableFailure(description: "publishing order versions: \(error.message)")

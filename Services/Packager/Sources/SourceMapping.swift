@@ -2,6 +2,7 @@ import FoundationEssentials
 import Kafka
 import Lua
 import Model
+import Operations
 import Store
 
 /// Decides what a record of a source becomes: changes, nothing, or a dead letter. No Kafka, no clock.
@@ -228,7 +229,8 @@ struct ChangeDrafts {
         try members.refuseRest()
         let message = KafkaMessage(
             topic: self.topic, key: Array(key.utf8), value: JSON.object(JSONObject(event)).serialized,
-            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")])
+            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")]
+                + self.record.trace.headers)
         return SourceMapping.Change(message: message, change: try self.checked(message, number), type: type)
     }
 

@@ -1,6 +1,7 @@
 import APNS
 import Kafka
 import Model
+import Operations
 
 /// The dead letter of a notification that was dropped: the device that was not notified, the change, and the attempts.
 ///
@@ -21,10 +22,12 @@ struct PushDeadLetter: Hashable, Sendable {
     /// The most characters of a cause: a transport's error may be long, and the schema limits the reason.
     private static let mostCause = 300
     let history: PushHistory
+    /// The trace of the newest change that has one.
+    let trace: TraceContext?
 
     init(
         _ code: PushDeadLetterCode, _ cause: String, registration: RegistrationKey, origin: KafkaPosition,
-        records: Int = 1, history: PushHistory = PushHistory()
+        records: Int = 1, history: PushHistory = PushHistory(), trace: TraceContext? = nil
     ) {
         self.code = code
         self.cause = String(cause.prefix(Self.mostCause))
@@ -32,6 +35,7 @@ struct PushDeadLetter: Hashable, Sendable {
         self.origin = origin
         self.records = records
         self.history = history
+        self.trace = trace
     }
 
     /// The event and its remedy, as text for operators.
@@ -62,7 +66,7 @@ struct PushDeadLetter: Hashable, Sendable {
                     name: DeadLetterHeader.origin,
                     text: "\(self.origin.topic)/\(self.origin.partition)/\(self.origin.offset)"),
                 KafkaHeader(name: "content-type", text: "application/json"),
-            ])
+            ] + self.trace.headers)
     }
 
     /// JSON in UTF-8.

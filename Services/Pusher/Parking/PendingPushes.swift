@@ -298,7 +298,8 @@ enum PendingReading {
                 self = .waits(
                     ParkedPush(
                         key: key, receipts: [record.receipt], epochMilliseconds: waits.sinceEpochMilliseconds,
-                        registeredEpochMilliseconds: waits.registeredEpochMilliseconds))
+                        registeredEpochMilliseconds: waits.registeredEpochMilliseconds,
+                        trace: record.trace))
             } else {
                 let header = record.headers.first { $0.name == PendingPushHeader.completed }?.value
                 let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
@@ -316,6 +317,7 @@ extension ParkedPush {
         let record = PendingPushRecord(
             sinceEpochMilliseconds: self.epochMilliseconds >= 0 ? self.epochMilliseconds : max(0, now),
             registeredEpochMilliseconds: self.registeredEpochMilliseconds)
-        return KafkaMessage(topic: topic, key: Array(self.key.text.utf8), value: record.encoded)
+        return KafkaMessage(
+            topic: topic, key: Array(self.key.text.utf8), value: record.encoded, headers: self.trace.headers)
     }
 }

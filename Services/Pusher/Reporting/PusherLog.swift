@@ -40,7 +40,7 @@ final class PusherLog: Sendable {
     /// Brands for which APNs is unavailable, with the reasons.
     private let away = Mutex<[String: String]>([:])
     private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
-    private let unlogged = Mutex<[String: Int]>([:])
+    private let unlogged = Mutex<[String: (count: Int, last: PushCounts.Dropped?)]>([:])
 
     init(logger: Logger, readiness: Readiness, metrics: MetricsRegistry = MetricsRegistry()) {
         self.logger = logger
@@ -77,9 +77,17 @@ final class PusherLog: Sendable {
         }
     }
 
-    /// Logs the notifications that were dropped: a line for each reason, with the number since the last line.
-    func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
-        for (reason, count) in counts { self.unlogged.withLock { $0[reason, default: 0] += count } }
+    /// Logs the notifications that were dropped: a line for each reason, with the number since the last line, and the
+    /// order and the trace of the last one.
+    func dropped(
+        _ counts: [String: Int], last: [String: PushCounts.Dropped] = [:], now: ContinuousClock.Instant = .now
+    ) {
+        self.unlogged.withLock { unlogged in
+            for (reason, count) in counts {
+                let known = unlogged[reason]
+                unlogged[reason] = ((known?.count ?? 0) + count, last[reason] ?? known?.last)
+            }
+        }
         let due = self.unlogged.withLock { unlogged in
             let due = self.logged.withLock { logged in
                 let due = unlogged.filter { reason, _ in logged[reason].map { now - $0 >= Self.pause } ?? true }
@@ -91,8 +99,10 @@ final class PusherLog: Sendable {
             for reason in due.keys { unlogged[reason] = nil }
             return due
         }
-        for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
-            self.logger.error("notifications dropped", metadata: ["count": "\(count)", "reason": "\(reason)"])
+        for (reason, (count, last)) in due.sorted(by: { $0.key < $1.key }) {
+            var metadata: Logger.Metadata = ["count": "\(count)", "reason": "\(reason)"]
+            if let last { metadata["order"] = "\(last.order)" }
+            self.logger.error("notifications dropped", metadata: metadata.traced(last?.trace))
         }
     }
 

@@ -287,14 +287,24 @@ package struct PushCounts: Sendable {
     var unknown = 0
     /// Notifications that were dropped, by reason.
     package var dropped: [String: Int] = [:]
+    /// The last notification that was dropped for each reason.
+    var lastDropped: [String: Dropped] = [:]
     /// Time from the publication of a change to APNs' answer: for each delivered notification its oldest change.
     var agesInMilliseconds: [Int64] = []
 
     /// The most distinct reasons: some contain text from APNs.
     private static let reasonLimit = 32
 
-    mutating func drop(_ reason: String, count: Int = 1) {
+    /// A dropped notification, by which its order is found.
+    struct Dropped: Sendable {
+        let order: OrderKey
+        let trace: TraceContext?
+    }
+
+    mutating func drop(_ reason: String, count: Int = 1, of last: Dropped? = nil) {
         let isKnown = self.dropped[reason] != nil || self.dropped.count < Self.reasonLimit
-        self.dropped[isKnown ? reason : "others", default: 0] += count
+        let name = isKnown ? reason : "others"
+        self.dropped[name, default: 0] += count
+        if let last { self.lastDropped[name] = last }
     }
 }

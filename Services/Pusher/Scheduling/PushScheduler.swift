@@ -158,8 +158,12 @@ package final class PushScheduler: Sendable {
     }
 
     /// Adds records whose devices are not looked up yet.
-    package func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
-        self.state.withLock { $0.machine.receive(records) }
+    ///
+    /// - Parameter traces: those of the records that have one, by index.
+    package func receive(
+        _ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: TraceContext] = [:]
+    ) -> [Int32] {
+        self.state.withLock { $0.machine.receive(records, traces: traces) }
     }
 
     /// Adds the devices that the records concern, once all are known.

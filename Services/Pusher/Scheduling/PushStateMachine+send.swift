@@ -166,16 +166,15 @@ extension PushStateMachine {
     /// - Parameter reason: text for operators, without secrets.
     mutating func giveUp(_ slot: Int, _ code: PushDeadLetterCode, _ reason: String) -> PushEffect {
         let target = self.targets[slot]
-        self.queues[Int(target.queue)].counts.drop(reason)
         // Only targets with links are sent, and only sent ones are dropped; a link's record is in hand.
         let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
+        let order = OrderKey(orderType: self.queues[Int(target.queue)].orderType, order: last.order)
+        let trace = self.trace(of: target.sent)
+        self.queues[Int(target.queue)].counts.drop(reason, of: PushCounts.Dropped(order: order, trace: trace))
         let deadLetter = PushDeadLetter(
-            code, reason,
-            registration: RegistrationKey(
-                device: last.device,
-                order: OrderKey(orderType: self.queues[Int(target.queue)].orderType, order: last.order)),
+            code, reason, registration: RegistrationKey(device: last.device, order: order),
             origin: self.records[Int(first.record)].receipt.position, records: target.sent.count,
-            history: target.tries.history)
+            history: target.tries.history, trace: trace)
         return self.settleLater(slot, .report(deadLetter))
     }
 

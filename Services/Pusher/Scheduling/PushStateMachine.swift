@@ -105,6 +105,8 @@ struct PushStateMachine {
     /// The slot that the search for devices that wait too long examined last.
     var suspendCursor = 0
     var records: [Record] = []
+    /// The traces of the records that have one, by number.
+    private var traces: [Int32: TraceContext] = [:]
     private var freeRecords: [Int32] = []
     var targets: [Target] = []
     private var freeTargets: [Int32] = []
@@ -182,8 +184,17 @@ struct PushStateMachine {
 
     /// Adds records whose devices are not looked up yet.
     ///
+    /// - Parameter traces: those of the records that have one, by index.
     /// - Returns: their numbers, in order; `endLookup` must be called for each.
-    mutating func receive(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+    mutating func receive(
+        _ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: TraceContext] = [:]
+    ) -> [Int32] {
+        let numbers = self.add(taken)
+        for (index, trace) in traces { self.traces[numbers[index]] = trace }
+        return numbers
+    }
+
+    private mutating func add(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         taken.map { receipt, milliseconds in
             let record = Record(
                 receipt: receipt, epochMilliseconds: milliseconds, isPending: receipt.topic == self.pendingTopic,
@@ -212,7 +223,7 @@ struct PushStateMachine {
         let index = Int(number)
         self.records[index].open = 0
         self.records[index].isLooking = false
-        self.freeRecords.append(number)
+        self.forget(number)
         return !self.records[index].isDropped
     }
 
@@ -238,7 +249,18 @@ struct PushStateMachine {
         self.records[index].open -= 1
         guard self.records[index].open == 0 else { return }
         if !self.records[index].isDropped { self.finished.append(self.records[index].receipt) }
+        self.forget(number)
+    }
+
+    private mutating func forget(_ number: Int32) {
+        if !self.traces.isEmpty { self.traces[number] = nil }
         self.freeRecords.append(number)
+    }
+
+    /// Returns the trace of the newest record among some links that has one.
+    func trace(of links: [Link]) -> TraceContext? {
+        if self.traces.isEmpty { return nil }
+        return links.reversed().lazy.compactMap { self.traces[$0.record] }.first
     }
 
     /// Removes and returns the receipts of finished records.
@@ -393,7 +415,8 @@ extension PushStateMachine {
             let key = PendingPushKey(order: OrderKey(orderType: type, order: link.order), device: link.device)
             let published = self.records[Int(link.record)].epochMilliseconds
             let push = ParkedPush(
-                key: key, receipts: [], epochMilliseconds: max(published, pushes[key]?.epochMilliseconds ?? -1))
+                key: key, receipts: [], epochMilliseconds: max(published, pushes[key]?.epochMilliseconds ?? -1),
+                trace: self.trace(of: [link]) ?? pushes[key]?.trace)
             pushes[key] = push
         }
         return self.settleLater(slot, .suspend(Array(pushes.values)))

@@ -175,7 +175,7 @@ package final class PushWorker: Service {
     private func report() {
         for (type, counts) in self.scheduler.takeTallies() {
             (type.map { self.metrics[$0.rawValue] } ?? self.metrics.unknownTypes).count(counts)
-            self.log.dropped(counts.dropped)
+            self.log.dropped(counts.dropped, last: counts.lastDropped)
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
         self.metrics.report(self.consumer, pending: self.pending.consumer)
@@ -269,7 +269,7 @@ extension PushWorker {
         self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
         self.metrics.recordsStale.increment(by: batch.staleCount)
         for (origin, reason) in batch.unreadable { self.log.unreadable(origin: origin, reason: reason) }
-        var numbers = self.scheduler.receive(batch.records)
+        var numbers = self.scheduler.receive(batch.records, traces: batch.traces)
         let aside = self.parking.setAside(&batch, of: self.scheduler.intake.parked)
         if !aside.isEmpty { self.park(aside, &numbers) }
         guard batch.isEmpty else { return (batch, numbers) }
@@ -311,7 +311,8 @@ extension PushWorker {
                 let pushes = self.parking.with { $0.take(openings, records: room, now: .now) }
                 if !pushes.isEmpty {
                     let batch = PushBatch(pushes)
-                    try await self.lookUp(batch, self.scheduler.receive(batch.records))
+                    let numbers = self.scheduler.receive(batch.records, traces: batch.traces)
+                    try await self.lookUp(batch, numbers)
                     continue
                 }
             }

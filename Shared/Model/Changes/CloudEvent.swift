@@ -17,6 +17,8 @@ struct CloudEvent {
     let isSilent: Bool
     /// Waybill's extension `owns`; nil when it is absent.
     let owns: OwnedPaths?
+    /// The extension for distributed tracing; nil if it is absent or not valid.
+    let trace: TraceContext?
     /// The data; nil if it is absent or null.
     let data: JSON?
     private let isBinary: Bool
@@ -163,6 +165,11 @@ struct CloudEvent {
         }
         self.owns = try value("owns").map { (names) throws(ChangeFault) in
             try OrderChange.owns(names, path: "\(prefix)owns")
+        }
+        // A trace that cannot be read is none.
+        let parent = (try? value(TraceHeader.traceparent))?.string
+        self.trace = parent.flatMap {
+            TraceContext(traceparent: $0, tracestate: (try? value(TraceHeader.tracestate))?.string)
         }
         self.data = try data()
     }

@@ -32,11 +32,13 @@ public struct OrderChange: Hashable, Sendable {
     public let epochMilliseconds: Int64?
     /// True if devices are not to be notified of it.
     public let isSilent: Bool
+    /// The trace of the event, or else of its record; nil if neither has one.
+    public let trace: TraceContext?
     public let kind: Kind
 
     public init(
         key: OrderKey, source: String, id: String, sequence: String? = nil, epochMilliseconds: Int64? = nil,
-        isSilent: Bool = false, kind: Kind
+        isSilent: Bool = false, trace: TraceContext? = nil, kind: Kind
     ) {
         self.key = key
         self.source = source
@@ -44,6 +46,7 @@ public struct OrderChange: Hashable, Sendable {
         self.sequence = sequence
         self.epochMilliseconds = epochMilliseconds
         self.isSilent = isSilent
+        self.trace = trace
         self.kind = kind
     }
 
@@ -88,7 +91,8 @@ extension OrderChange {
         }
         return OrderChange(
             key: key, source: event.source, id: event.id, sequence: event.sequence,
-            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent, kind: try self.kind(of: event))
+            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent,
+            trace: event.trace ?? TraceContext(headers: headers), kind: try self.kind(of: event))
     }
 
     private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {
