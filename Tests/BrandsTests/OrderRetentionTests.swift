@@ -20,7 +20,7 @@ import Testing
         var state = OrderState(
             key: try OrderKey("order.com.example.shop/1"),
             document: OrderDocument(members: ["status": .string(example.status)]),
-            token: try AuthenticationToken("a token of sixteen"), version: 1, modifiedEpochSeconds: now - age)
+            token: try AuthenticationToken("a-token-of-sixteen"), version: 1, modifiedEpochSeconds: now - age)
         let retention = OrderRetention(endedDays: 90)
         #expect(retention.isOver(state, nowEpochSeconds: now) == example.isOver)
         state.isRemoved = true

@@ -1,4 +1,8 @@
+import Dispatch
 import NIOCore
+import NIOPosix
+import Operations
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -116,6 +120,43 @@ import Testing
                     try #require(ContinuousClock.now < deadline, "it goes on listening")
                 }
             }
+        }
+    }
+
+    /// The kernel has connections that the loop has not seen; closing the socket then would reset them.
+    @Test func theSocketStaysUntilNoConnectionWaitsToBeAccepted() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let gate = TransportPolicy(metrics: TransportMetrics(factory: MetricsRegistry())).gate()
+        let accepted = Counter()
+        let listener = try await ServerBootstrap(group: group).serverChannelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+                try channel.pipeline.syncOperations.addHandlers(gate.handler(), accepted)
+            }
+        }.bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(listener.localAddress?.port)
+        let isConnected = DispatchSemaphore(value: 0)
+        let drained = listener.eventLoop.submit {
+            isConnected.wait()
+            _ = gate.drain(listener, Drain.Limits(most: .nanoseconds(1), last: .seconds(60)))
+        }
+        var early = [RawConnection]()
+        for _ in 0..<3 { early.append(try await RawConnection.open(port: port)) }
+        isConnected.signal()
+        try await drained.get()
+        try await listener.closeFuture.get()
+        #expect(accepted.count.load(ordering: .relaxed) == 3)
+        for connection in early { await connection.close() }
+        try await group.shutdownGracefully()
+    }
+
+    /// The number of accepted connections.
+    private final class Counter: ChannelInboundHandler, Sendable {
+        typealias InboundIn = any Channel
+        let count = Atomic(0)
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            self.count.add(1, ordering: .relaxed)
+            context.fireChannelRead(data)
         }
     }
 

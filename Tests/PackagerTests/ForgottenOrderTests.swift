@@ -16,7 +16,7 @@ import Testing
 
     @Test func aTopicThatDeletesEndsAfterItsRetentionAndASegment() {
         let week = self.end(["cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "86400000"])
-        #expect(week.seconds == 8 * 86_400)
+        #expect(week.seconds == Int64(8 * 86_400))
         #expect(week.reason == "retention.ms=604800000, segment.ms=86400000")
         // Without an answer for it Kafka's default counts.
         #expect(self.end(["retention.ms": "1"]).seconds == 604_801)
@@ -34,9 +34,9 @@ import Testing
         #expect(self.end(settings).reason == "max.compaction.lag.ms is not set: no limit")
         settings["max.compaction.lag.ms"] = "86400000"
         // The segment is rolled with the lag.
-        #expect(self.end(settings).seconds == 2 * 86_400)
+        #expect(self.end(settings).seconds == Int64(2 * 86_400))
         #expect(self.end(settings).reason.contains("delete.retention.ms=86400000 later"))
-        // What is deleted and compacted ends with the first of the two.
+        // A topic that deletes and compacts ends with the first of the two.
         settings["cleanup.policy"] = "compact,delete"
         settings["retention.ms"] = "1000"
         settings["segment.ms"] = "1000"

@@ -1,6 +1,6 @@
 import Model
 
-/// What Redis has of an order, as far as a removal ends it.
+/// The facts of Redis about an order, as far as a removal ends them.
 struct OrderTraces: Hashable, Sendable {
     /// The state of an order.
     enum State: Hashable, Sendable {
@@ -49,7 +49,7 @@ struct ForgottenOrder: Hashable, Sendable {
     }
 
     let key: OrderKey
-    /// What was found before.
+    /// The order as it was found before.
     let found: OrderTraces
     var outcome: Outcome
     /// Dead letters that were closed.
@@ -93,10 +93,10 @@ struct ForgottenOrder: Hashable, Sendable {
     }
 }
 
-/// What was done, and what is left for a while.
+/// The work that was done, and the places that keep bytes for a while.
 struct ForgetReport: Sendable {
     let epochSeconds: Int64
-    /// Who did it.
+    /// The person or program that did it.
     let by: String
     let orders: [ForgottenOrder]
     let remains: [Remainder]

@@ -8,7 +8,7 @@ struct Remainder: Hashable, Sendable {
     let what: String
     /// The latest end, in seconds since 1970; nil if there is no limit, or none that is known.
     let until: Int64?
-    /// What the end follows from.
+    /// The settings that the end follows from.
     let reason: String
 
     var line: String {

@@ -32,7 +32,7 @@ enum BrandFact: Hashable, Sendable {
     case unknown
 }
 
-/// What Redis has of an order.
+/// The facts of Redis about an order.
 struct RedisFacts: Hashable, Sendable {
     /// True if an order that is missing does not exist.
     var isComplete = true

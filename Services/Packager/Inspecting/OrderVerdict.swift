@@ -302,7 +302,7 @@ extension OrderVerdict {
     }
 }
 
-/// What is not applied.
+/// The changes that are not applied.
 extension OrderVerdict {
     private mutating func judgeChanges() {
         let key = self.facts.key

@@ -1,7 +1,7 @@
 /// The trace that an event belongs to, as its publisher passes it on: a `traceparent` of version 00 and, if it has one,
 /// a `tracestate`.
 ///
-/// What is not valid is ignored: a trace helps to find a change, and no change is refused for it.
+/// Invalid ones are ignored: a trace helps to find a change, and no change is refused for it.
 /// Source: W3C Trace Context §3.2, §3.3; CloudEvents 1.0.2, distributed tracing extension
 public struct TraceContext: Hashable, Sendable {
     /// The most contexts that one version names.
@@ -96,7 +96,7 @@ public enum TraceHeader {
     ///
     /// Source: W3C Trace Context §3.2
     public static let traceparent = "traceparent"
-    /// What vendors add to it.
+    /// The text that vendors add to it.
     ///
     /// Source: W3C Trace Context §3.3
     public static let tracestate = "tracestate"
