@@ -1,7 +1,8 @@
 /// A Redis cluster for one test: masters that share the slots evenly, optionally with one replica each.
 ///
 /// The start takes about two seconds: a new node waits that long before it serves slots (Redis cluster.c,
-/// `CLUSTER_WRITABLE_DELAY`). A master that does not answer for a second is replaced by its replica.
+/// `CLUSTER_WRITABLE_DELAY`). With replicas, a master that does not answer for a second is replaced by its replica.
+/// Without replicas the others wait for it longer than a busy machine can hold up a server: nothing could replace it.
 public final class RedisCluster: Sendable {
     /// The masters; initially each serves its share of the slots.
     public let masters: [RedisServer]
@@ -51,7 +52,9 @@ public final class RedisCluster: Sendable {
                     arguments += ["--tls-cluster", "yes", "--tls-replication", "yes"]
                     arguments += certificate.redisArguments(port: port.number)
                 }
-                servers.append(try await Self.node(bus, arguments, keeping: ports))
+                servers.append(
+                    try await Self.node(
+                        bus, timeoutMilliseconds: withReplicas ? 1000 : 10_000, arguments, keeping: ports))
             }
             let cluster = RedisCluster(
                 masters: Array(servers[..<masters]), replicas: Array(servers[masters...]), certificate: certificate,
@@ -65,12 +68,12 @@ public final class RedisCluster: Sendable {
     }
 
     private static func node(
-        _ bus: ReservedPort, _ arguments: [String] = [], keeping ports: [ReservedPort]
+        _ bus: ReservedPort, timeoutMilliseconds: Int, _ arguments: [String] = [], keeping ports: [ReservedPort]
     ) async throws -> RedisServer {
         try await RedisServer.startAlone(
             [
                 "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
-                "1000", "--cluster-port", "\(bus.number)", "--cluster-replica-validity-factor", "0",
+                "\(timeoutMilliseconds)", "--cluster-port", "\(bus.number)", "--cluster-replica-validity-factor", "0",
                 "--repl-diskless-sync-delay", "0",
             ] + arguments, keeping: ports)
     }
@@ -78,7 +81,7 @@ public final class RedisCluster: Sendable {
     /// Starts one more master, which has no slots and is not among `masters`; the caller stops it.
     public func addMaster() async throws -> RedisServer {
         let bus = try ReservedPort()
-        let server = try await Self.node(bus, keeping: [bus])
+        let server = try await Self.node(bus, timeoutMilliseconds: 10_000, keeping: [bus])
         let known = self.masters.count + self.replicas.count
         try await self.meet(server)
         for one in self.masters + self.replicas + [server] {
