@@ -54,6 +54,15 @@ JOURNEYS = {
         {"minutes": number(60, "minutes of ordinary load, with the rules as they are (60)", 0),
          "scenes": word("names of provocations, separated by commas; a wrong one lists all (all)", default="all"),
          "rate": number(20, "changes, fetches, registrations and payments a second (20)")}),
+    "ingest": (
+        "mapped:Mapped",
+        "workers of `waybill-packager ingest` are killed, registries fail, and sources wait, flood, fail and loop; "
+        "no event is lost, applied twice or delayed by another source",
+        {"events": number(6000, "events of three topics while workers are killed (6000)"),
+         "kills": number(4, "kills of a worker (4)", most=99),
+         "seconds": number(8, "seconds that a registry is away (8)"),
+         "waiting": number(20_000, "records of one source that wait (20000)", most=10_000_000),
+         "seed": number(1, "the seed of the events and disturbances (1)")}),
     "upgrade": (
         "upgrade:Upgrade",
         "services are replaced by those of an earlier release and back, one after the other, under load",
