@@ -84,6 +84,8 @@ class Mapped(World):
         bootstrap = stack.env["KAFKA_BOOTSTRAP"]
         self.producer = Producer(bootstrap, {"partitioner": "murmur2_random", "compression.type": "lz4"})
         self.reader, self.packager = Reader(bootstrap, "waybill-ingest"), Reader(bootstrap, "waybill-packager")
+        # Part of the orders' names: the stack of an earlier run in the same folder has left its orders in Redis.
+        self.run_name = f"{int(time.time()):x}"
         # events: of each order. letters: expected, by code.
         self.events, self.letters, self.schema = collections.defaultdict(list), collections.Counter(), 1
 
@@ -158,8 +160,11 @@ class Mapped(World):
                 eventually("the workers follow", lambda: self.lag() <= BACKLOG, 180)
         self.producer.flush()
 
+    def names(self, kind, count):
+        return [f"{kind}-{self.run_name}-{number}" for number in range(count)]
+
     def stories(self, name, orders, count):
-        return interleaved((story(f"{name}-{number}", count, self.lot) for number in range(orders)), ACTIVE, self.lot)
+        return interleaved((story(order, count, self.lot) for order in self.names(name, orders)), ACTIVE, self.lot)
 
     def lag(self, topics=(SHOP, DEPOT, TRACKERS)):
         return sum(map(self.reader.lag, topics))
@@ -172,7 +177,6 @@ class Mapped(World):
 
     def disturb(self):
         self.findings.phase = "workers are killed"
-        self.said = 0
         plan = disturbances(self.arguments.kills, WORKERS, self.lot)
         events = list(self.stories("order", -(-self.arguments.events // EACH), EACH))
         parts = [
@@ -273,11 +277,10 @@ class Mapped(World):
 
     def crowd(self):
         self.findings.phase = "many records wait"
-        self.steady = [f"steady-{number}" for number in range(STEADY)]
-        self.direct = [f"direct-{number}" for number in range(STEADY)]
+        self.steady, self.direct = self.names("steady", STEADY), self.names("direct", STEADY)
         self.publisher.replace_with_example(self.direct)
         self.fast = Producer(self.stack.env["KAFKA_BOOTSTRAP"], {"partitioner": "murmur2_random", "linger.ms": 0})
-        parcels = [f"scan-{number}" for number in range(WAITING_ORDERS)]
+        parcels = self.names("scan", WAITING_ORDERS)
         self.publish(
             [Event(SHOP, order, 0, {"state": "open", "cents": 1, "items": []}) for order in self.steady + parcels]
             + [Event(DEPOT, order, 1, {"shipment": "f0", "parcel": order, "status": "issue", "note": None})
@@ -298,8 +301,7 @@ class Mapped(World):
         self.publish_scans(parcels, count)
         say(f"{count} records of a source were published in {time.monotonic() - began:.0f} s")
         eventually(
-            lambda: f"{self.metric_of_all('waybill_waiting_records', brand='scans')} of {count} records wait",
-            lambda: self.metric_of_all("waybill_waiting_records", brand="scans") >= count, 60 + count / 2000, 0.5)
+            lambda: f"{self.unworked()} of {count} records wait", lambda: self.unworked() >= count, 60 + count / 2000, 0.5)
         self.measure(f"{count} records wait")
         for worker, memory in zip(WORKERS, before):
             now, most = self.memory(worker), self.memory(worker, "VmHWM")
@@ -384,6 +386,10 @@ class Mapped(World):
     def metric_of_all(self, name, **labels):
         return sum(
             Metrics.of(f"http://127.0.0.1:{self.operations_port(worker)}").total(name, **labels) for worker in WORKERS)
+
+    def unworked(self):
+        """Returns the number of records that the workers know of and have not done."""
+        return sum(self.metric_of_all("waybill_unworked_records", topic=topic) for topic in SCANS)
 
     def mapped(self, source):
         return self.metric_of_all("waybill_ingest_records_total", source=source)
