@@ -135,17 +135,17 @@ import Testing
         }.bind(host: "127.0.0.1", port: 0).get()
         let port = try #require(listener.localAddress?.port)
         let isConnected = DispatchSemaphore(value: 0)
-        let drained = listener.eventLoop.submit {
+        let drained = listener.eventLoop.flatSubmit {
             isConnected.wait()
-            _ = gate.drain(listener, Drain.Limits(most: .nanoseconds(1), last: .seconds(60)))
+            return gate.drain(listener, Drain.Limits(most: .nanoseconds(1), last: .seconds(1)))
         }
         var early = [RawConnection]()
         for _ in 0..<3 { early.append(try await RawConnection.open(port: port)) }
         isConnected.signal()
-        try await drained.get()
         try await listener.closeFuture.get()
         #expect(accepted.count.load(ordering: .relaxed) == 3)
         for connection in early { await connection.close() }
+        try await drained.get()
         try await group.shutdownGracefully()
     }
 
