@@ -98,4 +98,18 @@ import Testing
             #expect(lines.map { $0["order"] } == [.string(key), .string(key), nil])
         }
     }
+
+    @Test func theLineOfARetryNamesTheOrderAndTheNewestTrace() throws {
+        var log = ChangeLog()
+        let key = "\(try ChangeLog.key("o"))"
+        let event: JSON = ["specversion": "1.0", "traceparent": .string(Self.parent(1))]
+        let records = [
+            log.record(key: key, value: event.serialized, headers: [ChangeLog.contentType]),
+            log.record(key: key, value: Array("{".utf8), headers: []),
+        ]
+        let metadata = KeyedWork(key: Array(key.utf8), records: records).metadata
+        #expect(metadata == ["order": .string(key), "trace_id": .string(Self.trace)])
+        // A source's key names no order.
+        #expect(KeyedWork(key: Array("x".utf8), records: [records[1]]).metadata.isEmpty)
+    }
 }

@@ -71,7 +71,7 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 10170,
+        "Services/Gateway": 10180,
         "Services/Packager": 13990,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,

@@ -90,14 +90,10 @@ final class DeadLetterPublisher: Sendable {
             sent.insert(Origin(record))
         }
         self.counter.increment()
-        var metadata: Logger.Metadata = [
-            "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
-            "origin": "\(DeadLetter.origin(of: record))",
-        ]
-        // A source's key names something else.
-        if let key = record.key.flatMap({ String(validating: $0, as: UTF8.self) }), let order = try? OrderKey(key) {
-            metadata["order"] = "\(order)"
-        }
+        var metadata = Logger.Metadata(order: record.key)
+        metadata["error"] = "\(fault.code.rawValue)"
+        metadata["reason"] = "\(fault.reason)"
+        metadata["origin"] = "\(DeadLetter.origin(of: record))"
         self.logger.warning("dead letter", metadata: metadata.traced(letter.trace))
     }
 }

@@ -45,7 +45,8 @@ final class WebhookEndpoint: Sendable {
                 throw CheckoutFailure(.bodyTooLarge, "the event is larger than the topic of its source allows")
             }
             self.logger.warning(
-                "cannot publish an event", metadata: ["source": "\(webhook.name)", "error": "\(error)"])
+                "cannot publish an event",
+                metadata: ["source": "\(webhook.name)", "error": "\(error)"].traced(request.fields.trace))
             throw CheckoutFailure.unavailable("the event could not be published, send it again")
         }
         return Answer(.accepted)
