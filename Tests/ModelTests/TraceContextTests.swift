@@ -27,6 +27,10 @@ import Testing
         #expect(context?.traceparent == Self.parent)
         #expect(context?.tracestate == "congo=t61rcWkgMzE")
         #expect(context?.traceID == Self.trace)
+        #expect(context?.parentID == "00f067aa0ba902b7")
+        #expect(context?.isSampled == true)
+        #expect(TraceContext(traceparent: "00-\(Self.trace)-00f067aa0ba902b7-02")?.isSampled == false)
+        #expect(TraceContext(traceparent: "00-\(Self.trace)-00f067aa0ba902b7-ff")?.isSampled == true)
     }
 
     /// Texts that are no `traceparent`.

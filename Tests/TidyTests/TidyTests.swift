@@ -27,7 +27,7 @@ import Testing
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
-        "Shared/Operations": ["Model", "Kafka", "Redis"],
+        "Shared/Operations": ["Model", "Kafka", "Redis", "Fetch"],
         "Tests/TestKit": ["CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 

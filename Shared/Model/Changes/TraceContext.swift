@@ -71,6 +71,12 @@ public struct TraceContext: Hashable, Sendable {
     /// The trace's identifier, 32 hexadecimal digits, by which logs and traces are searched.
     public var traceID: String { String(self.traceparent.dropFirst(3).prefix(32)) }
 
+    /// The identifier of the span that caused the work, 16 hexadecimal digits.
+    public var parentID: String { String(self.traceparent.dropFirst(36).prefix(16)) }
+
+    /// True if its publisher records the trace. Source: W3C Trace Context §3.2.2.5.1
+    public var isSampled: Bool { (UInt8(self.traceparent.suffix(2), radix: 16) ?? 0) & 1 == 1 }
+
     /// Returns the contexts that a version names: the newest first, each `traceparent` once, at most `linkLimit`.
     ///
     /// - Parameter contexts: those of the applied changes, oldest first.
