@@ -19,6 +19,15 @@ struct SourceMapping {
         /// The program returned no change, or the record is from before the start.
         case ignored
         case refused(ChangeFault)
+
+        /// The name in metrics and spans.
+        var name: String {
+            switch self {
+            case .mapped: "mapped"
+            case .ignored: "ignored"
+            case .refused: "refused"
+            }
+        }
     }
 
     /// The most changes of one record.
