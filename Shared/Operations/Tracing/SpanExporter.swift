@@ -17,7 +17,7 @@ public final class SpanExporter: Service {
     /// The time from one round to the next.
     static let interval = Duration.seconds(1)
     /// The time for one request.
-    static let timeout = Duration.seconds(5)
+    static let timeout = Duration.seconds(3)
     /// The time for the last request, after a service was told to stop.
     static let lastTimeout = Duration.seconds(1)
     /// The time between two log lines about a collector that is away.
@@ -59,11 +59,9 @@ public final class SpanExporter: Service {
     }
 
     public func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            while true {
-                try await Task.sleep(for: self.interval)
-                while await self.send(within: Self.timeout) {}
-            }
+        // A request under way is not cut off by a stop.
+        while (try? await cancelWhenGracefulShutdown { try await Task.sleep(for: self.interval) }) != nil {
+            while await self.send(within: Self.timeout) {}
         }
         while await self.send(within: Self.lastTimeout) {}
         await self.fetcher.close()
