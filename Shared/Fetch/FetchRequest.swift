@@ -2,6 +2,8 @@
 public struct FetchRequest: Sendable {
     /// An absolute https URL.
     public var url: String
+    /// True for a server that the operator chose: its URL may have http. A redirect may not.
+    public var mayBePlain = false
     /// Returns true if requests to a host are allowed; called for the URL and each redirect, before anything is sent.
     public var allows: @Sendable (FetchOrigin) -> Bool
     /// The `Accept` header.
@@ -39,6 +41,11 @@ public struct FetchRequest: Sendable {
         self.url = url
         self.allows = allows
     }
+
+    /// - Throws: `FetchError` with code `.url` for a URL that is never fetched.
+    public func check() throws(FetchError) { _ = try self.parsedURL() }
+
+    func parsedURL() throws(FetchError) -> FetchURL { try FetchURL(self.url, mayBePlain: self.mayBePlain) }
 }
 
 /// A client certificate with its key, in PEM.

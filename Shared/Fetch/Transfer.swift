@@ -35,7 +35,7 @@ final class Transfer {
     private func setRequest(_ configuration: FetcherConfiguration, remaining: Duration) throws(FetchError) {
         let request = self.job.request
         try self.easy.set(CURLOPT_URL, self.job.url.text)
-        try self.easy.setHTTPSOnly()
+        try self.easy.setProtocol(isPlain: self.job.url.isPlain)
         try self.easy.set(CURLOPT_FOLLOWLOCATION, 0)
         // An empty proxy means none, even if the environment names one: with a proxy no address could be judged.
         try self.easy.set(CURLOPT_PROXY, "")

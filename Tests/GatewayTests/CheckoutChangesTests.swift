@@ -101,6 +101,27 @@ import Testing
         }
     }
 
+    @Test func theTraceOfARequestGoesOnWithItsChange() async throws {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+        try await Fixture.with { fixture in
+            let long = String(repeating: "a", count: 600)
+            let rows = [
+                ["Traceparent: \(parent)", "Tracestate: a=1"], ["traceparent: \(parent)", "tracestate: \(long)"],
+                ["traceparent: \(parent)", "traceparent: \(parent)"], ["traceparent: 00-0-0-01"], ["tracestate: a=1"],
+            ]
+            for headers in rows {
+                let answer = try await fixture.call(
+                    "PUT", Self.order("1"), headers, body: CheckoutDetailsTests.document)
+                #expect(answer.status == 202, "no request is refused for its trace: \(answer.text)")
+            }
+            let traces = try await fixture.changes(rows.count).map { record in
+                record.headers.filter { $0.name.hasPrefix("trace") }
+            }
+            let name = KafkaHeader(name: "traceparent", text: parent)
+            #expect(traces == [[name, KafkaHeader(name: "tracestate", text: "a=1")], [name], [], [], []])
+        }
+    }
+
     @Test func aPatchWaitsForAnOrderThatIsNotYetInRedis() async throws {
         var options = Fixture.Options()
         options.hasRedis = true

@@ -88,8 +88,12 @@ import Testing
                 #expect(record.key == row.key.map { Array($0.utf8) })
                 #expect(record.headers == [KafkaHeader(name: "content-type", text: "application/json; charset=utf-8")])
             }
-            let former = try await Self.send(fixture, "orders", "X-Shopify-Hmac-Sha256: \(Self.shopifyFormer)")
+            let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+            let former = try await Self.send(
+                fixture, "orders", "X-Shopify-Hmac-Sha256: \(Self.shopifyFormer)\r\ntraceparent: \(parent)")
             #expect(former.status == 202, "the second line of the file")
+            let traced = try await fixture.changes(2, topic: "shopify.orders").last
+            #expect(traced?.headers.last == KafkaHeader(name: "traceparent", text: parent))
             #expect(try await fixture.published() == 0, "no change of an order")
         }
     }

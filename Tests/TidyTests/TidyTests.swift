@@ -27,7 +27,7 @@ import Testing
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
-        "Shared/Operations": ["Model", "Kafka", "Redis"],
+        "Shared/Operations": ["Model", "Kafka", "Redis", "Fetch"],
         "Tests/TestKit": ["CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 
@@ -71,19 +71,19 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 10170,
-        "Services/Packager": 13990,
+        "Services/Gateway": 10180,
+        "Services/Packager": 14090,
         "Services/Pusher": 6060,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
-        "Shared/Fetch": 1600,
+        "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
         "Shared/Kafka": 4060,
         "Shared/Lua": 1010,
         "Shared/Model": 6290,
-        "Shared/Operations": 3710,
+        "Shared/Operations": 3960,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
         "Shared/Store": 5100,

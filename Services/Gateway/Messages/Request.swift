@@ -1,3 +1,4 @@
+import Model
 import NIOCore
 import Synchronization
 
@@ -112,6 +113,8 @@ struct RequestField: Hashable, Sendable {
         case shopifySignature = "x-shopify-hmac-sha256"
         case stripeSignature = "stripe-signature"
         case basketToken = "waybill-basket-token"
+        case traceparent
+        case tracestate
 
         init?(_ name: Span<UInt8>) {
             guard (4...30).contains(name.count) else { return nil }
@@ -134,6 +137,11 @@ extension Request.Fields {
 
     /// True if a field occurs more than once.
     func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
+
+    /// The trace that the request belongs to; nil if it names none that is valid, or more than one.
+    var trace: TraceContext? {
+        self[.traceparent].flatMap { TraceContext(traceparent: $0, tracestate: self[.tracestate]) }
+    }
 }
 
 /// The limits of one request, whatever the version of HTTP.

@@ -79,7 +79,8 @@ extension ChangeProcessor {
                 case .refused(let message):
                     self.logger.warning(
                         "changes of an unknown order are only dead letters and are not applied when it is created",
-                        metadata: ["order": "\(order.key)", "error": "\(message)"])
+                        metadata: KeyedWork(key: order.records.first?.key, records: order.records).metadata
+                            .merging(["error": "\(message)"]) { $1 })
                 }
             }
         } catch {

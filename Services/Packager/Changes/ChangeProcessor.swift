@@ -41,10 +41,12 @@ struct ChangeProcessor: Sendable {
     /// The orders that updates wait for; by default none do.
     var unknown: UnknownOrders
     private let deadLetters: DeadLetterPublisher
+    private let spans: SpanExporter?
 
     init(
         topics: Topics, packagers: [OrderTypeIdentifier: OrderPackager], store: OrderStore,
-        registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger
+        registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger,
+        spans: SpanExporter? = nil
     ) {
         self.topics = topics
         self.packagers = packagers
@@ -57,7 +59,8 @@ struct ChangeProcessor: Sendable {
         self.load = DocumentLoad(metrics.documentBytes)
         self.recordLimit = RecordLimit(producer: producer.messageLimit)
         self.deadLetters = DeadLetterPublisher(
-            topics: topics, producer: producer, counter: metrics.deadLetters, logger: logger)
+            topics: topics, producer: producer, counter: metrics.deadLetters, logger: logger, spans: spans)
+        self.spans = spans
     }
 
     /// Processes orders, each of which is in only one batch of one process.
@@ -129,19 +132,27 @@ struct ChangeProcessor: Sendable {
     private struct Begun {
         let at = PackagingStart.now
         let epochs: MaterializedView.Epochs?
+        /// Nil while no spans are made.
+        let moments: BatchMoments?
     }
 
-    private func begin() async throws(StoreError) -> Begun { Begun(epochs: try await self.view?.known()) }
+    private func begin() async throws(StoreError) -> Begun {
+        Begun(epochs: try await self.view?.known(), moments: self.spans.map { _ in BatchMoments() })
+    }
 
     private func advance(
         _ sights: [Seen], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
     ) async -> [BatchOrder] {
+        var moments = begun.moments
+        moments?.ended(.read)
         let (readable, corrupt) = self.sort(sights, &batchOutcomes)
         let bytes = readable.reduce(0) { $0 + ($1.1?.documentBytes ?? 0) }
         self.load.add(bytes)
         defer { self.load.add(-bytes) }
         CrashPoint.reached(.statesRead)
         var open = await self.package(readable, &batchOutcomes)
+        let drafts = open
+        moments?.ended(.sign)
         CrashPoint.reached(.signed)
         let come = await self.deferEarly(&open, &batchOutcomes)
         // Before the write, which advances orders past these changes: a dead letter that failed after it would be lost,
@@ -154,10 +165,12 @@ struct ChangeProcessor: Sendable {
         var started = ContinuousClock.now
         let conflicts = await self.write(open, begun, &batchOutcomes).union(come)
         self.metrics.ended(.write, since: started)
+        moments?.ended(.write)
         open.removeAll { batchOutcomes.isPostponed($0.place) || conflicts.contains($0.place) }
         started = .now
         await self.publish(open, &batchOutcomes)
         self.metrics.ended(.publish, since: started)
+        moments?.ended(.publish)
         do {
             // A view that was lost since then is restored from what was published before the loss: this may be missing.
             if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
@@ -170,6 +183,11 @@ struct ChangeProcessor: Sendable {
             batchOutcomes.wait(draft.place, .zero)
         }
         self.account(for: open)
+        if let spans = self.spans, let moments {
+            for draft in drafts where !conflicts.contains(draft.place) {
+                spans.record(moments.span(of: draft, batchOutcomes.outcomes[draft.place]))
+            }
+        }
         self.metrics.conflicts.increment(by: conflicts.count)
         return sights.map(\.order).filter { conflicts.contains($0.place) }
     }

@@ -192,26 +192,25 @@ final class KeyedWorker: Service {
         // First, so that no finished record is let go on a revoke.
         self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
         let look = self.driver.complete(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
-        var reasons: [String] = []
-        for case .later(let reason) in outcomes { reasons.append(reason) }
-        self.metrics.retries.increment(by: reasons.count)
+        var retried: [(work: KeyedWork, reason: String)] = []
+        for case (let work, .later(let reason)) in zip(works, outcomes) { retried.append((work, reason)) }
+        self.metrics.retries.increment(by: retried.count)
         let done = outcomes.count { $0 == .done }
         let (change, isLogged) = self.watch.withLock { watch in
             let change = watch.record(done: done, delayed: look.delayed, now: now)
-            return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
+            return (change, retried.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {
-        case .away?: self.readiness.note(WorkerCondition.upstreams, reasons.first ?? "no work completes")
+        case .away?: self.readiness.note(WorkerCondition.upstreams, retried.first?.reason ?? "no work completes")
         case .back?: self.readiness.note(WorkerCondition.upstreams, nil)
         case nil: break
         }
-        guard isLogged, let reason = reasons.first else { return }
+        guard isLogged, let (work, reason) = retried.first else { return }
         let oldest = self.driver.delayedSince.map { now - $0 } ?? .zero
-        self.logger.warning(
-            "keys are waiting for a retry",
-            metadata: [
-                "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
-            ])
+        let facts: Logger.Metadata = [
+            "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
+        ]
+        self.logger.warning("keys are waiting for a retry", metadata: work.metadata.merging(facts) { $1 })
     }
 }
 

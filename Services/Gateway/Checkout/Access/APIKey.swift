@@ -45,6 +45,8 @@ struct APIKey: Sendable {
 struct Caller: Sendable {
     let merchant: Merchant
     let key: APIKey
+    /// The trace that its request belongs to.
+    var trace: TraceContext?
 
     /// - Throws: `scope_missing`, `capability_required`.
     func require(_ scope: APIKey.Scope) throws(CheckoutFailure) {

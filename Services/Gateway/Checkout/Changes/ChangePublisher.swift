@@ -4,6 +4,7 @@ import Kafka
 import Logging
 import Model
 import NIOCore
+import Operations
 import Tokens
 
 /// Checks changes of orders as the packager will, and publishes them to Kafka.
@@ -86,7 +87,8 @@ final class ChangePublisher: Sendable {
                 throw CheckoutFailure(.bodyTooLarge, "the change is larger than the topic of changes allows")
             }
             self.logger.warning(
-                "cannot publish a change", metadata: ["order": "\(event.key)", "error": "\(error)"])
+                "cannot publish a change",
+                metadata: ["order": "\(event.key)", "error": "\(error)"].traced(event.trace))
             var failure = CheckoutFailure.unavailable("the change could not be published, try it again")
             failure.mayHaveActed = true
             throw failure

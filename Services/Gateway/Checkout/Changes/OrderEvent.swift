@@ -2,6 +2,7 @@ import Cryptography
 import FoundationEssentials
 import Kafka
 import Model
+import Operations
 
 /// A change of an order that arrived by HTTP, as it is published to Kafka: a CloudEvent in binary mode.
 ///
@@ -15,9 +16,11 @@ struct OrderEvent: Sendable {
     let data: JSONObject?
     /// True if no device is to be notified.
     var isSilent = false
+    /// The trace that the change belongs to.
+    var trace: TraceContext?
 
     /// - Parameters:
-    ///   - caller: the caller, whose merchant and key name the source.
+    ///   - caller: the caller, whose merchant and key name the source, and whose trace goes on.
     ///   - idempotencyKey: the caller's own name for the request. With the content it determines the event's
     ///     identifier, by which the packager recognizes duplicates. Nil for a random identifier.
     init(
@@ -34,6 +37,7 @@ struct OrderEvent: Sendable {
                 return "\(name)/\(SHA256.hex(content).prefix(32))"
             } ?? UUID().uuidString.lowercased()
         self.isSilent = isSilent
+        self.trace = caller.trace
     }
 
     /// Makes a change from a shop's answer, which has no key to name the source.
@@ -68,6 +72,7 @@ struct OrderEvent: Sendable {
         if self.isSilent { headers.append(KafkaHeader(name: "ce_silent", text: "true")) }
         if self.data != nil { headers.append(KafkaHeader(name: "content-type", text: "application/json")) }
         return KafkaMessage(
-            topic: topic, key: Array(self.key.description.utf8), value: self.data?.serialized ?? [], headers: headers)
+            topic: topic, key: Array(self.key.description.utf8), value: self.data?.serialized ?? [],
+            headers: headers + self.trace.headers)
     }
 }

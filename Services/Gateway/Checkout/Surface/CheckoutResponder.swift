@@ -183,7 +183,8 @@ final class CheckoutResponder: Responder {
     }
 
     private func caller(_ call: inout Call, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
-        let caller = try Self.caller(call.request, merchants)
+        var caller = try Self.caller(call.request, merchants)
+        caller.trace = call.request.fields.trace
         call.merchant = caller.merchant.name
         return caller
     }

@@ -4,11 +4,12 @@ import Logging
 import Model
 import NIOCore
 import NIOHTTP1
+import Operations
 import Synchronization
 
 /// `POST /v1/checkout/sources/{name}`: writes the signed event of another system, unchanged, to its source's topic.
 ///
-/// The answer is 202 once all in-sync replicas have the record. Bounded: `limit` events wait for Kafka, of which each
+/// A valid `traceparent` of the request, and its `tracestate`, go on as headers of the record. The answer is 202 once all in-sync replicas have the record. Bounded: `limit` events wait for Kafka, of which each
 /// source has a share. Their bodies are half of what the producer queues, so that changes find room beside them.
 final class WebhookEndpoint: Sendable {
     static let limit = 128
@@ -35,7 +36,8 @@ final class WebhookEndpoint: Sendable {
         defer { self.places.withLock { $0.give(webhook.name) } }
         let headers = request.fields[.contentType].map { [KafkaHeader(name: "content-type", text: $0)] } ?? []
         let message = KafkaMessage(
-            topic: webhook.topic, key: webhook.recordKey(of: body), value: body, headers: headers)
+            topic: webhook.topic, key: webhook.recordKey(of: body), value: body,
+            headers: headers + request.fields.trace.headers)
         do throws(KafkaError) {
             _ = try await self.producer.produce(message)
         } catch {
@@ -43,7 +45,8 @@ final class WebhookEndpoint: Sendable {
                 throw CheckoutFailure(.bodyTooLarge, "the event is larger than the topic of its source allows")
             }
             self.logger.warning(
-                "cannot publish an event", metadata: ["source": "\(webhook.name)", "error": "\(error)"])
+                "cannot publish an event",
+                metadata: ["source": "\(webhook.name)", "error": "\(error)"].traced(request.fields.trace))
             throw CheckoutFailure.unavailable("the event could not be published, send it again")
         }
         return Answer(.accepted)
