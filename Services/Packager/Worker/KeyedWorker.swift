@@ -248,6 +248,8 @@ struct KeyedWork: Sendable {
 struct BatchOutcomes: Sendable {
     /// In the order of the work.
     private(set) var outcomes: [KeyedWork.Outcome]
+    /// Pieces that another worker overtook: they are to be done again at once.
+    private var overtaken: Set<Int> = []
 
     init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
 
@@ -265,5 +267,15 @@ struct BatchOutcomes: Sendable {
         for place in places { self.postpone(place, reason) }
     }
 
-    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done }
+    /// Stops a piece of work that another worker overtook.
+    mutating func overtake(_ place: Int) { self.overtaken.insert(place) }
+
+    /// Opens the pieces again that were overtaken, and returns them.
+    mutating func takeOvertaken() -> Set<Int> {
+        defer { self.overtaken = [] }
+        return self.overtaken
+    }
+
+    /// Returns true if a piece of work goes on.
+    func isOpen(_ place: Int) -> Bool { self.outcomes[place] == .done && !self.overtaken.contains(place) }
 }

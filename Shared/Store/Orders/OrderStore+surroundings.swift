@@ -10,8 +10,6 @@ extension OrderStore {
         public let missingAssets: Int
         /// The number of registered devices.
         public let devices: Int
-        /// The number of early changes that are kept: see `EarlyChanges`.
-        public let early: Int
         /// True if its removal is remembered.
         public let wasRemoved: Bool
     }
@@ -27,14 +25,13 @@ extension OrderStore {
             [
                 RedisCommand("HEXISTS", .string(StoreKeys.order(key)), head),
                 RedisCommand("HLEN", .string(StoreKeys.devices(key))),
-                RedisCommand("HLEN", .string(StoreKeys.early(key))),
                 RedisCommand("EXISTS", .string(StoreKeys.gone(key))),
             ] + assets.map { RedisCommand("EXISTS", .string(StoreKeys.asset($0))) }, what)
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         let numbers = replies.map { Int(clamping: $0.integer ?? 0) }
-        guard numbers.count == 4 + assets.count else { throw StoreError(.unavailable, "\(what): replies are missing") }
+        guard numbers.count == 3 + assets.count else { throw StoreError(.unavailable, "\(what): replies are missing") }
         return Surroundings(
-            hasPackage: numbers[0] == 1, missingAssets: numbers.dropFirst(4).count { $0 == 0 }, devices: numbers[1],
-            early: numbers[2], wasRemoved: numbers[3] == 1)
+            hasPackage: numbers[0] == 1, missingAssets: numbers.dropFirst(3).count { $0 == 0 }, devices: numbers[1],
+            wasRemoved: numbers[2] == 1)
     }
 }

@@ -6,8 +6,9 @@ public import Redis
 ///
 /// All calls are pipelined over many orders; a failure of one order affects it alone.
 public struct OrderStore: Sendable {
-    /// The time for which the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing
-    /// the order back, so it must outlive any redelivery; a week is Kafka's default retention.
+    /// The time for which an order that does not exist is kept, in seconds: the trace of a removed one, and changes that
+    /// wait. The trace stops a redelivered change from bringing the order back, so it must outlive any redelivery; a
+    /// week is Kafka's default retention.
     public static let removedSeconds: Int64 = 7 * 24 * 3600
 
     /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. For that long
@@ -25,9 +26,6 @@ public struct OrderStore: Sendable {
         self.redis = redis
         self.view = view
     }
-
-    /// Changes of orders that do not exist yet, in the same Redis.
-    public var earlyChanges: EarlyChanges { EarlyChanges(redis: self.redis) }
 
     /// The parcels of the orders, in the same Redis.
     public var parcels: ParcelIndex { ParcelIndex(redis: self.redis, view: self.view) }
@@ -56,6 +54,19 @@ public struct OrderStore: Sendable {
         public var isPublished: Bool { self.publishedVersion == String(self.state.version) }
     }
 
+    /// The entry of an order: the order, what is left of a removed one, and changes that wait until there is one.
+    public struct Entry: Sendable {
+        /// Nil for an order that never was.
+        public let order: StoredOrder?
+        /// Changes with each write; 0 if there is nothing.
+        public let revision: Int64
+        /// The waiting changes as their writer encoded them; empty for none, and always if the order exists.
+        public let waiting: [UInt8]
+
+        /// The bytes of it that depend on the order's size.
+        public var bytes: Int { (self.order?.documentBytes ?? 0) + self.waiting.count }
+    }
+
     /// Reads some orders.
     ///
     /// - Returns: one result per key, in order: nil for an unknown order, `StoreError` with code `.corrupt` for one
@@ -64,22 +75,31 @@ public struct OrderStore: Sendable {
     ///   order: an order that merely could not be read at the moment must not count as damaged. With code `.incomplete`
     ///   if an order may only seem to be unknown.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        var orders: [Result<StoredOrder?, StoreError>] = []
+        try await self.entries(keys).map { result in result.map(\.order) }
+    }
+
+    /// Reads the entries of some orders.
+    ///
+    /// - Returns: as `orders` does.
+    /// - Throws: as `orders` does.
+    public func entries(_ keys: [OrderKey]) async throws(StoreError) -> [Result<Entry, StoreError>] {
+        var entries: [Result<Entry, StoreError>] = []
         var large: [(item: Int, bytes: Int)] = []
         for (index, sight) in try await self.look(at: keys).enumerated() {
             switch sight {
-            case .read(let result): orders.append(result)
-            case .early(let removed): orders.append(.success(removed))
+            case .read(let result): entries.append(result)
             case .large(let bytes):
-                orders.append(.success(nil))
+                entries.append(.success(Entry(order: nil, revision: 0, waiting: [])))
                 large.append((index, bytes))
             }
         }
         for page in Self.pages(large) {
-            for (index, result) in zip(page, try await self.eachOrder(page.map { keys[$0] })) { orders[index] = result }
+            for (index, result) in zip(page, try await self.eachEntry(page.map { keys[$0] })) {
+                entries[index] = result
+            }
         }
-        for case .failure(let error) in orders where error.code == .unavailable { throw error }
-        return orders
+        for case .failure(let error) in entries where error.code == .unavailable { throw error }
+        return entries
     }
 
     /// The write of one order.
@@ -102,8 +122,13 @@ public struct OrderStore: Sendable {
             case positionsToPublish
             /// The order is removed; only the data that idempotence needs stays, for a week.
             case removal
+            /// The order does not exist; these changes wait until it does, for a week. The positions of a removed one
+            /// advanced. Empty if none waits any more.
+            case waiting([UInt8])
         }
-        public let state: OrderState
+        public let key: OrderKey
+        /// Nil for an order that never was.
+        public let state: OrderState?
         /// The revision that was read before, 0 if there was none.
         public let expectedRevision: Int64
         public let content: Content
@@ -112,6 +137,7 @@ public struct OrderStore: Sendable {
 
         /// - Parameter former: the document that was read; nil if there was none.
         public init(state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil) {
+            self.key = state.key
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
@@ -119,8 +145,19 @@ public struct OrderStore: Sendable {
             case .version, .unannouncedVersion, .removal:
                 let before = former.map { Set($0.parcels.keys) } ?? []
                 self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
-            case .signature, .renumbered, .positions, .positionsToPublish: self.parcels = ([], [])
+            case .signature, .renumbered, .positions, .positionsToPublish, .waiting: self.parcels = ([], [])
             }
+        }
+
+        /// Makes a write of the changes that wait for an order.
+        ///
+        /// - Parameter removed: the state of a removed order; nil for one that never was.
+        public init(waiting changes: [UInt8], for key: OrderKey, removed: OrderState?, expectedRevision: Int64) {
+            self.key = key
+            self.state = removed
+            self.expectedRevision = expectedRevision
+            self.content = .waiting(changes)
+            self.parcels = ([], [])
         }
     }
 
@@ -173,12 +210,12 @@ public struct OrderStore: Sendable {
     ) async throws(StoreError) -> [WriteOutcome] {
         // Before the orders: a parcel that a crash keeps from being noted would be noted by no later version.
         let refusals = try await self.parcels.note(
-            writes.map { ($0.state.key, $0.parcels.after.subtracting($0.parcels.before)) })
+            writes.map { ($0.key, $0.parcels.after.subtracting($0.parcels.before)) })
         let open = zip(writes, refusals).filter { $0.1 == nil }.map(\.0)
         var written = try await self.writeOrders(open, begun)[...]
         await self.parcels.forget(
             zip(open, written).filter { $0.1 == .written }.map {
-                ($0.0.state.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
+                ($0.0.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
             })
         return refusals.map { $0.map { .refused($0) } ?? written.removeFirst() }
     }
@@ -191,7 +228,7 @@ public struct OrderStore: Sendable {
             ]
             arguments.append(write.fields)
             return RedisInvocation(
-                StoreScripts.write, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
+                StoreScripts.write, keys: [StoreKeys.order(write.key), StoreKeys.gone(write.key)],
                 arguments: arguments)
         }
         let replies: [RedisValue]
@@ -319,7 +356,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
-        case .positions, .positionsToPublish, .renumbered, .removal: []
+        case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
         }
     }
 
@@ -330,29 +367,36 @@ extension OrderStore.Write {
         // They leave the rest of the hash, and the stamp, unchanged.
         case .positions, .positionsToPublish, .renumbered, .signature: "positions"
         case .removal: "removal"
+        // An entry is deleted in which nothing would be left.
+        case .waiting(let changes): changes.isEmpty ? self.state == nil ? "nothing" : "positions" : "waiting"
         }
     }
 
     /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
-        let version = RedisArgument.integer(self.state.version)
+        var waiting: [(OrderField, RedisArgument)] = []
+        if case .waiting(let changes) = self.content { waiting = [(.waiting, .bytes(changes))] }
+        return (self.state.map(self.fields(of:)) ?? []) + waiting
+    }
+
+    private func fields(of state: OrderState) -> [(OrderField, RedisArgument)] {
+        let version = RedisArgument.integer(state.version)
+        let positions: [(OrderField, RedisArgument)] = [
+            (.sources, .bytes(state.sourcesBytes)), (.recent, .bytes(state.recentBytes)),
+        ]
         switch self.content {
-        case .positions: return self.positions
-        case .positionsToPublish: return self.positions + [(.told, "")]
+        case .positions, .waiting: return positions
+        case .positionsToPublish: return positions + [(.told, "")]
         case .renumbered(let isPublished):
-            let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
+            let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
             return [(.version, version), (.unannounced, version)] + (parts ?? [])
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
-        case .removal: return OrderFields(self.state).written(with: nil)
-        case .version(let package): return OrderFields(self.state).written(with: package)
+        case .removal: return OrderFields(state).written(with: nil)
+        case .version(let package): return OrderFields(state).written(with: package)
         case .unannouncedVersion(let package):
-            return OrderFields(self.state).written(with: package) + [(.unannounced, version)]
+            return OrderFields(state).written(with: package) + [(.unannounced, version)]
         }
-    }
-
-    private var positions: [(OrderField, RedisArgument)] {
-        [(.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes))]
     }
 }
 
@@ -453,11 +497,8 @@ extension OrderStore {
 
     /// The result of the first read of an order.
     public enum Sight: Sendable {
-        /// It was read; nil for an unknown order.
-        case read(Result<StoredOrder?, StoreError>)
-        /// It does not exist, but early changes of it are kept: see `EarlyChanges`. With the trace of a removed one.
-        case early(StoredOrder?)
-        /// Its document has this many bytes and was not read.
+        case read(Result<Entry, StoreError>)
+        /// Its document, or what waits for it, has this many bytes and was not read.
         case large(bytes: Int)
     }
 
@@ -474,10 +515,12 @@ extension OrderStore {
     ///
     /// - Parameter keys: those of one of the `pages`, so that the bounds on memory and on the answers' deadline hold.
     /// - Returns: the same as `look`.
-    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
+    public func eachEntry(_ keys: [OrderKey]) async throws(StoreError) -> [Result<Entry, StoreError>] {
         guard !keys.isEmpty else { return [] }
         return try await self.read(keys, documentsUpTo: Int.max).map { sight in
-            guard case .read(let result) = sight else { return .success(nil) }
+            guard case .read(let result) = sight else {
+                return .failure(StoreError(.unavailable, "reading an order: its size was given for its document"))
+            }
             return result
         }
     }
@@ -508,7 +551,7 @@ extension OrderStore {
             replies = try await self.redis.evaluate(
                 keys.map {
                     RedisInvocation(
-                        StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.early($0)],
+                        StoreScripts.readOrder, keys: [StoreKeys.order($0)],
                         arguments: [.integer(Int64(limit)), Self.fields])
                 }, checkedBy: checks)
         } catch {
@@ -530,20 +573,21 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced, .contributions, .told,
+                .content, .unannounced, .contributions, .told, .waiting,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
         if case .error(let message) = reply {
             return .read(.failure(StoreError("reading order \(key)", reply: message)))
         }
-        guard let values = reply.array, values.count == 14 || values.count == 15 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): fourteen fields were expected")))
+        guard let values = reply.array, values.count == 15 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): fifteen fields were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
-        let stored = Self.stored(key, values)
-        if values.count == 15, values[14].integer == 1, case .success(let removed) = stored { return .early(removed) }
-        return .read(stored)
+        return .read(
+            Self.stored(key, values).map {
+                Entry(order: $0, revision: values[8].integer ?? 0, waiting: values[14].bytes ?? [])
+            })
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
