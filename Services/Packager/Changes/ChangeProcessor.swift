@@ -71,7 +71,7 @@ struct ChangeProcessor: Sendable {
         CrashPoint.reached(.batchTaken)
         for (place, reason) in batch.awaiting { outcomes.postpone(place, reason) }
         await self.deadLetters.send(batch.refused, &outcomes)
-        var open = batch.orders.filter { outcomes.isOpen($0.place) }
+        var open = batch.orders.filter { !outcomes.isPostponed($0.place) }
         for _ in 0..<Self.conflictLimit where !open.isEmpty {
             await self.advance(open, &outcomes)
             let overtaken = outcomes.takeOvertaken()
@@ -163,5 +163,5 @@ struct ChangeProcessor: Sendable {
 
 extension BatchOutcomes {
     /// Returns the drafts that go on.
-    func open(_ drafts: [OrderDraft]) -> [OrderDraft] { drafts.filter { self.isOpen($0.place) } }
+    func open(_ drafts: [OrderDraft]) -> [OrderDraft] { drafts.filter { !self.isPostponed($0.place) } }
 }

@@ -27,9 +27,13 @@ struct DraftPublisher: Sendable {
                     headers: draft.headers)
             })
         for (draft, answer) in zip(fresh, answers) {
-            self.learn(draft, answer)
-            guard case .failure(let error) = answer else { continue }
-            outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")
+            let size = draft.record?.count ?? 0
+            switch answer {
+            case .success: self.recordLimit.taken(size)
+            case .failure(let error):
+                if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
+                outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")
+            }
         }
         CrashPoint.reached(.published)
         let published = outcomes.open(fresh)
@@ -42,16 +46,6 @@ struct DraftPublisher: Sendable {
         await endings.end(ofRemoved: outcomes.open(published), now: nowEpochMilliseconds, &outcomes)
         CrashPoint.reached(.unregistered)
         self.metrics.ended(.publish, since: started)
-    }
-
-    /// Adjusts the limit on records to the outcome of a publication.
-    private func learn(_ draft: OrderDraft, _ answer: Result<KafkaPosition, KafkaError>) {
-        guard let size = draft.record?.count else { return }
-        switch answer {
-        case .success: self.recordLimit.taken(size)
-        case .failure(let error) where error.code == .messageTooLarge: self.recordLimit.refused(size)
-        case .failure: break
-        }
     }
 
     /// Makes sure that the last record of each order is of the version in Redis.
@@ -68,8 +62,7 @@ struct DraftPublisher: Sendable {
             let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
-            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(overtaken)
+            try await self.versions.announce(overtaken)
         } catch {
             outcomes.postpone(published.map(\.place), "\(error)")
         }
@@ -79,12 +72,15 @@ struct DraftPublisher: Sendable {
     private func announce(_ standing: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
         guard !standing.isEmpty else { return }
         do {
-            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(
-                    standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
-                    traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
+            try await self.versions.announce(
+                standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
+                traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
         } catch {
             outcomes.postpone(standing.map(\.place), "\(error)")
         }
+    }
+
+    private var versions: VersionPublisher {
+        VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
     }
 }

@@ -17,7 +17,13 @@ struct DraftWriter: Sendable {
             let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: page.epochs)
             CrashPoint.reached(.assetsPut)
             // A full Redis refuses new assets and still accepts removals.
-            if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &outcomes) } }
+            if !refused.isEmpty {
+                writes.removeAll { place, write in
+                    guard let message = write.assets.lazy.compactMap({ refused[$0] }).first else { return false }
+                    outcomes.postpone(place, "writing an asset of order \(write.key): \(message)")
+                    return true
+                }
+            }
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: page.begun)) {
                 switch outcome {
                 case .written: break
@@ -35,14 +41,5 @@ struct DraftWriter: Sendable {
         CrashPoint.reached(.written)
         self.metrics.packagesBuilt.increment(by: open.count { $0.package != nil })
         self.metrics.ended(.write, since: started)
-    }
-
-    /// Postpones an order whose package names an asset that Redis refused.
-    private static func lacks(
-        _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ outcomes: inout BatchOutcomes
-    ) -> Bool {
-        guard let message = sent.write.assets.lazy.compactMap({ refused[$0] }).first else { return false }
-        outcomes.postpone(sent.place, "writing an asset of order \(sent.write.key): \(message)")
-        return true
     }
 }

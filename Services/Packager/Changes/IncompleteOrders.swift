@@ -40,17 +40,15 @@ struct IncompleteOrders: Sendable {
                     "changes of an unknown order are only dead letters and are not applied when it is created",
                     metadata: ["order": "\(draft.key)", "changes": "\(early.count - kept.count)"])
             }
-            let known = draft.order.incomplete?.changes.map { ChangePosition($0.record) } ?? []
-            return Set(known) == Set(kept.map { ChangePosition($0) }) ? draft : draft.keeping(kept)
+            return Set(kept.map { ChangePosition($0) }) == draft.order.waiting ? draft : draft.keeping(kept)
         }
     }
 
     /// Publishes markers for dead letters whose changes are applied with the order that is about to be written.
     func mark(_ drafts: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
         var markers: [(place: Int, message: KafkaMessage)] = []
-        for draft in drafts where draft.exists {
-            let waiting = Set(draft.order.incomplete?.changes.map { ChangePosition($0.record) } ?? [])
-            if waiting.isEmpty { continue }
+        for draft in drafts where draft.exists && draft.order.incomplete != nil {
+            let waiting = draft.order.waiting
             for ((record, change), outcome) in zip(draft.order.changes, draft.result.outcomes)
             where waiting.contains(ChangePosition(record)) {
                 let origin = DeadLetter.origin(of: record)

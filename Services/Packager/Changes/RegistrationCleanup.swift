@@ -135,7 +135,7 @@ struct RegistrationCleanup: Sendable {
                 }
             }
         }
-        return orders.filter { batchOutcomes.isOpen($0.place) }
+        return orders.filter { !batchOutcomes.isPostponed($0.place) }
     }
 
     private func leaveNewer(_ ended: Ended) async throws {

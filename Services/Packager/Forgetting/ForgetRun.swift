@@ -104,19 +104,17 @@ struct ForgetRun: Sendable {
     private static func traces(
         _ result: Result<OrderStore.Entry, StoreError>, of key: OrderKey
     ) throws -> OrderTraces {
-        let entry: OrderStore.Entry
-        do {
-            entry = try result.get()
-        } catch {
+        switch result {
+        case .success(let entry):
+            let state = entry.order.map { order in
+                order.state.isRemoved ? OrderTraces.State.removed(isPublished: order.isPublished) : .stored
+            }
+            let early = IncompleteOrder(entry, of: key)?.changes.count ?? 0
+            return OrderTraces(state: state ?? .none, earlyChanges: early)
+        case .failure(let error):
             guard error.code == .corrupt else { throw error }
             return OrderTraces(state: .damaged(error.message))
         }
-        var traces = OrderTraces()
-        if let stored = entry.order {
-            traces.state = stored.state.isRemoved ? .removed(isPublished: stored.isPublished) : .stored
-        }
-        traces.earlyChanges = IncompleteOrder(entry, of: key)?.changes.count ?? 0
-        return traces
     }
 
     /// Returns what is left, from the settings of the topics as they are now.

@@ -119,7 +119,7 @@ struct IngestProcessor: Sendable {
 
     /// Publishes changes in sequence. After one that fails, no later one of its work is published.
     private func publish(_ batch: inout Batch) async {
-        let open = batch.drafts.filter { batch.outcomes.isOpen($0.place) }
+        let open = batch.drafts.filter { !batch.outcomes.isPostponed($0.place) }
         (batch.drafts, batch.bytes) = ([], 0)
         guard !open.isEmpty else { return }
         for (draft, outcome) in zip(open, await self.producer.produce(open.map(\.change.message))) {

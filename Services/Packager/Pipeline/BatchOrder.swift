@@ -27,6 +27,9 @@ final class BatchOrder: Sendable {
         self.incomplete = incomplete
     }
 
+    /// The positions of the changes that wait in its entry.
+    var waiting: Set<ChangePosition> { Set(self.incomplete?.changes.map { ChangePosition($0.record) } ?? []) }
+
     /// Returns the order with the changes in front that wait for it. One that is redelivered stays among those of the
     /// batch: it may have no dead letter yet.
     func following(_ entry: OrderStore.Entry) -> BatchOrder {

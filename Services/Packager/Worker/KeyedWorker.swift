@@ -276,6 +276,5 @@ struct BatchOutcomes: Sendable {
         return self.overtaken
     }
 
-    /// Returns true if a piece of work goes on.
-    func isOpen(_ place: Int) -> Bool { self.outcomes[place] == .done && !self.overtaken.contains(place) }
+    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done || self.overtaken.contains(place) }
 }

@@ -10,7 +10,7 @@ extension StoreScripts {
     /// must not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
-    /// What is left of a removed order, or waits for one that never was, ends with the version that creates it.
+    /// The trace of a removed order, and changes that wait, end with the version that creates the order.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
     /// an order that does not exist, the last millisecond at which it may be written (0: any), then field, value, …
     /// An unannounced version remains marked: its writer may publish it later than the version that follows, and only
@@ -18,7 +18,8 @@ extension StoreScripts {
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
     static let write = RedisScript(
         Self.put + """
-            local standing = redis.call('HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed', 'version')
+            local standing = redis.call(
+              'HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed', 'version')
             local current = standing[1] or '0'
             if current ~= ARGV[1] then return 0 end
             if ARGV[2] == 'nothing' then
@@ -49,7 +50,8 @@ extension StoreScripts {
     /// was swept meanwhile.
     ///
     /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
-    /// `unannounced`; true if there is something that expires; the seconds to keep a removal, false for any other. Returns 1, or the error of Redis.
+    /// `unannounced`; true if there is something that expires; the seconds to keep a removal, false for any other.
+    /// Returns 1, or the error of Redis.
     static let put = """
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
