@@ -11,7 +11,14 @@ struct ChangeAccount: Sendable {
 
     func count(_ drafts: [OrderDraft]) {
         for draft in drafts {
-            for outcome in draft.result.outcomes { self.count(outcome) }
+            for outcome in draft.result.outcomes {
+                switch outcome {
+                case .applied: self.metrics.changesApplied.increment()
+                case .unchanged: self.metrics.changesUnchanged.increment()
+                case .skipped(let reason): self.metrics.changesSkipped[reason]?.increment()
+                case .refused: break
+                }
+            }
             self.metrics.changesConflated.increment(by: draft.conflatedCount)
             if draft.exists {
                 self.metrics.earlyApplied.increment(
@@ -29,15 +36,6 @@ struct ChangeAccount: Sendable {
                 "files left out of a package",
                 metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"]
                     .traced(draft.traces.first))
-        }
-    }
-
-    private func count(_ outcome: ChangeOutcome) {
-        switch outcome {
-        case .applied: self.metrics.changesApplied.increment()
-        case .unchanged: self.metrics.changesUnchanged.increment()
-        case .skipped(let reason): self.metrics.changesSkipped[reason]?.increment()
-        case .refused: break
         }
     }
 }

@@ -118,9 +118,3 @@ extension OrderDraft {
         }
     }
 }
-
-extension KeyedWork.Outcome {
-    var isWaiting: Bool {
-        if case .awaits = self { true } else { false }
-    }
-}

@@ -241,6 +241,8 @@ struct KeyedWork: Sendable {
         /// It waits for records that may still arrive for its key, and is tried again when one does, at the latest
         /// after this time. Nothing is wrong with it.
         case awaits(Duration)
+
+        var isWaiting: Bool { if case .awaits = self { true } else { false } }
     }
 }
 
