@@ -24,7 +24,7 @@ import Testing
             "Changes": ["DeadLetters", "Pipeline", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
-            "Forgetting": ["CommandLine", "DeadLetters", "Settings"],
+            "Forgetting": ["CommandLine", "DeadLetters", "Pipeline", "Settings"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Inspecting": ["DeadLetters", "Pipeline", "Restoring", "Settings"],
             "Pictures": ["Pipeline"],

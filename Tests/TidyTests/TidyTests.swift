@@ -86,7 +86,7 @@ import Testing
         "Shared/Operations": 3960,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
-        "Shared/Store": 5100,
+        "Shared/Store": 5020,
         "Shared/Tokens": 370,
     ]
 

@@ -240,6 +240,8 @@ struct KeyedWork: Sendable {
         /// It waits for records that may still arrive for its key, and is tried again when one does, at the latest
         /// after this time. Nothing is wrong with it.
         case awaits(Duration)
+
+        var isWaiting: Bool { if case .awaits = self { true } else { false } }
     }
 }
 
@@ -247,6 +249,8 @@ struct KeyedWork: Sendable {
 struct BatchOutcomes: Sendable {
     /// In the order of the work.
     private(set) var outcomes: [KeyedWork.Outcome]
+    /// Pieces that another worker overtook: they are to be done again at once.
+    private var overtaken: Set<Int> = []
 
     init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
 
@@ -264,5 +268,16 @@ struct BatchOutcomes: Sendable {
         for place in places { self.postpone(place, reason) }
     }
 
-    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done }
+    /// Stops a piece of work that another worker overtook.
+    mutating func overtake(_ place: Int) { self.overtaken.insert(place) }
+
+    /// Opens the pieces again that were overtaken, and returns them.
+    mutating func takeOvertaken() -> Set<Int> {
+        defer { self.overtaken = [] }
+        return self.overtaken
+    }
+
+    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done || self.isOvertaken(place) }
+
+    func isOvertaken(_ place: Int) -> Bool { self.overtaken.contains(place) }
 }
