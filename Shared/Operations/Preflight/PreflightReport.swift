@@ -33,7 +33,7 @@ extension PreflightFinding: Comparable {
 
 /// The areas of the check.
 public enum PreflightArea: String, CaseIterable, Sendable {
-    case configuration, brands, merchants, sources, secrets, libraries, kafka, redis, clocks, apns, pictures
+    case configuration, brands, merchants, sources, secrets, libraries, kafka, redis, clocks, apns, pictures, upstreams
 
     /// True if a fault of it is corrected in files of ours.
     var isConfiguration: Bool { [.configuration, .brands, .merchants, .sources].contains(self) }
