@@ -67,17 +67,22 @@ struct KafkaPreflight: Sendable {
 
     /// Returns the refusal of a producer that may write to no topic at all. It is made and writes nothing.
     ///
-    /// A cluster gives a producer ID to a user who may write to any topic. Source: KIP-679
+    /// A cluster gives a producer ID to a user who may write to any topic. Only librdkafka's log tells that there is one.
+    /// Source: KIP-679; rdkafka_idempotence.c at v2.0.2, rd_kafka_idemp_pid_update
     private func writes() async -> [PreflightFinding] {
         let topics = self.role.writes
         guard !topics.isEmpty else { return [] }
-        let (denials, continuation) = AsyncStream.makeStream(of: KafkaDenial.self)
+        let (events, continuation) = AsyncStream.makeStream(of: KafkaEvent.self)
         var configuration = self.environment.kafka
-        configuration.onEvent = { event in if let denial = event.denial { continuation.yield(denial) } }
+        configuration.properties["debug"] = "eos"
+        configuration.onEvent = { continuation.yield($0) }
         guard let producer = try? KafkaProducer(configuration, topics: topics) else { return [] }
-        let denial = await withTaskGroup(of: KafkaDenial?.self) { group in
+        let right = await withTaskGroup(of: String?.self) { group in
             group.addTask {
-                for await denial in denials { if case .idempotence = denial { return denial } }
+                for await event in events {
+                    if case .idempotence? = event.denial { return event.denial?.right }
+                    if event.message.contains("Acquired PID") { return nil }
+                }
                 return nil
             }
             group.addTask { [patience] in
@@ -88,8 +93,7 @@ struct KafkaPreflight: Sendable {
             return await group.next() ?? nil
         }
         await producer.close()
-        guard let right = denial?.right else { return [] }
-        return [PreflightFinding(.kafka, "no topic may be written to", fix: "grant \(right)")]
+        return right.map { [PreflightFinding(.kafka, "no topic may be written to", fix: "grant \($0)")] } ?? []
     }
 
     /// Returns the groups that the service may not join.
