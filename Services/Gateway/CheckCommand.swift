@@ -10,14 +10,24 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run(self.checkout ? Checkout.preflight : GatewayServer.preflight) }
+    func run() async throws {
+        try await self.options.run { variables, isOffline in
+            self.checkout
+                ? await Checkout.preflight(variables, isOffline: isOffline)
+                : await GatewayServer.preflight(variables, isOffline: isOffline)
+        }
+    }
 }
 
 extension GatewayServer {
     /// Checks configuration and surroundings of the role for Wallet.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline,
+            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline, patience: patience,
             read: { settings, common in try GatewaySettings(settings, common: common) },
             checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
     }
@@ -25,10 +35,21 @@ extension GatewayServer {
 
 extension Checkout {
     /// Checks configuration and surroundings of the checkout role.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
         await Preflight.run(
             variables, version: GatewayServer.version, role: KafkaRole.checkout, isOffline: isOffline,
-            read: { settings, common in try CheckoutSettings(settings, common: common) },
-            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
+            patience: patience,
+            read: { settings, common in
+                let own = try CheckoutSettings(settings, common: common)
+                return (own: own, merchants: own.merchants.map { MerchantCheck($0, own, patience: patience) })
+            },
+            topics: { settings in settings.merchants?.topics ?? [] },
+            checks: { settings, environment in
+                [settings.own.brands.preflight(environment.common.brands)] + (settings.merchants?.checks ?? [])
+            })
     }
 }

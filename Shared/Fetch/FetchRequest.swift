@@ -32,6 +32,8 @@ public struct FetchRequest: Sendable {
     public var addresses: AddressPolicy?
     /// True if an answer of any status is content, redirects among them.
     var takesAnyStatus = false
+    /// True to make the connection and send nothing.
+    var isConnectionOnly = false
     /// True for a new connection that no other request uses. libcurl sends a request again if a connection
     /// that was kept turns out to be dead, which must not happen to a request that must not be sent twice.
     /// Source: libcurl 7.88, `Curl_retry_request`

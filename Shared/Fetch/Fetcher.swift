@@ -53,6 +53,13 @@ public final class Fetcher: Sendable {
         }
     }
 
+    /// Makes the connection of a request with all checks of name, address and certificate, and sends nothing.
+    public func connect(_ request: FetchRequest) async throws(FetchError) {
+        var request = request
+        request.isConnectionOnly = true
+        _ = try await self.exchange(request)
+    }
+
     /// Calls `body` once no request is accepted any more: after `close`, or if libcurl failed for good.
     public func whenEnded(_ body: @escaping @Sendable () -> Void) { self.queue.whenEnded(body) }
 

@@ -86,6 +86,8 @@ final class Transfer {
             try self.easy.set(CURLOPT_SSLCERT_BLOB, copying: identity.certificatePEM)
             try self.easy.set(CURLOPT_SSLKEY_BLOB, copying: identity.keyPEM)
         }
+        // Source: CURLOPT_CONNECT_ONLY(3)
+        if request.isConnectionOnly { try self.easy.set(CURLOPT_CONNECT_ONLY, 1) }
         if request.isAlone {
             try self.easy.set(CURLOPT_FRESH_CONNECT, 1)
             try self.easy.set(CURLOPT_FORBID_REUSE, 1)

@@ -49,19 +49,23 @@ struct CheckoutSettings {
         self.isCheck = settings.isCheck
         self.merchants = settings.text(.merchants)
         if let directory = self.merchants {
-            // Read once, so that errors are reported before anything listens.
-            do {
-                _ = try MerchantLibrary(
-                    directory: directory, loading: self.loading, isStrict: settings.isCheck,
-                    logger: Logger(label: "merchants") { _ in SwiftLogNoOpLogHandler() })
-            } catch {
-                throw SettingsError(.merchants, value: directory, "\(error)")
-            }
+            // Read once, so that errors are reported before anything listens. The check before a start reads them itself.
+            if !settings.isPreflight { try self.checkMerchants(directory) }
         } else {
             settings.warn(
                 "\(SettingKey.merchants.rawValue) is not set: no key, no page and no webhook is accepted")
         }
         self.edge.warnIfClear(self.listen, .checkoutListen, secrets: "keys and tokens", settings)
+    }
+
+    private func checkMerchants(_ directory: String) throws(SettingsError) {
+        do {
+            _ = try MerchantLibrary(
+                directory: directory, loading: self.loading, isStrict: self.isCheck,
+                logger: Logger(label: "merchants") { _ in SwiftLogNoOpLogHandler() })
+        } catch {
+            throw SettingsError(.merchants, value: directory, "\(error)")
+        }
     }
 
     private static func applePay(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

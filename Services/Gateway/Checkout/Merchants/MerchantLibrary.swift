@@ -35,10 +35,12 @@ final class MerchantLibrary: Service {
     /// - Parameters:
     ///   - directory: has one subdirectory for each merchant; nil for none.
     ///   - isStrict: true if one merchant that fails stops the start, as for `--check-config`.
+    ///   - isEmptyAllowed: true to begin though all merchants fail.
     ///   - metrics: receive the failures, and the days until each certificate expires.
     /// - Throws: `MerchantError` if the directory cannot be read, or all merchants in it fail.
     init(
-        directory: String?, loading: Merchant.Loading, isStrict: Bool, metrics: CheckoutMetrics? = nil, logger: Logger
+        directory: String?, loading: Merchant.Loading, isStrict: Bool, isEmptyAllowed: Bool = false,
+        metrics: CheckoutMetrics? = nil, logger: Logger
     ) throws(MerchantError) {
         self.directory = directory
         self.loading = loading
@@ -52,7 +54,8 @@ final class MerchantLibrary: Service {
                 _ = Self.scan(&catalog, directory, names, loading, isForced: true)
             }
             let failures = catalog.failures.sorted { $0.key < $1.key }.map(\.value)
-            if let failure = failures.first, isStrict || catalog.items.isEmpty { throw failure }
+            let isNone = catalog.items.isEmpty && !isEmptyAllowed
+            if let failure = failures.first, isStrict || isNone { throw failure }
         }
         self.current = Mutex(Merchants(Array(catalog.items.values)))
         self.catalog = Mutex(catalog)
@@ -61,8 +64,11 @@ final class MerchantLibrary: Service {
     /// The merchants for a request.
     var merchants: Merchants { self.current.withLock { $0 } }
 
+    /// The merchants that cannot be loaded at the moment, by their directories.
+    var failures: [String: MerchantError] { self.catalog.withLock { $0.failures } }
+
     func run() async throws {
-        for (name, failure) in self.catalog.withLock({ $0.failures }) { self.log(failure, of: name) }
+        for (name, failure) in self.failures { self.log(failure, of: name) }
         for merchant in self.merchants.all { self.checkSecrecy(of: merchant) }
         self.account(nowEpochSeconds: Int64(time(nil)))
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
@@ -127,7 +133,11 @@ final class MerchantLibrary: Service {
         }
     }
 
-    /// Source: Checkout §2.1: warn 30 days before the end
+    /// True for the end of a certificate that should be renewed. Source: Checkout §2.1: warn 30 days before the end
+    static func isNear(_ endEpochSeconds: Int64, _ nowEpochSeconds: Int64) -> Bool {
+        endEpochSeconds - nowEpochSeconds < 30 * 86_400
+    }
+
     private func checkCertificates(nowEpochSeconds now: Int64) {
         let ends = self.merchants.all.map { ($0.name, $0.identity?.notAfterEpochSeconds) }
         self.warned.withLock { warned in
@@ -138,7 +148,7 @@ final class MerchantLibrary: Service {
             for (name, end) in ends {
                 self.metrics?.certificateEnds(merchant: name, epochSeconds: end)
                 warned[name] = warned[name] ?? 0
-                guard let end, end - now < 30 * 86_400, warned[name] != now / 86_400 else { continue }
+                guard let end, Self.isNear(end, now), warned[name] != now / 86_400 else { continue }
                 warned[name] = now / 86_400
                 self.logger.warning(
                     "merchant identity certificate expires soon: renew it",
