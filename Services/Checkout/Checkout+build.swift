@@ -1,19 +1,45 @@
 import Brands
 import Fetch
+import HTTPServer
 import Kafka
-import Model
-import Operations
+package import Model
+package import Operations
 import Redis
 import ServiceLifecycle
 import Store
 
 /// The checkout role: its parts and their limits.
-enum Checkout {
+package enum Checkout {
     /// The longest time that a change waits for Kafka's acknowledgement.
     static let deliveryLimit = Duration.seconds(5)
 
     /// The time for which the producer retries the order of a customer who has been charged.
     static let patientDeliveryLimit = Duration.seconds(120)
+
+    /// Runs the role until SIGTERM or SIGINT.
+    ///
+    /// - Parameters:
+    ///   - version: that of the program which has the role.
+    ///   - checkOnly: true to print the effective configuration and return.
+    package static func run(version: ProgramVersion, checkOnly: Bool) async throws {
+        try await ServiceMain.run(
+            name: "waybill-gateway-checkout", version: version, metrics: MetricRow.checkout, checkOnly: checkOnly,
+            conditions: HTTPListener.conditions, dependence: .part, needs: Self.needs, drain: { $0.edge.drain },
+            read: { settings, common in try CheckoutSettings(settings, common: common) },
+            build: { settings, environment in try Self.build(settings, environment) })
+    }
+
+    /// Checks configuration and surroundings of the role.
+    ///
+    /// - Parameter version: that of the program which has the role.
+    package static func preflight(
+        _ variables: [String: String], isOffline: Bool, version: ProgramVersion
+    ) async -> PreflightReport {
+        await Preflight.run(
+            variables, version: version, role: KafkaRole.checkout, isOffline: isOffline,
+            read: { settings, common in try CheckoutSettings(settings, common: common) },
+            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
+    }
 
     /// Returns the role's requirements on Kafka's topics.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
@@ -81,8 +107,8 @@ enum Checkout {
                 rates: SessionRates(rates), logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)
-        let edge = GatewayServer.edge(settings.edge, environment)
-        let server = GatewayServer(
+        let edge = TransportPolicy(settings.edge, environment)
+        let server = HTTPListener(
             address: settings.listen, endpoints: responder, environment: environment, edge: edge,
             onStopped: {
                 await producer.close()

@@ -1,5 +1,6 @@
 import Brands
 import Fetch
+import HTTPServer
 import Logging
 import Model
 import Operations

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Brands
+import Checkout
 import Operations
 
 /// `waybill-gateway check`: see `CheckOptions`. With `--checkout` that of the checkout role.
@@ -10,7 +11,13 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run(self.checkout ? Checkout.preflight : GatewayServer.preflight) }
+    func run() async throws {
+        try await self.options.run { variables, isOffline in
+            self.checkout
+                ? await Checkout.preflight(variables, isOffline: isOffline, version: GatewayServer.version)
+                : await GatewayServer.preflight(variables, isOffline: isOffline)
+        }
+    }
 }
 
 extension GatewayServer {
@@ -19,16 +26,6 @@ extension GatewayServer {
         await Preflight.run(
             variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline,
             read: { settings, common in try GatewaySettings(settings, common: common) },
-            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
-    }
-}
-
-extension Checkout {
-    /// Checks configuration and surroundings of the checkout role.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
-        await Preflight.run(
-            variables, version: GatewayServer.version, role: KafkaRole.checkout, isOffline: isOffline,
-            read: { settings, common in try CheckoutSettings(settings, common: common) },
             checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
     }
 }

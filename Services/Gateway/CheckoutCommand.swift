@@ -1,5 +1,5 @@
 import ArgumentParser
-import Operations
+import Checkout
 
 /// `waybill-gateway checkout`: serves shops and their pages around the payment, in a separate process.
 struct CheckoutCommand: AsyncParsableCommand {
@@ -10,12 +10,6 @@ struct CheckoutCommand: AsyncParsableCommand {
     @OptionGroup var options: StartOptions
 
     func run() async throws {
-        try await ServiceMain.run(
-            name: "waybill-gateway-checkout", version: GatewayServer.version, metrics: MetricRow.checkout,
-            checkOnly: self.options.checkConfig,
-            conditions: GatewayServer.conditions,
-            dependence: .part, needs: Checkout.needs, drain: { $0.edge.drain },
-            read: { settings, common in try CheckoutSettings(settings, common: common) },
-            build: { settings, environment in try Checkout.build(settings, environment) })
+        try await Checkout.run(version: GatewayServer.version, checkOnly: self.options.checkConfig)
     }
 }

@@ -1,4 +1,5 @@
 import Cryptography
+import HTTPServer
 import Model
 
 /// A secret key of a merchant's servers, stored in `merchant.json` as its digest.

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPServer
 
 /// The key in a request: the user name of Basic with an empty password, a Bearer token, or `X-Api-Key`.
 ///

@@ -1,4 +1,5 @@
 import Fetch
+import HTTPServer
 import Logging
 import Model
 import NIOHTTP1

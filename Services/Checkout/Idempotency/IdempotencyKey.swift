@@ -1,3 +1,5 @@
+import HTTPServer
+
 /// A caller's own name for a request that it may send again.
 enum IdempotencyKey {
     /// - Returns: nil if the request has none.

@@ -1,4 +1,5 @@
 import Cryptography
+import HTTPServer
 import Logging
 import Model
 import NIOCore

@@ -4,6 +4,7 @@ import FoundationEssentials
 import Logging
 import Model
 import NIOHTTP1
+import Operations
 
 /// Requests merchant sessions from Apple with the merchant's client certificate.
 ///
@@ -64,7 +65,7 @@ struct MerchantSessionClient: Sendable {
             self.log(
                 merchant, host, request,
                 [
-                    "status": "\(answer.status)", "text": "\(DeviceMessage.harmless(text))",
+                    "status": "\(answer.status)", "text": "\(ForeignText.harmless(text))",
                     "names-this-merchant": "\(isOurs)",
                 ])
             throw CheckoutFailure(.merchantSessionRefused, "Apple refused the merchant session")

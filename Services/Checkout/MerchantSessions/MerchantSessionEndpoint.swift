@@ -1,3 +1,4 @@
+import HTTPServer
 import Logging
 import NIOCore
 import NIOHTTP1

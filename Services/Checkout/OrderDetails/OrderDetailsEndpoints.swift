@@ -1,5 +1,6 @@
 import Cryptography
 import FoundationEssentials
+import HTTPServer
 import Model
 import NIOHTTP1
 import Tokens

@@ -1,6 +1,7 @@
 import Cryptography
 import Fetch
 import FoundationEssentials
+import HTTPServer
 import Logging
 import Model
 import NIOCore

@@ -1,3 +1,4 @@
+import HTTPServer
 import Model
 
 /// A form-encoded body with brackets in its names, as payment providers accept it: `a=1&b[c]=2&d[]=3`.

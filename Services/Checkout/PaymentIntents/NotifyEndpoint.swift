@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPServer
 import Model
 import NIOHTTP1
 

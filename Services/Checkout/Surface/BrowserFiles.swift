@@ -1,5 +1,6 @@
 import Browser
 import Cryptography
+import HTTPServer
 import NIOCore
 import NIOHTTP1
 

@@ -1,3 +1,4 @@
+import HTTPServer
 import Logging
 import NIOCore
 import NIOHTTP1
@@ -24,7 +25,7 @@ final class CheckoutResponder: Responder {
     private let payments: PaymentEndpoint
     private let sessions: MerchantSessionEndpoint
     private let files: BrowserFiles
-    private let limits: GatewayLimits
+    private let guesses: Mutex<FailureBackoff<ClientAddress>>
     private let metrics: CheckoutMetrics
     private let logger: Logger
     private let servers = Mutex(Shares<String>(limit: CheckoutResponder.serverLimit))
@@ -33,7 +34,7 @@ final class CheckoutResponder: Responder {
         merchants: MerchantLibrary, details: OrderDetailsEndpoints, changes: OrderChangesEndpoint,
         confirm: ConfirmEndpoint, notify: NotifyEndpoint, webhooks: WebhookEndpoint, baskets: BasketEndpoints,
         payments: PaymentEndpoint, sessions: MerchantSessionEndpoint, files: BrowserFiles,
-        limits: GatewayLimits = GatewayLimits(), metrics: CheckoutMetrics, logger: Logger
+        backoff: FailureBackoff<ClientAddress>.Limits = .init(), metrics: CheckoutMetrics, logger: Logger
     ) {
         self.reading = ExtendedReading(
             bodyLimit: { Self.bodyLimit($0, merchants.merchants) }, bodies: 2 << 20, arrivalLimit: Self.arrivalLimit)
@@ -47,7 +48,7 @@ final class CheckoutResponder: Responder {
         self.payments = payments
         self.sessions = sessions
         self.files = files
-        self.limits = limits
+        self.guesses = Mutex(FailureBackoff(backoff))
         self.metrics = metrics
         self.logger = logger
     }
@@ -224,7 +225,9 @@ final class CheckoutResponder: Responder {
 
     /// Asks a client that guesses repeatedly to wait.
     private func slowedDown(_ failure: CheckoutFailure, _ client: ClientAddress) -> CheckoutFailure {
-        guard failure.offense == .guess, let seconds = self.limits.guessed(client) else { return failure }
+        guard failure.offense == .guess, let seconds = self.guesses.withLock({ $0.failed(client, at: .now()) }) else {
+            return failure
+        }
         var slowed = CheckoutFailure(.rateLimited, "too many wrong keys or grants came from this address")
         slowed.headers = ["retry-after": String(seconds)]
         return slowed

@@ -1,4 +1,5 @@
 import Browser
+import HTTPServer
 import Model
 import NIOHTTP1
 

@@ -1,3 +1,4 @@
+import HTTPServer
 import NIOHTTP1
 
 /// The origin of a page, as browsers send it: `https://shop.example.com`, with any port but the scheme's default.

@@ -1,5 +1,6 @@
 import Cryptography
 import FoundationEssentials
+import HTTPServer
 import Model
 
 /// A source of events that another system sends, signed, to `POST /v1/checkout/sources/{name}`. No I/O, no clock.

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPServer
 import Kafka
 import Logging
 import Model

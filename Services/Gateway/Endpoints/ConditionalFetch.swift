@@ -1,3 +1,4 @@
+import HTTPServer
 import Store
 
 /// Decides if the client already has the newest package.
@@ -7,9 +8,10 @@ struct ConditionalFetch: Hashable {
     let ifNoneMatch: [String]
     let ifModifiedSince: String?
 
-    init(_ fields: Request.Fields) {
-        self.ifNoneMatch = fields.ifNoneMatch
-        self.ifModifiedSince = fields.ifModifiedSince
+    /// - Parameter fields: those of the request; nil for no condition.
+    init(_ fields: Request.Fields?) {
+        self.ifNoneMatch = fields?.ifNoneMatch ?? []
+        self.ifModifiedSince = fields?.ifModifiedSince
     }
 
     /// True if there is a condition at all.

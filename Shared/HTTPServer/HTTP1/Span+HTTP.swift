@@ -1,16 +1,21 @@
 // The characters of HTTP's grammar and the few comparisons that parsing needs.
 
 extension UInt8 {
-    static let carriageReturn = UInt8(ascii: "\r")
-    static let lineFeed = UInt8(ascii: "\n")
-    static let space = UInt8(ascii: " ")
+    /// CR
+    public static let carriageReturn = UInt8(ascii: "\r")
+    /// LF
+    public static let lineFeed = UInt8(ascii: "\n")
+    /// SP
+    public static let space = UInt8(ascii: " ")
 
     /// Space or tab, which may surround values. Source: RFC 9110 §5.6.3
-    var isBlank: Bool { self == .space || self == 0x09 }
+    @inlinable public var isBlank: Bool { self == .space || self == 0x09 }
 
-    var isDigit: Bool { self &- 0x30 < 10 }
+    /// An ASCII digit.
+    @inlinable public var isDigit: Bool { self &- 0x30 < 10 }
 
-    var isLetter: Bool { self.lowercasedASCII &- 0x61 < 26 }
+    /// An ASCII letter.
+    @inlinable public var isLetter: Bool { self.lowercasedASCII &- 0x61 < 26 }
 
     /// A character of a host with its port, including an address in brackets. User information is not accepted.
     var isHostCharacter: Bool { self.isLetter || self.isDigit || "-._:[]".utf8.contains(self) }
@@ -34,8 +39,10 @@ extension Span where Element == UInt8 {
         return true
     }
 
+    /// True if it has the same text in any case.
+    ///
     /// - Parameter text: lower case.
-    func isEqualIgnoringCase(_ text: StaticString) -> Bool {
+    @inlinable public func isEqualIgnoringCase(_ text: StaticString) -> Bool {
         guard self.count == text.utf8CodeUnitCount else { return false }
         for index in self.indices where unsafe self[index].lowercasedASCII != text.utf8Start[index] { return false }
         return true
@@ -70,10 +77,11 @@ extension Span where Element == UInt8 {
 }
 
 extension UInt8 {
-    var lowercasedASCII: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
+    /// The same byte, and a capital ASCII letter as a small one.
+    @inlinable public var lowercasedASCII: UInt8 { self &- 0x41 < 26 ? self | 0x20 : self }
 
     /// The value of a hexadecimal digit.
-    var hexadecimalValue: UInt8? {
+    @inlinable public var hexadecimalValue: UInt8? {
         switch self {
         case UInt8(ascii: "0")...UInt8(ascii: "9"): self - UInt8(ascii: "0")
         case UInt8(ascii: "a")...UInt8(ascii: "f"): self - UInt8(ascii: "a") + 10

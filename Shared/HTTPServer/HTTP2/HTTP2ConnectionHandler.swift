@@ -294,7 +294,7 @@ struct HTTP2Limits: Sendable {
     /// Source: RFC 9113 §6.5.2, §10.5.1
     var headerList = HeadLimits().head
     /// Bytes of all bodies whose requests are not being processed yet. One body may have `RequestLimits.body`.
-    var bodies = 512 << 10
+    var bodies = RequestLimits.bodies
     /// Bytes of answers not yet read by the client after which no further request is processed.
     var unwritten = 1 << 20
     /// Bytes that a GET counts as until its answer exists; a package has 20 kB to a few hundred.

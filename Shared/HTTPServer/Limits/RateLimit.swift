@@ -1,20 +1,22 @@
-import NIOCore
+public import NIOCore
 
 /// Usage ahead of time: it grows with each use and shrinks with the clock.
 ///
 /// It is represented by one point in time, at which nothing is owed any more. With a price for each use and a limit for
 /// the debt it is a token bucket. Source: ITU-T I.371 §A.1, generic cell rate algorithm
-struct RateLimit: Hashable, Sendable {
-    private(set) var clear: NIODeadline
+public struct RateLimit: Hashable, Sendable {
+    @usableFromInline private(set) var clear: NIODeadline
 
     /// No debt.
-    init() { self.clear = .uptimeNanoseconds(0) }
+    @inlinable public init() { self.clear = .uptimeNanoseconds(0) }
 
     /// Returns the amount owed; zero without a debt.
-    func amount(at now: NIODeadline) -> TimeAmount { self.clear > now ? self.clear - now : .zero }
+    @inlinable public func amount(at now: NIODeadline) -> TimeAmount { self.clear > now ? self.clear - now : .zero }
 
+    /// Counts a use.
+    ///
     /// - Parameter limit: the maximum to which the debt is cut, so that it ends in a known time.
-    mutating func grow(by amount: TimeAmount, atMost limit: TimeAmount, at now: NIODeadline) {
+    @inlinable public mutating func grow(by amount: TimeAmount, atMost limit: TimeAmount, at now: NIODeadline) {
         self.clear = now + min(self.amount(at: now) + amount, limit)
     }
 }
@@ -24,25 +26,30 @@ struct RateLimit: Hashable, Sendable {
 /// A client has eight possible places, chosen by its hash, which is seeded differently in each process, so that no
 /// client can aim at another's places. If all eight are taken, the debt that ends soonest is forgiven: with more
 /// clients than places some exceed their limit, and no client is refused because of another.
-struct RateLimitTable<Client: Hashable & Sendable>: Sendable {
-    private struct Entry: Sendable {
-        var client: Client
-        var debt: RateLimit
+public struct RateLimitTable<Client: Hashable & Sendable>: Sendable {
+    @usableFromInline struct Entry: Sendable {
+        @usableFromInline var client: Client
+        @usableFromInline var debt: RateLimit
+
+        @inlinable init(client: Client, debt: RateLimit) {
+            self.client = client
+            self.debt = debt
+        }
     }
 
-    private static var ways: Int { 8 }
-    private var entries: [Entry?]
+    @inlinable static var ways: Int { 8 }
+    @usableFromInline var entries: [Entry?]
 
     /// - Parameter capacity: the number of clients that fit, 8 or more.
-    init(capacity: Int) {
+    @inlinable public init(capacity: Int) {
         self.entries = Array(repeating: nil, count: max(1, capacity / Self.ways) * Self.ways)
     }
 
     /// The number of clients that fit.
-    var capacity: Int { self.entries.count }
+    @inlinable public var capacity: Int { self.entries.count }
 
     /// The debt of a client, stored or not.
-    subscript(client: Client) -> RateLimit {
+    @inlinable public subscript(client: Client) -> RateLimit {
         get {
             for index in self.places(of: client) {
                 if let entry = self.entries[index], entry.client == client { return entry.debt }
@@ -57,9 +64,9 @@ struct RateLimitTable<Client: Hashable & Sendable>: Sendable {
         }
     }
 
-    private func clear(_ index: Int) -> NIODeadline { self.entries[index]?.debt.clear ?? RateLimit().clear }
+    @inlinable func clear(_ index: Int) -> NIODeadline { self.entries[index]?.debt.clear ?? RateLimit().clear }
 
-    private func places(of client: Client) -> Range<Int> {
+    @inlinable func places(of client: Client) -> Range<Int> {
         let set = UInt(bitPattern: client.hashValue) % UInt(self.entries.count / Self.ways)
         let start = Int(set) * Self.ways
         return start..<start + Self.ways

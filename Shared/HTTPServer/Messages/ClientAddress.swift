@@ -6,7 +6,7 @@ import NIOCore
 /// A household or a machine is given at least a /64, and may use any address of it for each connection. The port does
 /// not count. All clients whose address is not known, such as those of a Unix domain socket, count as one.
 /// Source: RFC 4291 §2.5.4, RFC 6177 §2
-struct ClientAddress: Hashable, Sendable {
+public struct ClientAddress: Hashable, Sendable {
     private let key: UInt128
 
     init(_ address: IPAddress) {
@@ -23,7 +23,7 @@ struct ClientAddress: Hashable, Sendable {
     }
 
     /// The network of the address: roughly its owner.
-    var network: ClientNetwork { ClientNetwork(IPAddress(bits: self.key)) }
+    public var network: ClientNetwork { ClientNetwork(IPAddress(bits: self.key)) }
 
     private init(key: UInt128) { self.key = key }
 
@@ -37,7 +37,7 @@ struct ClientAddress: Hashable, Sendable {
 /// A /48 is assigned to a site, with 65,536 of the /64 that count as one address. A /24 is the smallest IPv4 network
 /// that is routed by itself, so the smallest that is rented; strangers may share one, such as the customers of a
 /// carrier-grade NAT. Source: RFC 6177 §2, RFC 7454 §6.1.3
-struct ClientNetwork: Hashable, Sendable {
+public struct ClientNetwork: Hashable, Sendable {
     private let prefix: UInt128
 
     init(_ address: IPAddress) {

@@ -4,7 +4,7 @@ import Model
 /// Dates of HTTP headers.
 ///
 /// Source: RFC 9110 §5.6.7
-enum HTTPDate {
+public enum HTTPDate {
     private static let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
     private static let months = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -13,7 +13,7 @@ enum HTTPDate {
     /// Formats an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`
     ///
     /// - Parameter epochSeconds: 0 or more.
-    static func format(epochSeconds: Int64) -> String {
+    public static func format(epochSeconds: Int64) -> String {
         let seconds = max(0, epochSeconds)
         // 1994-11-06T08:49:37Z
         let source = RFC3339.format(epochSeconds: seconds)
@@ -40,7 +40,7 @@ enum HTTPDate {
     ///     fraction. The day of the week is ignored.
     ///   - now: UNIX seconds, for the century of a two-digit year; evaluated only for such a year.
     /// - Returns: UNIX seconds, nil if it is none of these.
-    static func parse(_ text: String, now: @autoclosure () -> Int64 = Self.now) -> Int64? {
+    public static func parse(_ text: String, now: @autoclosure () -> Int64 = Self.now) -> Int64? {
         if let moment = Self.fixed(text) { return moment }
         let words = text.split(separator: " ")
         switch words.count {
@@ -76,7 +76,7 @@ enum HTTPDate {
     }
 
     /// The system's clock.
-    static var now: Int64 { Int64(Date().timeIntervalSince1970) }
+    public static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
     /// Completes a year: one that seems more than 50 years ahead is a century earlier. Source: RFC 9110 §5.6.7
     private static func year(endingIn digits: Int64, now: Int64) -> Int64 {

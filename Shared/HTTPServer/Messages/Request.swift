@@ -1,10 +1,10 @@
-import NIOCore
+public import NIOCore
 import Synchronization
 
 /// A complete request, from any version of HTTP.
-struct Request: Sendable {
+public struct Request: Sendable {
     /// The methods that some path accepts.
-    enum Method: Hashable, Sendable {
+    public enum Method: Hashable, Sendable {
         case get, head, post, delete
         /// Accepted by the checkout role alone.
         case put, patch, options
@@ -26,40 +26,24 @@ struct Request: Sendable {
     }
 
     /// The header fields that matter for the answer. Each is nil or empty if it is absent.
-    struct Fields: Hashable, Sendable {
-        var authorization: String?
+    public struct Fields: Hashable, Sendable {
+        public var authorization: String?
         /// One element for each field of the name.
-        var ifNoneMatch: [String] = []
-        var ifModifiedSince: String?
+        public var ifNoneMatch: [String] = []
+        public var ifModifiedSince: String?
         /// Those that only some roles read; empty in the others.
-        var others: [RequestField] = []
+        public var others: [RequestField] = []
     }
 
-    let method: Method
+    public let method: Method
     /// Path and query, possibly after scheme and authority; printable ASCII.
-    let target: String
-    var fields: Fields
-    var body: ByteBuffer
+    public let target: String
+    public var fields: Fields
+    public var body: ByteBuffer
     /// The client, for limits per client.
-    let client: ClientAddress
+    public let client: ClientAddress
     /// For answers that take their time; nil if the presence is unknown.
-    var presence: Presence?
-}
-
-/// Parses the `Authorization` header of orders.
-///
-/// Source: Wallet Orders §1.2a: scheme name in any case, exactly one space, the token is the rest
-enum Authorization {
-    static func token(_ header: String?) -> String? {
-        guard let header else { return nil }
-        let scheme: StaticString = "appleorder"
-        let length = scheme.utf8CodeUnitCount
-        let bytes = header.utf8.span
-        guard bytes.count > length + 1, bytes[length] == .space, bytes[length + 1] != .space,
-            bytes.extracting(0..<length).isEqualIgnoringCase(scheme)
-        else { return nil }
-        return String(header.utf8.dropFirst(length + 1))
-    }
+    public var presence: Presence?
 }
 
 /// The peer of a connection: a client, or a trusted proxy that names the client.
@@ -84,19 +68,19 @@ struct Peer: Sendable {
 /// The presence of a client on its connection.
 ///
 /// For answers that take their time: a client that disconnected must not hold a place that others wait for.
-final class Presence: Sendable {
+public final class Presence: Sendable {
     private let gone = Atomic(false)
 
     /// True if the client closed the connection, or its half of it.
-    var isGone: Bool { self.gone.load(ordering: .relaxed) }
+    public var isGone: Bool { self.gone.load(ordering: .relaxed) }
 
     func leave() { self.gone.store(true, ordering: .relaxed) }
 }
 
 /// A header field that only some roles read.
-struct RequestField: Hashable, Sendable {
+public struct RequestField: Hashable, Sendable {
     /// The names that are kept, in lower case.
-    enum Name: String, CaseIterable, Sendable {
+    public enum Name: String, CaseIterable, Sendable {
         case accept
         case accessControlRequestHeaders = "access-control-request-headers"
         case accessControlRequestMethod = "access-control-request-method"
@@ -121,27 +105,31 @@ struct RequestField: Hashable, Sendable {
         }
     }
 
-    let name: Name
-    let value: String
+    /// The name, of those that are kept.
+    public let name: Name
+    /// The value without blanks around it.
+    public let value: String
 }
 
 extension Request.Fields {
     /// The value of a field that occurs once; nil if it is absent or repeated.
-    subscript(name: RequestField.Name) -> String? {
+    public subscript(name: RequestField.Name) -> String? {
         let values = self.others.filter { $0.name == name }
         return values.count == 1 ? values[0].value : nil
     }
 
     /// True if a field occurs more than once.
-    func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
+    public func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
 }
 
 /// The limits of one request, whatever the version of HTTP.
-enum RequestLimits {
+public enum RequestLimits {
     /// Most bytes of a body. A registration has a few hundred, a log a few thousand.
-    static let body = 64 << 10
+    public static let body = 64 << 10
+    /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
+    public static let bodies = 512 << 10
     /// The longest time for a connection to stay without a complete request, or without any input or output.
-    static let idle = TimeAmount.seconds(75)
+    public static let idle = TimeAmount.seconds(75)
     /// The longest time for a client to read an answer. The largest package is 5 MB, and a phone may be on a train.
     static let answer = TimeAmount.minutes(5)
 }

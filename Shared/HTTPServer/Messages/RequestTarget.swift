@@ -1,16 +1,17 @@
 /// Path and query of a request, split and percent-decoded.
 ///
 /// Source: RFC 3986 §3.3, §3.4; RFC 9112 §3.2
-struct RequestTarget {
+public struct RequestTarget {
     private let text: String
 
-    init(_ text: String) { self.text = text }
+    /// - Parameter text: of printable ASCII, in origin or absolute form.
+    public init(_ text: String) { self.text = text }
 
     /// Returns the decoded segments after `/v1`.
     ///
     /// - Returns: nil for any other path.
-    /// - Throws: `.badTarget` for broken percent-encoding.
-    func segments(behind basePath: String) throws(Route.Failure) -> [String]? {
+    /// - Throws: 400 for broken percent-encoding.
+    public func segments(behind basePath: String) throws(RequestFault) -> [String]? {
         let bytes = self.text.utf8Span.span
         let end = self.queryStart(bytes)
         var start = self.pathStart(bytes)
@@ -27,15 +28,15 @@ struct RequestTarget {
 
     /// Returns all decoded segments of the path, at most 8: one empty segment for `/`, none for anything but a path.
     ///
-    /// - Throws: `.badTarget` for broken percent-encoding.
-    func segments() throws(Route.Failure) -> [String] {
+    /// - Throws: 400 for broken percent-encoding.
+    public func segments() throws(RequestFault) -> [String] {
         let bytes = self.text.utf8Span.span
         let (start, end) = (self.pathStart(bytes), self.queryStart(bytes))
         guard start < end, bytes[start] == .slash else { return [] }
         return try Self.segments(bytes.extracting(start + 1..<end), limit: 8) ?? []
     }
 
-    private static func segments(_ bytes: Span<UInt8>, limit: Int) throws(Route.Failure) -> [String]? {
+    private static func segments(_ bytes: Span<UInt8>, limit: Int) throws(RequestFault) -> [String]? {
         var segments: [String] = []
         segments.reserveCapacity(limit)
         var start = 0
@@ -45,7 +46,7 @@ struct RequestTarget {
             // Deeper than any of our paths; the exact place of the difference does not matter.
             guard segments.count < limit else { return nil }
             guard let segment = Self.decoded(bytes.extracting(start..<next)) else {
-                throw .badTarget("the path has an invalid percent-encoding")
+                throw .malformed("the path has an invalid percent-encoding")
             }
             segments.append(segment)
             start = next + 1
@@ -54,7 +55,7 @@ struct RequestTarget {
     }
 
     /// Returns the decoded value of a query parameter; nil if it is absent or cannot be decoded.
-    func parameter(_ name: StaticString) -> String? {
+    public func parameter(_ name: StaticString) -> String? {
         let bytes = self.text.utf8Span.span
         var start = self.queryStart(bytes) + 1
         while start < bytes.count {

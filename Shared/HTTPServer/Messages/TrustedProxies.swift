@@ -2,11 +2,11 @@ import Fetch
 import NIOCore
 
 /// The proxies trusted to report a client's address.
-struct TrustedProxies: Hashable, Sendable {
+public struct TrustedProxies: Hashable, Sendable {
     private let networks: [AddressNetwork]
 
     /// No proxy is trusted.
-    static let none = TrustedProxies(networks: [])
+    public static let none = TrustedProxies(networks: [])
 
     private init(networks: [AddressNetwork]) { self.networks = networks }
 

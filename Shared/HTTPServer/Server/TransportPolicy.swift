@@ -1,12 +1,14 @@
+import Logging
 import NIOCore
 import NIOSSL
+public import Operations
 
 /// The layer between the network and the endpoints: admission, protocols, time limits.
-struct TransportPolicy: Sendable {
+public struct TransportPolicy: Sendable {
     var limits = ConnectionLimits()
     var proxies = TrustedProxies.none
     /// Nil for plain HTTP/1.1. There is no HTTP/2 without TLS: no client of orders would use it.
-    var certificates: CertificateReload?
+    public var certificates: CertificateReload?
     var handshakeLimit = TLSHandshakeHandler.limit
     /// The longest time for a connection to stay without a complete request.
     var requestLimit = RequestLimits.idle
@@ -16,6 +18,25 @@ struct TransportPolicy: Sendable {
     let metrics: TransportMetrics
 
     init(metrics: TransportMetrics) { self.metrics = metrics }
+
+    /// Makes the policy of a role. Connections are limited to those for which the process may have files.
+    public init(_ settings: TransportSettings, _ environment: ServiceEnvironment) {
+        self.init(metrics: TransportMetrics(factory: environment.metrics))
+        let wished = settings.limits.total
+        let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())
+        if fitting < wished {
+            environment.logger.warning(
+                "the limit of open files allows fewer connections than configured",
+                metadata: ["connections": "\(fitting)", "configured": "\(wished)"])
+        }
+        self.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)
+        self.proxies = settings.proxies
+        self.drain.most = settings.drain
+        self.certificates = settings.tls.map { files, certificate in
+            CertificateReload(
+                files: files, certificate: certificate, metrics: self.metrics, logger: environment.logger)
+        }
+    }
 
     /// Makes the gate that admits connections.
     func gate() -> ConnectionGate {

@@ -3,13 +3,13 @@ import Glibc
 import Logging
 import NIOPosix
 import Operations
-import ServiceLifecycle
+public import ServiceLifecycle
 import Synchronization
 
 /// The certificate for new connections, reloaded from its files when they change and on SIGHUP.
 ///
 /// Open connections keep theirs. Files that cannot be used affect only the log and a metric.
-final class CertificateReload: Service {
+public final class CertificateReload: Service {
     /// The interval at which the files are checked.
     static let interval = Duration.seconds(5)
 
@@ -41,7 +41,8 @@ final class CertificateReload: Service {
     /// The certificate for a new connection.
     var certificate: ServerCertificate { self.state.withLock { $0.certificate } }
 
-    func run() async throws {
+    /// Checks the files until it is told to stop.
+    public func run() async throws {
         await watchFiles(every: self.interval) { await self.look(isAsked: $0) }
     }
 

@@ -1,6 +1,5 @@
-import NIOCore
+public import NIOCore
 import Redis
-import Store
 import Synchronization
 
 /// Prevents the gateway from answering out of a Redis that may have fallen back.
@@ -12,7 +11,7 @@ import Synchronization
 /// Threads: any. Bounded: one check at a time and `ViewCheckStateMachine.limit` requests that wait for it, as long as
 /// Redis takes to answer.
 /// Source: Design §4.3
-final class StaleReadGuard: Sendable {
+public final class StaleReadGuard: Sendable {
     /// The most repetitions of a check that was overtaken by a new server.
     private static let lookLimit = 3
 
@@ -26,22 +25,23 @@ final class StaleReadGuard: Sendable {
     private let confirmed = Atomic<UInt64>(.max)
     private let inquiry = Mutex(Inquiry())
 
-    init(_ view: MaterializedView) { self.view = view }
+    /// Makes a guard of one view, which all requests share.
+    public init(_ view: MaterializedView) { self.view = view }
 
     /// The generation to answer under; nil while the view is in doubt. Two loads: this runs for each request.
-    var generation: UInt64? {
+    public var generation: UInt64? {
         let generation = self.view.redis.generation
         return self.confirmed.load(ordering: .acquiring) == generation ? generation : nil
     }
 
     /// True if everything read since `generation` was returned came from the servers of that generation.
-    func holds(_ generation: UInt64) -> Bool { self.view.redis.generation == generation }
+    public func holds(_ generation: UInt64) -> Bool { self.view.redis.generation == generation }
 
     /// Checks the view, once for all requests that wait at the same time.
     ///
     /// - Returns: the generation to answer under, nil if the view is still in doubt; fails with `StoreError` while
     ///   Redis is away.
-    func currentGeneration(on eventLoop: any EventLoop) -> EventLoopFuture<UInt64?> {
+    public func currentGeneration(on eventLoop: any EventLoop) -> EventLoopFuture<UInt64?> {
         if let generation = self.generation { return eventLoop.makeSucceededFuture(generation) }
         let promise = eventLoop.makePromise(of: UInt64?.self)
         let want = self.inquiry.withLock { inquiry in
@@ -55,18 +55,6 @@ final class StaleReadGuard: Sendable {
         case .look(let moment): eventLoop.scheduleTask(deadline: moment) { self.look(on: eventLoop) }
         }
         return promise.futureResult
-    }
-
-    /// Returns the answer of `act`, if the view was beyond doubt before and still is.
-    ///
-    /// - Parameter act: receives the generation, to check that it still holds before doing anything irreversible.
-    func answer(
-        on eventLoop: any EventLoop, _ act: @escaping @Sendable (UInt64) -> EventLoopFuture<Answer>
-    ) -> EventLoopFuture<Answer> {
-        self.currentGeneration(on: eventLoop).flatMap { generation in
-            guard let generation else { return eventLoop.makeSucceededFuture(.restoring) }
-            return act(generation).map { self.holds(generation) ? $0 : .restoring }
-        }
     }
 
     private func look(on eventLoop: any EventLoop) {

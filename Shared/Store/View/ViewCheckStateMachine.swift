@@ -1,5 +1,4 @@
 import NIOCore
-import Store
 
 /// Decides when a gateway that does not know whether it may answer checks the view, and interprets the result.
 ///

@@ -1,12 +1,11 @@
-import Kafka
 import Synchronization
 
 /// Keeps requests from piling up while Kafka is away.
 ///
 /// As long as Kafka answers, many may wait for it. After a delivery has failed, only one at a time is tried: the others
 /// are refused immediately until one was delivered. The one being tried is delivered as soon as Kafka is back. Bounded:
-/// `limit` deliveries wait, each for at most `GatewayServer.deliveryLimit`.
-final class KafkaCircuitBreaker: Sendable {
+/// `limit` deliveries wait, each for at most the time limit of the producer.
+public final class KafkaCircuitBreaker: Sendable {
     /// The decision, without a lock.
     struct State: Hashable, Sendable {
         let limit: Int
@@ -39,19 +38,20 @@ final class KafkaCircuitBreaker: Sendable {
 
     private let state: Mutex<State>
 
-    init(limit: Int = 2000) { self.state = Mutex(State(limit: limit)) }
+    /// - Parameter limit: the most deliveries that may wait while Kafka answers.
+    public init(limit: Int = 2000) { self.state = Mutex(State(limit: limit)) }
 
     /// Checks if a delivery would be tried, before anything is spent on it.
     ///
     /// - Throws: `.transport` if not.
-    func check(_ topic: String) throws(KafkaError) {
+    public func check(_ topic: String) throws(KafkaError) {
         guard self.state.withLock({ $0.isOpen }) else { throw Self.refusal(topic) }
     }
 
     /// Produces a message unless Kafka is known to be away or too many wait.
     ///
     /// - Throws: `.transport` immediately if it is not tried; otherwise the errors of the producer.
-    func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
+    public func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
         guard self.state.withLock({ $0.enter() }) else { throw Self.refusal(message.topic) }
         do throws(KafkaError) {
             let position = try await producer.produce(message)

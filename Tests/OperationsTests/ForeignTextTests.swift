@@ -1,14 +1,14 @@
 import Testing
 
-@testable import Gateway
+@testable import Operations
 
-@Suite struct DeviceMessageTests {
+@Suite struct ForeignTextTests {
     @Test func messagesAreMadeHarmlessAndShort() {
-        #expect(DeviceMessage.harmless("plain ü 漢字") == "plain ü 漢字")
+        #expect(ForeignText.harmless("plain ü 漢字") == "plain ü 漢字")
         #expect(
-            DeviceMessage.harmless("a\nb\r\nc\u{1B}[31md\u{0}\u{85}\u{2028}\u{2029}\u{202E}e") == "a b  c [31md     e")
-        #expect(DeviceMessage.harmless(String(repeating: "x ", count: 600)).count == 500)
-        let marks = DeviceMessage.harmless("e" + String(repeating: "\u{301}", count: 60_000))
+            ForeignText.harmless("a\nb\r\nc\u{1B}[31md\u{0}\u{85}\u{2028}\u{2029}\u{202E}e") == "a b  c [31md     e")
+        #expect(ForeignText.harmless(String(repeating: "x ", count: 600)).count == 500)
+        let marks = ForeignText.harmless("e" + String(repeating: "\u{301}", count: 60_000))
         #expect(marks.unicodeScalars.count == 500, "one character may have any number of scalars")
     }
 
@@ -25,6 +25,6 @@ import Testing
         ("PKOrderWebServiceRegisterDeviceTask failed", "PKOrderWebServiceRegisterDeviceTask failed"),
         ("status 503 after 12.5 s", "status 503 after 12.5 s"),
     ]) func secretsAndDeviceIdentifiersAreRedacted(message: String, shown: String) {
-        #expect(DeviceMessage.harmless(message) == shown)
+        #expect(ForeignText.harmless(message) == shown)
     }
 }
