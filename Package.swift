@@ -124,14 +124,16 @@ let package = Package(
         .target(
             name: "Checkout",
             dependencies: [
-                "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
+                "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands",
+                "Store",
                 "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .logging, .coreMetrics, .serviceLifecycle,
             ],
             path: "Services/Checkout", exclude: ["README.md"], swiftSettings: house),
         service(
             "Gateway",
             [
-                "HTTPServer", "Checkout", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands", "Store",
+                "HTTPServer", "Checkout", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands",
+                "Store",
                 "Operations", .nioCore, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
@@ -155,7 +157,7 @@ let package = Package(
             name: "TestKit",
             dependencies: [
                 "CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
-                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
+                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK, .logging,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(
@@ -201,6 +203,7 @@ let package = Package(
             [
                 "HTTPServer", "Model", "Fetch", "Operations", "TestKit", "TestTraits", .logging, .serviceLifecycle,
                 .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHPACK, .nioSSL,
+                .coreMetrics,
             ]),
         tests(
             "GatewayTests",
@@ -212,7 +215,8 @@ let package = Package(
         tests(
             "CheckoutTests",
             [
-                "Checkout", "HTTPServer", "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens",
+                "Checkout", "HTTPServer", "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch",
+                "Tokens",
                 "Operations", "TestKit", "TestTraits", .logging, .nioCore, .nioHTTP1, .coreMetrics,
             ]),
         tests(

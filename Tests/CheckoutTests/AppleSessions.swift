@@ -2,7 +2,7 @@ import Foundation
 import Model
 import TestKit
 
-@testable import Gateway
+@testable import Checkout
 
 /// A stand-in for Apple's merchant session hosts on 127.0.0.1: TLS, with a client certificate of its authority
 /// required.

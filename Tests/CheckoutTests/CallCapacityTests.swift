@@ -6,7 +6,7 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 @Suite struct SharesTests {
     @Test func aTenantTakesHalfAndAlwaysLeavesRoomForAnother() {

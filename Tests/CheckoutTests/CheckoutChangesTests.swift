@@ -5,7 +5,7 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 /// Order changes by HTTP, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {

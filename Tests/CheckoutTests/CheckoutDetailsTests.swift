@@ -6,7 +6,7 @@ import TestTraits
 import Testing
 import Tokens
 
-@testable import Gateway
+@testable import Checkout
 
 /// Order details, grants and links, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {

@@ -7,7 +7,7 @@ import TestKit
 import Testing
 import Tokens
 
-@testable import Gateway
+@testable import Checkout
 
 /// A `waybill-gateway checkout` process with the mock broker, for one test.
 struct CheckoutFixture: Sendable {

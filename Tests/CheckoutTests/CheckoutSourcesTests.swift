@@ -6,7 +6,7 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 /// Webhooks: signed events of other systems, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutSourcesTests {

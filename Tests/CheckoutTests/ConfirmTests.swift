@@ -8,7 +8,7 @@ import TestTraits
 import Testing
 import Tokens
 
-@testable import Gateway
+@testable import Checkout
 
 /// The dialect of payment providers, with the real process. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct ConfirmTests {

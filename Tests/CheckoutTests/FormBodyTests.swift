@@ -2,7 +2,7 @@ import Model
 import TestKit
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 /// The form parser of the dialect of payment providers.
 @Suite struct FormBodyTests {

@@ -6,7 +6,7 @@ import Synchronization
 import TestKit
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 /// Merchants' directories, changed while a library watches them.
 @Suite struct MerchantLibraryTests {

@@ -3,7 +3,7 @@ import Model
 import TestKit
 import Testing
 
-@testable import Gateway
+@testable import Checkout
 
 @Suite struct MerchantSchemaTests {
     private static var file: JSON {

@@ -7,7 +7,8 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import Checkout
+@testable import HTTPServer
 
 /// Merchant sessions of the real process, against a server that requires a client certificate.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {

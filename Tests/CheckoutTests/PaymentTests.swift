@@ -8,7 +8,7 @@ import TestTraits
 import Testing
 import Tokens
 
-@testable import Gateway
+@testable import Checkout
 
 /// Metadata, baskets, addresses and payments, with the real process and a fake shop.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct PaymentTests {

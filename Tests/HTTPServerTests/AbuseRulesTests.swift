@@ -2,7 +2,7 @@ import Fetch
 import NIOCore
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 @Suite struct ConnectionLimitsTests {
     func client(_ number: UInt32) -> ClientAddress { ClientAddress(IPAddress(version4: number)) }

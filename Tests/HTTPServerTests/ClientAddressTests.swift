@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 @Suite struct ClientAddressTests {
     func client(_ text: String, port: Int = 1) throws -> ClientAddress {

@@ -1,7 +1,7 @@
 import NIOEmbedded
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 @Suite struct PipelinedRequestsTests {
     /// The decoded requests, in order.

@@ -2,7 +2,7 @@ import NIOCore
 import NIOHTTP1
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 @Suite struct RequestDecoderTests {
     /// The most storage of a connection with one partial request: a head of 16 KiB in a buffer that grew.

@@ -5,7 +5,7 @@ import NIOHTTP1
 import TestKit
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// Our decoder against llhttp, which reads the same bytes: every request that ours accepts must be read alike by
 /// llhttp. Ours may be stricter.

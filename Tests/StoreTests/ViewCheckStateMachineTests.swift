@@ -1,8 +1,7 @@
 import NIOCore
-import Store
 import Testing
 
-@testable import Gateway
+@testable import Store
 
 /// The times at which the view is checked, and the verdicts.
 @Suite struct ViewCheckStateMachineTests {

@@ -8,11 +8,11 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// TLS as seen by `curl`, `openssl`, `h2load` and malicious clients.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct TLSTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
 
     /// Runs a program on a thread that may block.
     func run(_ name: String, _ arguments: [String]) async throws -> String {
@@ -141,7 +141,7 @@ import Testing
 
 /// Certificates that are replaced while the gateway runs.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct TLSReloadTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
 
     /// Certificate files that a test replaces, and the settings that name them.
     struct Served {

@@ -4,11 +4,11 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// The end of a stream and of a connection: every request that was accepted has its answer.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct HTTP2EndTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
     typealias Wire = HTTP2Wire
 
     /// A client that keeps streams in progress on one connection, as RFC 9113 §6.8 wants it, and what became of them.

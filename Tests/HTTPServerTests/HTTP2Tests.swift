@@ -3,54 +3,12 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// HTTP/2 requests, valid and invalid.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
     typealias Wire = HTTP2Wire
-
-    @Test func requestsAreAnsweredAsOnHTTP1() async throws {
-        try await Fixture.with(try TLSSupport.options()) { fixture in
-            try await fixture.put("1")
-            try await fixture.http2 { wire in
-                let path = fixture.package("1")
-                let package = try await wire.exchange(1, Wire.fields("GET", path, token: Fixture.ownToken))
-                #expect(package.status == 200)
-                #expect(package.body == Fixture.package)
-                #expect(package.headers.first(name: "content-length") == String(Fixture.package.count))
-                #expect(package.headers.first(name: "etag") == "\"tag-1\"")
-                #expect(package.headers.first(name: "date")?.hasSuffix(" GMT") == true)
-                #expect(!package.headers.contains(name: "connection"))
-                let head = try await wire.exchange(3, Wire.fields("HEAD", path, token: Fixture.ownToken))
-                #expect(head.status == 200)
-                #expect(head.body.isEmpty)
-                #expect(head.headers.first(name: "content-length") == String(Fixture.package.count))
-                let same = try await wire.exchange(
-                    5, Wire.fields("GET", path, token: Fixture.ownToken, [("if-none-match", "\"tag-1\"")]))
-                #expect(same.status == 304)
-                #expect(same.body.isEmpty)
-                #expect(!same.headers.contains(name: "content-length"))
-                #expect(try await wire.exchange(7, Wire.fields("GET", path)).status == 401)
-                #expect(
-                    try await wire.exchange(9, Wire.fields("PUT", path)).headers.first(name: "allow") == "GET, HEAD")
-                #expect(
-                    try await wire.exchange(11, Wire.fields("POST", "/v1/log"), body: Array("[\"a\"]".utf8)).status
-                        == 200)
-                #expect(try await wire.exchange(13, Wire.fields("GET", "/nothing")).status == 404)
-                let device = fixture.registration("device", "1")
-                let token = Array(#"{"pushToken":"aa"}"#.utf8)
-                #expect(
-                    try await wire.exchange(15, Wire.fields("POST", device, token: Fixture.ownToken), body: token)
-                        .status
-                        == 201)
-                #expect(try await wire.exchange(17, Wire.fields("GET", fixture.list("device"))).text.contains("\"1\""))
-                #expect(wire.announced[3] == 100)
-                #expect(wire.announced[6] == 16_384)
-                #expect(wire.announced[4] == 65_536)
-            }
-        }
-    }
 
     @Test func aHeldRequestDelaysNoOtherStreamOfItsConnection() async throws {
         try await Fixture.with(try TLSSupport.options()) { fixture in
@@ -111,27 +69,6 @@ import Testing
                 #expect(try await wire.frame(Wire.reset).errorCode == 0xB, "ENHANCE_YOUR_CALM")
             }
             #expect(try await self.isAlive(fixture))
-        }
-    }
-
-    /// Of the checkout role, whose keys are in the head.
-    @Test func aBodyWithoutARightKeyIsNotRead() async throws {
-        let certificates = try TLSSupport.made.get().first
-        var options = CheckoutFixture.Options()
-        options.environment = [
-            "WAYBILL_TLS_CERTIFICATE": certificates.serverCertificate, "WAYBILL_TLS_KEY": certificates.serverKey,
-        ]
-        try await CheckoutFixture.with(options) { fixture in
-            let connection = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client(["h2"]))
-            let wire = HTTP2Wire(connection)
-            try await wire.start()
-            let fields = Wire.fields("POST", "/v1/checkout/order-details", [("x-api-key", "sk_test_wrong")])
-            try await connection.send(
-                Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: 1, try wire.block(fields)))
-            #expect(try await wire.response(1).status == 401)
-            #expect(try await wire.frame(Wire.reset).errorCode == 0, "the body is not wanted")
-            #expect(try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404)
-            await connection.close()
         }
     }
 

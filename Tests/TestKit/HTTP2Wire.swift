@@ -1,51 +1,51 @@
 import NIOCore
-import NIOHPACK
-import NIOSSL
-import TestKit
+public import NIOHPACK
 
 /// An HTTP/2 connection that sends any frames unchanged, even invalid ones, and returns those that arrive.
 ///
 /// Source: RFC 9113 §4.1, §6
-final class HTTP2Wire {
-    struct Frame {
-        let type: UInt8
-        let flags: UInt8
-        let stream: UInt32
-        let payload: [UInt8]
+public final class HTTP2Wire {
+    /// A frame as received.
+    public struct Frame {
+        public let type: UInt8
+        public let flags: UInt8
+        public let stream: UInt32
+        public let payload: [UInt8]
         /// The error code of a GOAWAY or RST_STREAM frame.
-        var errorCode: UInt32 {
+        public var errorCode: UInt32 {
             let bytes = self.type == HTTP2Wire.goAway ? self.payload.dropFirst(4) : self.payload[...]
             return bytes.prefix(4).reduce(0) { $0 << 8 | UInt32($1) }
         }
         /// The last stream that a GOAWAY frame names.
-        var lastStream: UInt32 { self.payload.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
+        public var lastStream: UInt32 { self.payload.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
     }
 
-    struct Response {
-        let status: Int
-        let headers: HPACKHeaders
-        let body: [UInt8]
-        var text: String { String(decoding: self.body, as: UTF8.self) }
+    /// The answer on a stream.
+    public struct Response {
+        public let status: Int
+        public let headers: HPACKHeaders
+        public let body: [UInt8]
+        public var text: String { String(decoding: self.body, as: UTF8.self) }
     }
 
-    static let data: UInt8 = 0, headers: UInt8 = 1, reset: UInt8 = 3, settings: UInt8 = 4, ping: UInt8 = 6
-    static let goAway: UInt8 = 7, windowUpdate: UInt8 = 8, continuation: UInt8 = 9
-    static let endStream: UInt8 = 1, endHeaders: UInt8 = 4, ack: UInt8 = 1
+    public static let data: UInt8 = 0, headers: UInt8 = 1, reset: UInt8 = 3, settings: UInt8 = 4, ping: UInt8 = 6
+    public static let goAway: UInt8 = 7, windowUpdate: UInt8 = 8, continuation: UInt8 = 9
+    public static let endStream: UInt8 = 1, endHeaders: UInt8 = 4, ack: UInt8 = 1
 
-    let connection: RawConnection
+    public let connection: RawConnection
     private var encoder = HPACKEncoder(allocator: ByteBufferAllocator())
     private var decoder = HPACKDecoder(allocator: ByteBufferAllocator(), maxDynamicTableSize: 4096)
     /// The settings that the server announced.
-    private(set) var announced: [UInt16: UInt32] = [:]
+    public private(set) var announced: [UInt16: UInt32] = [:]
     /// The headers that have arrived and that no caller has requested yet, by stream.
     private var heads: [UInt32: HPACKHeaders] = [:]
     /// The connection's send window, according to the frames read so far. Source: RFC 9113 §6.9.2
     private var room = 65_535
     private var bodies: [UInt32: [UInt8]] = [:]
 
-    init(_ connection: RawConnection) { self.connection = connection }
+    public init(_ connection: RawConnection) { self.connection = connection }
 
-    static func bytes(_ type: UInt8, flags: UInt8 = 0, stream: UInt32 = 0, _ payload: [UInt8] = []) -> [UInt8] {
+    public static func bytes(_ type: UInt8, flags: UInt8 = 0, stream: UInt32 = 0, _ payload: [UInt8] = []) -> [UInt8] {
         var frame = ByteBuffer(integer: UInt32(payload.count) << 8 | UInt32(type))
         frame.writeInteger(flags)
         frame.writeInteger(stream)
@@ -55,7 +55,7 @@ final class HTTP2Wire {
 
     /// Sends preface and settings, and acknowledges the server's settings.
     /// - Parameter streamWindow: the initial window of each stream; the connection's window is 16 MB.
-    func start(streamWindow: UInt32 = 1 << 24) async throws {
+    public func start(streamWindow: UInt32 = 1 << 24) async throws {
         var hello = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let window = Array(ByteBuffer(integer: streamWindow).readableBytesView)
         hello.writeBytes(Self.bytes(Self.settings, [0, 4] + window))
@@ -64,20 +64,22 @@ final class HTTP2Wire {
         while self.announced.isEmpty { _ = try await self.frame(isSettings: true) }
     }
 
-    func block(_ fields: [(String, String)]) throws -> [UInt8] {
+    public func block(_ fields: [(String, String)]) throws -> [UInt8] {
         var buffer = ByteBuffer()
         try self.encoder.encode(headers: HPACKHeaders(fields), to: &buffer)
         return Array(buffer.readableBytesView)
     }
 
-    static func fields(_ method: String, _ path: String, token: String? = nil, _ more: [(String, String)] = []) -> [(
-        String, String
-    )] {
+    public static func fields(_ method: String, _ path: String, token: String? = nil, _ more: [(String, String)] = [])
+        -> [(
+            String, String
+        )]
+    {
         [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)]
             + (token.map { [("authorization", "AppleOrder \($0)")] } ?? []) + more
     }
 
-    func request(_ stream: UInt32, _ fields: [(String, String)], body: [UInt8]? = nil) throws -> [UInt8] {
+    public func request(_ stream: UInt32, _ fields: [(String, String)], body: [UInt8]? = nil) throws -> [UInt8] {
         let flags = Self.endHeaders | (body == nil ? Self.endStream : 0)
         var bytes = Self.bytes(Self.headers, flags: flags, stream: stream, try self.block(fields))
         if let body {
@@ -93,7 +95,7 @@ final class HTTP2Wire {
     }
 
     /// Returns the next frame that is not SETTINGS; with `isSettings`, it may be SETTINGS too.
-    func frame(isSettings: Bool = false) async throws -> Frame {
+    public func frame(isSettings: Bool = false) async throws -> Frame {
         while true {
             let head = try await self.connection.bytes(9)
             let count = Int(head[0]) << 16 | Int(head[1]) << 8 | Int(head[2])
@@ -118,7 +120,7 @@ final class HTTP2Wire {
     }
 
     /// Returns the next frame of a type, discarding others.
-    func frame(_ type: UInt8) async throws -> Frame {
+    public func frame(_ type: UInt8) async throws -> Frame {
         while true {
             let frame = try await self.frame()
             if frame.type == type { return frame }
@@ -126,7 +128,7 @@ final class HTTP2Wire {
     }
 
     /// Returns the answer on a stream; parts of other streams' answers are kept.
-    func response(_ stream: UInt32) async throws -> Response {
+    public func response(_ stream: UInt32) async throws -> Response {
         while true {
             let frame = try await self.frame()
             switch frame.type {
@@ -149,7 +151,7 @@ final class HTTP2Wire {
     }
 
     /// Sends a body in parts, each as soon as the connection's window allows.
-    func send(body: Int, of byte: UInt8, on stream: UInt32, isComplete: Bool) async throws {
+    public func send(body: Int, of byte: UInt8, on stream: UInt32, isComplete: Bool) async throws {
         var rest = body
         while rest > 0 {
             let count = min(rest, 16_000)
@@ -162,13 +164,16 @@ final class HTTP2Wire {
         }
     }
 
-    func exchange(_ stream: UInt32, _ fields: [(String, String)], body: [UInt8]? = nil) async throws -> Response {
+    public func exchange(_ stream: UInt32, _ fields: [(String, String)], body: [UInt8]? = nil) async throws -> Response
+    {
         try await self.connection.send(try self.request(stream, fields, body: body))
         return try await self.response(stream)
     }
 }
 
 /// An event that occurred instead of an answer.
-struct RawConnectionFailure: Error, CustomStringConvertible {
-    let description: String
+public struct RawConnectionFailure: Error, CustomStringConvertible {
+    public let description: String
+
+    public init(description: String) { self.description = description }
 }

@@ -5,7 +5,7 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 @Suite struct IdleConnectionsTests {
     let idle = IdleConnections(limit: .seconds(75), grace: .seconds(1))
@@ -84,7 +84,7 @@ import Testing
 
 /// Connections without a request, and new clients that need a slot.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AbuseIdleTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
 
     static func crowded(_ options: Fixture.Options, total: Int) -> Fixture.Options {
         var options = options

@@ -3,11 +3,11 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// Clients that are slow, greedy or gone, while a well-behaved client notices nothing.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
 
     /// The longest wait of a well-behaved client: generous for a busy machine, and far below the limits by which a slow
     /// client could delay it.

@@ -1,13 +1,13 @@
-import Logging
+public import Logging
 import Synchronization
 
 /// A log handler that keeps the logged lines.
-struct LogJournal: LogHandler {
+public struct LogJournal: LogHandler {
     /// One line of the log.
-    struct Line: Sendable {
-        let level: Logger.Level
-        let message: String
-        let metadata: [String: String]
+    public struct Line: Sendable {
+        public let level: Logger.Level
+        public let message: String
+        public let metadata: [String: String]
     }
 
     private final class Lines: Sendable {
@@ -15,19 +15,21 @@ struct LogJournal: LogHandler {
     }
 
     private let kept = Lines()
-    var metadata = Logger.Metadata()
-    var logLevel = Logger.Level.trace
+    public var metadata = Logger.Metadata()
+    public var logLevel = Logger.Level.trace
 
-    var lines: [Line] { self.kept.all.withLock { $0 } }
+    public init() {}
 
-    func log(event: LogEvent) {
+    public var lines: [Line] { self.kept.all.withLock { $0 } }
+
+    public func log(event: LogEvent) {
         let metadata = (event.metadata ?? [:]).mapValues { "\($0)" }
         self.kept.all.withLock {
             $0.append(Line(level: event.level, message: "\(event.message)", metadata: metadata))
         }
     }
 
-    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { self.metadata[key] }
         set { self.metadata[key] = newValue }
     }

@@ -3,11 +3,11 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// Clients that behave as Wallet never would. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
 
     @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
         try await Fixture.with { fixture in
@@ -246,15 +246,6 @@ import Testing
         }
     }
 
-    @Test func aWrongMethodGets405WithTheAllowedMethods() async throws {
-        try await Fixture.with { fixture in
-            let answer = try await fixture.once("PUT", fixture.package("1"))
-            #expect(answer.status == 405)
-            #expect(answer["allow"] == "GET, HEAD")
-            #expect(try await fixture.once("GET", "/v1/orders/\(Fixture.orderType)/%ZZ").status == 400)
-        }
-    }
-
     @Test func aRequestSentByteByByteTimesOut() async throws {
         try await Fixture.with(.init(idleLimit: .milliseconds(600))) { fixture in
             try await fixture.connected { connection in
@@ -282,7 +273,7 @@ import Testing
                     #expect(fixture.reasons.isEmpty)
                     fixture.stop()
                     #expect(try await idle.isClosedByServer())
-                    #expect(fixture.reasons == ["\(GatewayServer.stopping): connections end with their next answer"])
+                    #expect(fixture.reasons == ["\(HTTPListener.stopping): connections end with their next answer"])
                     // The listening socket closes on its own event loop, perhaps a moment later.
                     let deadline = ContinuousClock.now + .seconds(10)
                     while let stranger = try? await RawConnection.open(port: fixture.port) {

@@ -7,7 +7,7 @@ import TestKit
 import TestTraits
 import Testing
 
-@testable import Gateway
+@testable import HTTPServer
 
 /// The decision how long a server that stops takes connections.
 @Suite struct DrainTests {
@@ -37,7 +37,7 @@ import Testing
 
 /// A server that drains, seen by its clients.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct DrainWireTests {
-    typealias Fixture = GatewayFixture
+    typealias Fixture = ServerFixture
     typealias Wire = HTTP2Wire
 
     private static let log = Wire.fields("POST", "/v1/log")
