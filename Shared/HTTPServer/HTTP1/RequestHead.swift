@@ -1,4 +1,4 @@
-public import NIOHTTP1
+import NIOHTTP1
 
 /// The head of an HTTP/1 request: the positions of its parts, and the resulting properties.
 struct RequestHead {
@@ -33,23 +33,6 @@ struct HeadLimits: Sendable {
     var head = 16 << 10
     /// Number of fields.
     var fields = 100
-}
-
-/// The reason why bytes are not a request, as the answer after which the connection ends.
-public struct RequestFault: Error, Hashable {
-    /// The status of the answer.
-    public let status: HTTPResponseStatus
-    /// For a person who reads the answer.
-    public let message: String
-
-    /// Makes a fault from the answer.
-    public init(status: HTTPResponseStatus, message: String) {
-        self.status = status
-        self.message = message
-    }
-
-    /// Source: RFC 9112 §2.2: input that does not follow the grammar is answered with 400
-    static func malformed(_ message: String) -> RequestFault { RequestFault(status: .badRequest, message: message) }
 }
 
 // Parses a head strictly: anything that two readers could interpret differently is refused, because a proxy in front of

@@ -29,7 +29,7 @@ public struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
         }
 
         /// Limits for empty lists of changes.
-        @inlinable public static var lists: Limits { Limits(free: 6000, forgiveness: .milliseconds(10), longest: .seconds(60)) }
+        public static var lists: Limits { Limits(free: 6000, forgiveness: .milliseconds(10), longest: .seconds(60)) }
     }
 
     @usableFromInline let limits: Limits
@@ -57,7 +57,9 @@ public struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
     }
 
     /// True if a client failed recently.
-    @inlinable public func owes(_ client: Client, at now: NIODeadline) -> Bool { self.table[client].amount(at: now) > .zero }
+    @inlinable public func owes(_ client: Client, at now: NIODeadline) -> Bool {
+        self.table[client].amount(at: now) > .zero
+    }
 
     /// True if the next failure of a client is answered with a wait.
     @inlinable public func isExhausted(_ client: Client, at now: NIODeadline) -> Bool {

@@ -51,7 +51,8 @@ public final class KafkaCircuitBreaker: Sendable {
     /// Produces a message unless Kafka is known to be away or too many wait.
     ///
     /// - Throws: `.transport` immediately if it is not tried; otherwise the errors of the producer.
-    public func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
+    public func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition
+    {
         guard self.state.withLock({ $0.enter() }) else { throw Self.refusal(message.topic) }
         do throws(KafkaError) {
             let position = try await producer.produce(message)
