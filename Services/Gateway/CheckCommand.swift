@@ -1,5 +1,6 @@
 import ArgumentParser
 import Brands
+import Checkout
 import Operations
 
 /// `waybill-gateway check`: see `CheckOptions`. With `--checkout` that of the checkout role.
@@ -13,7 +14,7 @@ struct CheckCommand: AsyncParsableCommand {
     func run() async throws {
         try await self.options.run { variables, isOffline in
             self.checkout
-                ? await Checkout.preflight(variables, isOffline: isOffline)
+                ? await Checkout.preflight(variables, isOffline: isOffline, version: GatewayServer.version)
                 : await GatewayServer.preflight(variables, isOffline: isOffline)
         }
     }
@@ -30,26 +31,5 @@ extension GatewayServer {
             variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline, patience: patience,
             read: { settings, common in try GatewaySettings(settings, common: common) },
             checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
-    }
-}
-
-extension Checkout {
-    /// Checks configuration and surroundings of the checkout role.
-    ///
-    /// - Parameter patience: the factor of all time limits.
-    static func preflight(
-        _ variables: [String: String], isOffline: Bool, patience: Int = 1
-    ) async -> PreflightReport {
-        await Preflight.run(
-            variables, version: GatewayServer.version, role: KafkaRole.checkout, isOffline: isOffline,
-            patience: patience,
-            read: { settings, common in
-                let own = try CheckoutSettings(settings, common: common)
-                return (own: own, merchants: own.merchants.map { MerchantCheck($0, own, patience: patience) })
-            },
-            topics: { settings in settings.merchants?.topics ?? [] },
-            checks: { settings, environment in
-                [settings.own.brands.preflight(environment.common.brands)] + (settings.merchants?.checks ?? [])
-            })
     }
 }
