@@ -106,7 +106,9 @@ struct KafkaPreflight: Sendable {
     }
 
     private func refusal(of group: String, _ topic: String) async -> PreflightFinding? {
-        guard let admin = try? KafkaAdmin(self.environment.kafka, timeout: .seconds(1) * self.patience) else { return nil }
+        guard let admin = try? KafkaAdmin(self.environment.kafka, timeout: .seconds(1) * self.patience) else {
+            return nil
+        }
         var isRefused = false
         do throws(KafkaError) { _ = try await admin.committed(group: group, topic: topic) } catch {
             isRefused = error.code == .authorization

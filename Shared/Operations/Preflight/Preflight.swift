@@ -81,7 +81,9 @@ extension PreflightReport {
     /// Runs parts at the same time, and adds what they find, in their order.
     fileprivate mutating func add(_ checks: [PreflightCheck], within limit: Duration) async {
         let found = await withTaskGroup(of: (Int, [PreflightFinding]).self) { group in
-            for (index, check) in checks.enumerated() { group.addTask { (index, await Self.found(by: check, within: limit)) } }
+            for (index, check) in checks.enumerated() {
+                group.addTask { (index, await Self.found(by: check, within: limit)) }
+            }
             return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
         }
         for (index, check) in checks.enumerated() {
