@@ -50,7 +50,8 @@ struct CheckoutSettings {
         self.isCheck = settings.isCheck
         self.merchants = settings.text(.merchants)
         if let directory = self.merchants {
-            // Read once, so that errors are reported before anything listens. The check before a start reads them itself.
+            // Read once, so that errors are reported before anything listens. The check before a start reads them
+            // itself.
             if !settings.isPreflight { try self.checkMerchants(directory) }
         } else {
             settings.warn(

@@ -116,8 +116,8 @@ struct APNSCheck: Sendable {
         return reason
     }
 
-    /// Waits for the server's SETTINGS, which come after its verdict on the certificate: with TLS 1.3 the handshake ends
-    /// on our side before that. Source: RFC 8446 §2, RFC 9113 §3.4
+    /// Waits for the server's SETTINGS, which come after its verdict on the certificate: with TLS 1.3 the handshake
+    /// ends on our side before that. Source: RFC 8446 §2, RFC 9113 §3.4
     private static func outcome(of events: AsyncStream<APNSEvent>) async -> APNSError? {
         for await event in events {
             switch event {

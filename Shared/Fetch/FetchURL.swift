@@ -1,6 +1,7 @@
 import CCurl
 
-/// An https URL, or one with http of a server that an operator chose, parsed by the library that connects: the checked URL and the requested one cannot differ.
+/// An https URL, or one with http of a server that an operator chose, parsed by the library that connects: the checked
+/// URL and the requested one cannot differ.
 struct FetchURL: Hashable, Sendable {
     /// Normalized, without fragment.
     let text: String

@@ -6,9 +6,9 @@ import Glibc
 
 /// Fetches from https servers that were not chosen by us, and cannot be redirected to places that are not allowed.
 ///
-/// Only https unless the operator chose the server, certificates always checked, no proxy from the environment, no cookies, no authentication, nothing
-/// decompressed. Each connection goes to an address that the policy allows, judged when the connection is made.
-/// Redirects are followed one by one, each checked like a new request.
+/// Only https unless the operator chose the server, certificates always checked, no proxy from the environment, no
+/// cookies, no authentication, nothing decompressed. Each connection goes to an address that the policy allows, judged
+/// when the connection is made. Redirects are followed one by one, each checked like a new request.
 public final class Fetcher: Sendable {
     private let queue: FetchQueue
 

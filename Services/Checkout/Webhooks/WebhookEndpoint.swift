@@ -10,8 +10,9 @@ import Synchronization
 
 /// `POST /v1/checkout/sources/{name}`: writes the signed event of another system, unchanged, to its source's topic.
 ///
-/// A valid `traceparent` of the request, and its `tracestate`, go on as headers of the record. The answer is 202 once all in-sync replicas have the record. Bounded: `limit` events wait for Kafka, of which each
-/// source has a share. Their bodies are half of what the producer queues, so that changes find room beside them.
+/// A valid `traceparent` of the request, and its `tracestate`, go on as headers of the record. The answer is 202 once
+/// all in-sync replicas have the record. Bounded: `limit` events wait for Kafka, of which each source has a share.
+/// Their bodies are half of what the producer queues, so that changes find room beside them.
 final class WebhookEndpoint: Sendable {
     static let limit = 128
 

@@ -129,8 +129,8 @@ extension KafkaTopicNeed {
 
     /// Returns the topic that meets the need.
     ///
-    /// From three replicas on, a write waits for two of them: a broker that is lost then loses no record. A removed order
-    /// leaves a compacted topic within two days.
+    /// From three replicas on, a write waits for two of them: a broker that is lost then loses no record. A removed
+    /// order leaves a compacted topic within two days.
     func topic(partitions: Int, replication: Int) -> KafkaTopic {
         var configuration = ["cleanup.policy": self.isCompacted ? "compact" : "delete"]
         if self.isCompacted { configuration["max.compaction.lag.ms"] = String(Self.day) }

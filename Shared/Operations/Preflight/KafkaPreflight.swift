@@ -67,7 +67,8 @@ struct KafkaPreflight: Sendable {
 
     /// Returns the refusal of a producer that may write to no topic at all. It is made and writes nothing.
     ///
-    /// A cluster gives a producer ID to a user who may write to any topic. Only librdkafka's log tells that there is one.
+    /// A cluster gives a producer ID to a user who may write to any topic. Only librdkafka's log tells that there is
+    /// one.
     /// Source: KIP-679; rdkafka_idempotence.c at v2.0.2, rd_kafka_idemp_pid_update
     private func writes() async -> [PreflightFinding] {
         let topics = self.role.writes

@@ -51,7 +51,8 @@ public struct PreflightReport: Sendable {
 
     var faults: [PreflightFinding] { self.findings.filter { $0.severity == .fault } }
 
-    /// 0: no fault; 78: a fault of the configuration, a brand, a merchant or a source; 1: faults of the environment only.
+    /// 0: no fault; 78: a fault of the configuration, a brand, a merchant or a source; 1: faults of the environment
+    /// only.
     ///
     /// Source: sysexits.h, EX_CONFIG
     public var exitCode: Int32 {
