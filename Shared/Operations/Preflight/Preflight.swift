@@ -151,6 +151,7 @@ struct SettingsReader {
                     return nil
                 }
                 self.replaced[key] = standIn
+                for other in Self.dependents[key] ?? [] { self.replaced[other] = "" }
             } catch {
                 self.findings.append(
                     PreflightFinding(.configuration, "\(error)", fix: "see the documents of the service"))
@@ -159,6 +160,11 @@ struct SettingsReader {
         }
         return nil
     }
+
+    /// The keys that would be refused beside a default in place of another one.
+    private static let dependents: [SettingKey: [SettingKey]] = [
+        .tlsCertificate: [.tlsKey], .tlsKey: [.tlsCertificate], .redisURL: [.redisRoots],
+    ]
 
     private mutating func note(_ error: SettingsError) {
         let place = self.variables[SettingKey.fileVariable].map { " or \($0)" } ?? ""

@@ -74,7 +74,10 @@ extension CheckFault {
             CheckFault("configuration", "no.such.property", "KAFKA_PROPERTIES") {
                 $0.variables["WAYBILL_KAFKA_PROPERTIES"] = try $0.write("kafka.properties", "no.such.property=1\n")
             },
-            CheckFault("configuration", "Redis URL", "REDIS_URL", set: "REDIS_URL", "http://localhost"),
+            CheckFault("configuration", "Redis URL", "REDIS_URL") {
+                $0.variables["WAYBILL_REDIS_URL"] = "http://localhost"
+                $0.variables["WAYBILL_REDIS_ROOTS"] = $0.directory.path("certificates/root.pem")
+            },
             CheckFault("configuration", "unknown key", "correct the file") {
                 $0.variables["WAYBILL_CONFIG"] = try $0.write("waybill.json", "{\"WAYBILL_BRAND\": \"x\"}")
             },
@@ -192,5 +195,32 @@ extension CheckFault {
     /// No broker at all.
     public static var noBroker: CheckFault {
         CheckFault("kafka", "no broker answers at 127.0.0.1:1", "start Kafka", set: "KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    }
+}
+
+extension CheckFault {
+    /// Faults of the settings that both roles of the gateway have.
+    public static var edge: [CheckFault] {
+        func certificate(_ certificate: String, _ key: String) -> (CheckedEnvironment) -> Void {
+            { environment in
+                func path(_ name: String) -> String { environment.directory.path("certificates/\(name)") }
+                environment.variables["WAYBILL_TLS_CERTIFICATE"] = path(certificate)
+                environment.variables["WAYBILL_TLS_KEY"] = path(key)
+                try? CheckedEnvironment.permit(path(key), 0o600)
+            }
+        }
+        return [
+            CheckFault(
+                "configuration", "must be addresses or networks", "TRUSTED_PROXIES", set: "TRUSTED_PROXIES", "all"),
+            CheckFault(
+                "configuration", "must be a whole number", "CONNECTION_LIMIT", set: "CONNECTION_LIMIT", "many"),
+            CheckFault("configuration", "must be set together", "TLS_KEY", set: "TLS_KEY", "/nowhere/key.pem"),
+            CheckFault(
+                "configuration", "it cannot be read", "TLS_CERTIFICATE",
+                certificate("none.pem", "server-key.pem")),
+            CheckFault(
+                "configuration", "it does not belong to the certificate", "TLS_KEY",
+                certificate("server-certificate.pem", "key.pem")),
+        ]
     }
 }
