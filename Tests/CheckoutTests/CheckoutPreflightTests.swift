@@ -113,7 +113,8 @@ import Testing
             CheckFault("merchants", "it names \"merchant.com.other\"", fix, identity("merchant.com.other")),
             CheckFault("merchants", "it does not belong to the certificate", fix, identity(isPair: false)),
             CheckFault(
-                "merchants", "certificate expires in 9 days", "renewed certificate", isWarning: true, identity(days: 10)
+                "merchants", "Merchant Identity certificate expires in", "renewed certificate", isWarning: true,
+                identity(days: 10)
             ),
             CheckFault("merchants", "none: it cannot be read", fix, member("upstream", "secret", "none")),
             CheckFault("merchants", "secret: a line must be a secret of 16", fix) {

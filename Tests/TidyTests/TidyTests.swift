@@ -92,7 +92,7 @@ import Testing
         "Shared/Kafka": 4150,
         "Shared/Lua": 1010,
         "Shared/Model": 6290,
-        "Shared/Operations": 4150,
+        "Shared/Operations": 4160,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
         "Shared/Store": 5200,
