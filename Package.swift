@@ -104,8 +104,8 @@ let package = Package(
         shared(
             "Operations",
             [
-                "Model", "Kafka", "Redis", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle,
-                .unixSignals, .configuration, .argumentParser,
+                "Model", "Kafka", "Redis", "Fetch", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
+                .serviceLifecycle, .unixSignals, .configuration, .argumentParser,
             ], exclude: ["README.md"]),
         shared(
             "Brands",
@@ -114,13 +114,27 @@ let package = Package(
                 .serviceLifecycle,
             ], exclude: ["README.md"]),
 
+        shared(
+            "HTTPServer",
+            [
+                "Model", "Fetch", "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS,
+                .logging, .coreMetrics, .serviceLifecycle,
+            ], exclude: ["README.md"]),
+
+        .target(
+            name: "Checkout",
+            dependencies: [
+                "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands",
+                "Store",
+                "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .logging, .coreMetrics, .serviceLifecycle,
+            ],
+            path: "Services/Checkout", exclude: ["README.md"], swiftSettings: house),
         service(
             "Gateway",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
-                "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging,
-                .coreMetrics,
-                .serviceLifecycle, .argumentParser,
+                "HTTPServer", "Checkout", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands",
+                "Store",
+                "Operations", .nioCore, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
@@ -143,7 +157,7 @@ let package = Package(
             name: "TestKit",
             dependencies: [
                 "CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore,
-                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
+                .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK, .logging,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(
@@ -185,13 +199,25 @@ let package = Package(
                 .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1,
             ]),
         tests(
+            "HTTPServerTests",
+            [
+                "HTTPServer", "Model", "Fetch", "Operations", "TestKit", "TestTraits", .logging, .serviceLifecycle,
+                .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHPACK, .nioSSL,
+                .coreMetrics,
+            ]),
+        tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch", "Tokens", "Brands",
-                "Operations",
-                "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
-                .nioEmbedded, .nioHTTP1, .nioHTTP2,
-                .nioHPACK, .nioSSL, .coreMetrics, .configuration,
+                "Gateway", "HTTPServer", "Model", "Store", "Redis", "Kafka", "Cryptography", "Tokens", "Brands",
+                "Operations", "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore,
+                .nioPosix, .nioEmbedded, .nioHTTP1,
+            ]),
+        tests(
+            "CheckoutTests",
+            [
+                "Checkout", "HTTPServer", "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Fetch",
+                "Tokens",
+                "Operations", "TestKit", "TestTraits", .logging, .nioCore, .nioHTTP1, .coreMetrics,
             ]),
         tests(
             "PackagerTests",

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Brands
+import Checkout
 import Operations
 
 /// `waybill-gateway check`: see `CheckOptions`. With `--checkout` that of the checkout role.
@@ -10,25 +11,25 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run(self.checkout ? Checkout.preflight : GatewayServer.preflight) }
+    func run() async throws {
+        try await self.options.run { variables, isOffline in
+            self.checkout
+                ? await Checkout.preflight(variables, isOffline: isOffline, version: GatewayServer.version)
+                : await GatewayServer.preflight(variables, isOffline: isOffline)
+        }
+    }
 }
 
 extension GatewayServer {
     /// Checks configuration and surroundings of the role for Wallet.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline,
+            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline, patience: patience,
             read: { settings, common in try GatewaySettings(settings, common: common) },
-            checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
-    }
-}
-
-extension Checkout {
-    /// Checks configuration and surroundings of the checkout role.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
-        await Preflight.run(
-            variables, version: GatewayServer.version, role: KafkaRole.checkout, isOffline: isOffline,
-            read: { settings, common in try CheckoutSettings(settings, common: common) },
             checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
     }
 }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import HTTPServer
 import Model
 import Operations
 
@@ -17,7 +18,7 @@ struct Gateway: AsyncParsableCommand {
         try await ServiceMain.run(
             name: "waybill-gateway", version: GatewayServer.version, metrics: MetricRow.gateway,
             checkOnly: self.options.checkConfig,
-            conditions: GatewayServer.conditions,
+            conditions: HTTPListener.conditions,
             dependence: .part, needs: GatewayServer.needs, drain: { $0.edge.drain },
             read: { settings, common in try GatewaySettings(settings, common: common) },
             build: { settings, environment in try await GatewayServer.build(settings, environment) })

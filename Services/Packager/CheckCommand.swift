@@ -12,14 +12,18 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run(Packager.preflight) }
+    func run() async throws { try await self.options.run { await Packager.preflight($0, isOffline: $1) } }
 }
 
 extension Packager {
     /// Checks configuration and surroundings.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline,
+            variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline, patience: patience,
             read: { settings, common in
                 (own: try PackagerSettings(settings, common: common), sources: settings.text(.sources))
             },

@@ -85,9 +85,11 @@ enum Ingest {
         let processor = IngestProcessor(
             topics: common.topics, producer: producer,
             deadLetters: DeadLetterPublisher(
-                topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger),
+                topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger,
+                spans: environment.spans),
             metrics: metrics, table: { sources.table }, parcels: ParcelIndex(redis),
-            unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases))
+            unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
+            spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {
             sources.table.sources.map { KeyGroup(name: $0.name, awaits: $0.registry?.reasonToAwait) }
         }

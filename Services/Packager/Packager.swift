@@ -95,7 +95,8 @@ extension Packager {
         var processor = ChangeProcessor(
             topics: common.topics, packagers: packagers.current, store: store,
             registrations: Registrations(redis: redis), producer: producer,
-            metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
+            metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger,
+            spans: environment.spans)
         processor.pictureIndex = pictureIndex
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
         processor.unknown = UnknownOrders(

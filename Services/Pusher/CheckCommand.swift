@@ -11,17 +11,24 @@ struct CheckCommand: AsyncParsableCommand {
 
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run(Pusher.preflight) }
+    func run() async throws { try await self.options.run { await Pusher.preflight($0, isOffline: $1) } }
 }
 
 extension Pusher {
     /// Checks configuration and surroundings.
-    static func preflight(_ variables: [String: String], isOffline: Bool) async -> PreflightReport {
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: KafkaRole.pusher, isOffline: isOffline,
+            variables, version: Self.version, role: KafkaRole.pusher, isOffline: isOffline, patience: patience,
             read: { settings, common in try PusherSettings(settings, common: common) },
             checks: { settings, environment in
-                [settings.brands.preflight(environment.common.brands), APNSCheck(settings, environment).check]
+                [
+                    settings.brands.preflight(environment.common.brands),
+                    APNSCheck(settings, environment, patience: patience).check,
+                ]
             })
     }
 }
@@ -36,10 +43,12 @@ struct APNSCheck: Sendable {
 
     private let settings: PusherSettings
     private let environment: ServiceEnvironment
+    private let limit: Duration
 
-    init(_ settings: PusherSettings, _ environment: ServiceEnvironment) {
+    init(_ settings: PusherSettings, _ environment: ServiceEnvironment, patience: Int = 1) {
         self.settings = settings
         self.environment = environment
+        self.limit = Self.limit * patience
     }
 
     var check: PreflightCheck { PreflightCheck(.apns) { await self.findings() } }
@@ -47,29 +56,40 @@ struct APNSCheck: Sendable {
     func findings() async -> [PreflightFinding] {
         let brands = self.settings.brands.brands
         let tokens = ProviderTokenSources()
-        let found = await withTaskGroup(of: (OrderTypeIdentifier, String)?.self) { group in
+        let found = await withTaskGroup(of: (OrderTypeIdentifier, APNSError)?.self) { group in
             for type in brands.orderTypes.prefix(Self.most) {
                 guard let push = brands[type]?.push else { continue }
                 group.addTask { await self.failure(push, tokens).map { (type, $0) } }
             }
-            return await group.reduce(into: [String: [OrderTypeIdentifier]]()) { found, failure in
-                if let (type, reason) = failure { found[reason, default: []].append(type) }
+            // A host that is away is away for all brands.
+            return await group.reduce(into: [String: (error: APNSError, types: [OrderTypeIdentifier])]()) {
+                guard let (type, error) = $1 else { return }
+                $0[error.message, default: (error, [])].types.append(type)
             }
         }
-        // A host that is away is away for all brands.
-        return found.sorted { $0.key < $1.key }.map { reason, types in
+        return found.values.sorted { $0.error.message < $1.error.message }.map { error, types in
             let names = types.map(\.rawValue).sorted()
             let others = names.count > 3 ? ", and \(names.count - 3) more" : ""
-            return PreflightFinding(
-                .apns, "\(self.settings.endpoint) with \(names.prefix(3).joined(separator: ", "))\(others): \(reason)",
-                fix:
-                    "correct WAYBILL_APNS_URL, WAYBILL_APNS_ROOTS or WAYBILL_APNS_PROXY, the firewall (443, 2197), "
-                    + "or the certificate and key of the brand")
+            let subject = "\(self.settings.endpoint) with \(names.prefix(3).joined(separator: ", "))\(others)"
+            return PreflightFinding(.apns, "\(subject): \(error.message)", fix: Self.fix(error))
+        }
+    }
+
+    static func fix(_ error: APNSError) -> String {
+        switch error.code {
+        case .connecting, .silent, .timeout:
+            "correct WAYBILL_APNS_URL or WAYBILL_APNS_PROXY, or let the firewall pass its port (443, 2197)"
+        case .credential: "put a renewed certificate and its key into the brand's directory"
+        case .tls:
+            "correct WAYBILL_APNS_URL, or WAYBILL_APNS_ROOTS; nothing on the way may open TLS, and the brand's "
+                + "certificate must be that of Apple"
+        case .configuration: "correct certificate and key of the brand"
+        default: "correct WAYBILL_APNS_URL: an APNs server speaks HTTP/2 there"
         }
     }
 
     /// Returns the reason why there is no connection with a credential; nil: there is one.
-    private func failure(_ push: PushAuthentication, _ tokens: ProviderTokenSources) async -> String? {
+    private func failure(_ push: PushAuthentication, _ tokens: ProviderTokenSources) async -> APNSError? {
         let (events, continuation) = AsyncStream.makeStream(of: APNSEvent.self)
         var configuration = APNSConfiguration()
         configuration.connections = 1...1
@@ -81,13 +101,13 @@ struct APNSCheck: Sendable {
                 endpoint: self.settings.endpoint, credential: APNSCredential(push, tokens),
                 rootsPEM: self.settings.roots, proxy: self.settings.proxy, eventLoopGroup: self.environment.group,
                 configuration: configuration)
-        } catch { return "\(error)" }
+        } catch { return error as? APNSError ?? APNSError(.configuration, "\(error)") }
         client.connect()
-        let reason = await withTaskGroup(of: String?.self) { group in
+        let reason = await withTaskGroup(of: APNSError?.self) { group in
             group.addTask { await Self.outcome(of: events) }
-            group.addTask {
-                try? await Task.sleep(for: Self.limit)
-                return "no connection within \(Self.limit)"
+            group.addTask { [limit] in
+                try? await Task.sleep(for: limit)
+                return APNSError(.silent, "no SETTINGS of HTTP/2 within \(limit)")
             }
             defer { group.cancelAll() }
             return await group.next() ?? nil
@@ -96,14 +116,16 @@ struct APNSCheck: Sendable {
         return reason
     }
 
-    private static func outcome(of events: AsyncStream<APNSEvent>) async -> String? {
+    /// Waits for the server's SETTINGS, which come after its verdict on the certificate: with TLS 1.3 the handshake
+    /// ends on our side before that. Source: RFC 8446 §2, RFC 9113 §3.4
+    private static func outcome(of events: AsyncStream<APNSEvent>) async -> APNSError? {
         for await event in events {
             switch event {
-            case .connected: return nil
-            case .disconnected(let error), .unreachable(let error): return error.message
+            case .streamLimit: return nil
+            case .disconnected(let error), .unreachable(let error): return error
             default: continue
             }
         }
-        return "the connection was given up"
+        return APNSError(.closed, "the connection was given up")
     }
 }

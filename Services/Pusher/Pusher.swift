@@ -103,6 +103,7 @@ extension Pusher {
             log.changed(type.rawValue, change)
             metrics[type.rawValue].changed(change)
         }
+        if let spans = environment.spans { scheduler.whenTraced { spans.record($0) } }
         let view = MaterializedView(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()

@@ -60,6 +60,13 @@ static inline CURLcode ccurl_set_https_only(CURL *easy) {
     return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, CURLPROTO_HTTPS);
 #endif
 }
+static inline CURLcode ccurl_set_http_only(CURL *easy) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http");
+#else
+    return curl_easy_setopt(easy, CURLOPT_PROTOCOLS, CURLPROTO_HTTP);
+#endif
+}
 
 /* Since 7.70.0: libcurl knows the file of the system's roots with which it was built. */
 static inline int ccurl_has_roots_file(void) {

@@ -7,15 +7,24 @@ public struct AddressPolicy: Sendable {
     /// No exceptions.
     static let publicOnly = AddressPolicy(exceptions: [])
 
+    /// Every address: for servers that an operator chose.
+    public static let any = AddressPolicy(exceptions: [], allowsAll: true)
+
     private let exceptions: Set<IPAddress>
+    private let allowsAll: Bool
 
     /// - Parameter exceptions: single addresses that are allowed nevertheless, for tests and development, whose servers
     ///   listen on loopback.
-    public init(exceptions: Set<IPAddress>) { self.exceptions = exceptions }
+    public init(exceptions: Set<IPAddress>) { self.init(exceptions: exceptions, allowsAll: false) }
+
+    private init(exceptions: Set<IPAddress>, allowsAll: Bool) {
+        self.exceptions = exceptions
+        self.allowsAll = allowsAll
+    }
 
     /// Returns true if a connection to the address may be made.
     public func allows(_ address: IPAddress) -> Bool {
-        if self.exceptions.contains(address) { return true }
+        if self.allowsAll || self.exceptions.contains(address) { return true }
         // The IPv4 address inside another one is the one that is finally reached.
         let inner = IPAddress(version4: UInt32(truncatingIfNeeded: address.bits))
         if address.isVersion4 || Self.translated.contains(address) {

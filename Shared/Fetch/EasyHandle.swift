@@ -68,9 +68,10 @@ struct EasyHandle: ~Copyable {
         try Self.check(unsafe ccurl_set_blob(self.raw, option, bytes, bytes.count), option)
     }
 
-    /// Allows https only, whatever the URL says.
-    func setHTTPSOnly() throws(FetchError) {
-        try Self.check(unsafe ccurl_set_https_only(self.raw), CURLOPT_PROTOCOLS)
+    /// Allows one protocol only, whatever the URL says.
+    func setProtocol(isPlain: Bool) throws(FetchError) {
+        let code = unsafe isPlain ? ccurl_set_http_only(self.raw) : ccurl_set_https_only(self.raw)
+        try Self.check(code, CURLOPT_PROTOCOLS)
     }
 
     /// Sets the header lines of the request besides libcurl's own.

@@ -2,6 +2,8 @@
 public struct FetchRequest: Sendable {
     /// An absolute https URL.
     public var url: String
+    /// True for a server that the operator chose: its URL may have http. A redirect may not.
+    public var mayBePlain = false
     /// Returns true if requests to a host are allowed; called for the URL and each redirect, before anything is sent.
     public var allows: @Sendable (FetchOrigin) -> Bool
     /// The `Accept` header.
@@ -30,6 +32,8 @@ public struct FetchRequest: Sendable {
     public var addresses: AddressPolicy?
     /// True if an answer of any status is content, redirects among them.
     var takesAnyStatus = false
+    /// True to make the connection and send nothing.
+    var isConnectionOnly = false
     /// True for a new connection that no other request uses. libcurl sends a request again if a connection
     /// that was kept turns out to be dead, which must not happen to a request that must not be sent twice.
     /// Source: libcurl 7.88, `Curl_retry_request`
@@ -39,6 +43,11 @@ public struct FetchRequest: Sendable {
         self.url = url
         self.allows = allows
     }
+
+    /// - Throws: `FetchError` with code `.url` for a URL that is never fetched.
+    public func check() throws(FetchError) { _ = try self.parsedURL() }
+
+    func parsedURL() throws(FetchError) -> FetchURL { try FetchURL(self.url, mayBePlain: self.mayBePlain) }
 }
 
 /// A client certificate with its key, in PEM.

@@ -1,10 +1,13 @@
 import CCurl
 
-/// An https URL, parsed by the library that connects: the checked URL and the requested one cannot differ.
+/// An https URL, or one with http of a server that an operator chose, parsed by the library that connects: the checked
+/// URL and the requested one cannot differ.
 struct FetchURL: Hashable, Sendable {
     /// Normalized, without fragment.
     let text: String
     let origin: FetchOrigin
+    /// True for http.
+    let isPlain: Bool
 
     /// The longest URL, in bytes. Longer ones, which no legitimate publisher needs, are refused.
     private static let lengthLimit = 8192
@@ -12,15 +15,18 @@ struct FetchURL: Hashable, Sendable {
     /// - Parameters:
     ///   - text: an absolute URL, or with a base also a relative one.
     ///   - base: the URL that a redirect is relative to.
+    ///   - mayBePlain: true to accept http.
     /// - Throws: `FetchError` with code `.url`; user and password in it are refused as well.
-    init(_ text: String, relativeTo base: FetchURL? = nil) throws(FetchError) {
+    init(_ text: String, relativeTo base: FetchURL? = nil, mayBePlain: Bool = false) throws(FetchError) {
         guard text.utf8.count <= Self.lengthLimit, text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
             throw FetchError(.url, "reading a URL: too long, or control characters in it")
         }
         let parts = try URLParts()
         if let base { try parts.set(CURLUPART_URL, base.text) }
         try parts.set(CURLUPART_URL, text, CURLU_DISALLOW_USER | CURLU_URLENCODE)
-        guard try parts.get(CURLUPART_SCHEME) == "https" else { throw FetchError(.url, "reading a URL: not https") }
+        let scheme = try parts.get(CURLUPART_SCHEME)
+        self.isPlain = mayBePlain && scheme == "http"
+        guard self.isPlain || scheme == "https" else { throw FetchError(.url, "reading a URL: not https") }
         try parts.clear(CURLUPART_FRAGMENT)
         let host = try parts.get(CURLUPART_HOST)
         guard let port = Int(try parts.get(CURLUPART_PORT, CURLU_DEFAULT_PORT)), !host.isEmpty else {

@@ -6,9 +6,9 @@ import Glibc
 
 /// Fetches from https servers that were not chosen by us, and cannot be redirected to places that are not allowed.
 ///
-/// Only https, certificates always checked, no proxy from the environment, no cookies, no authentication, nothing
-/// decompressed. Each connection goes to an address that the policy allows, judged when the connection is made.
-/// Redirects are followed one by one, each checked like a new request.
+/// Only https unless the operator chose the server, certificates always checked, no proxy from the environment, no
+/// cookies, no authentication, nothing decompressed. Each connection goes to an address that the policy allows, judged
+/// when the connection is made. Redirects are followed one by one, each checked like a new request.
 public final class Fetcher: Sendable {
     private let queue: FetchQueue
 
@@ -29,7 +29,7 @@ public final class Fetcher: Sendable {
     ///
     /// Cancelling the task ends the transfer.
     public func fetch(_ request: FetchRequest) async throws(FetchError) -> FetchResponse {
-        let url = try FetchStep.admitted(try FetchURL(request.url), request)
+        let url = try FetchStep.admitted(try request.parsedURL(), request)
         let ticket = self.queue.ticket()
         return try await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
@@ -51,6 +51,13 @@ public final class Fetcher: Sendable {
         case .content(let content): return content
         case .notModified: throw FetchError(.malformed, "fetching: an answer without content")
         }
+    }
+
+    /// Makes the connection of a request with all checks of name, address and certificate, and sends nothing.
+    public func connect(_ request: FetchRequest) async throws(FetchError) {
+        var request = request
+        request.isConnectionOnly = true
+        _ = try await self.exchange(request)
     }
 
     /// Calls `body` once no request is accepted any more: after `close`, or if libcurl failed for good.

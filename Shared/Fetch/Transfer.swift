@@ -35,7 +35,7 @@ final class Transfer {
     private func setRequest(_ configuration: FetcherConfiguration, remaining: Duration) throws(FetchError) {
         let request = self.job.request
         try self.easy.set(CURLOPT_URL, self.job.url.text)
-        try self.easy.setHTTPSOnly()
+        try self.easy.setProtocol(isPlain: self.job.url.isPlain)
         try self.easy.set(CURLOPT_FOLLOWLOCATION, 0)
         // An empty proxy means none, even if the environment names one: with a proxy no address could be judged.
         try self.easy.set(CURLOPT_PROXY, "")
@@ -86,6 +86,8 @@ final class Transfer {
             try self.easy.set(CURLOPT_SSLCERT_BLOB, copying: identity.certificatePEM)
             try self.easy.set(CURLOPT_SSLKEY_BLOB, copying: identity.keyPEM)
         }
+        // Source: CURLOPT_CONNECT_ONLY(3)
+        if request.isConnectionOnly { try self.easy.set(CURLOPT_CONNECT_ONLY, 1) }
         if request.isAlone {
             try self.easy.set(CURLOPT_FRESH_CONNECT, 1)
             try self.easy.set(CURLOPT_FORBID_REUSE, 1)

@@ -12,6 +12,8 @@ public struct ServiceEnvironment: Sendable {
     public let readiness: Readiness
     public let liveness: Liveness
     public let logger: Logger
+    /// Takes the spans of traced changes; nil if there is no collector.
+    public let spans: SpanExporter?
     /// The refusals by brokers that any handle met.
     let refusals = KafkaRefusalBook()
     private let kafkaTimes: AnswerTimes
@@ -19,7 +21,7 @@ public struct ServiceEnvironment: Sendable {
 
     public init(
         common: CommonSettings, group: MultiThreadedEventLoopGroup, metrics: MetricsRegistry, readiness: Readiness,
-        liveness: Liveness = Liveness(), logger: Logger
+        liveness: Liveness = Liveness(), logger: Logger, spans: SpanExporter? = nil
     ) {
         self.common = common
         self.group = group
@@ -27,6 +29,7 @@ public struct ServiceEnvironment: Sendable {
         self.readiness = readiness
         self.liveness = liveness
         self.logger = logger
+        self.spans = spans
         self.kafkaTimes = AnswerTimes("waybill_kafka_answer_seconds", factory: metrics)
         self.redisTimes = AnswerTimes("waybill_redis_answer_seconds", factory: metrics)
     }

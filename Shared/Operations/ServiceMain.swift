@@ -60,10 +60,16 @@ public enum ServiceMain {
             logger.warning("configuration could be safer", metadata: ["problem": "\(warning)"])
         }
         let group = MultiThreadedEventLoopGroup.singleton
+        let registry = MetricsRegistry(metrics)
+        let spans = try common.tracesURL.map { url in
+            try SpanExporter(
+                url: url, format: SpanExport(service: name, version: ProgramVersion.number), metrics: registry,
+                logger: logger)
+        }
         let environment = ServiceEnvironment(
-            common: common, group: group, metrics: MetricsRegistry(metrics),
+            common: common, group: group, metrics: registry,
             readiness: Readiness(conditions: conditions + [KafkaWatch.condition, OperationsServer.listening]),
-            logger: logger)
+            logger: logger, spans: spans)
         environment.liveness.watch(group)
         // A loop of its own answers while one of the others stands still.
         let operations = OperationsServer(
@@ -80,9 +86,11 @@ public enum ServiceMain {
             socket.isEmpty
                 ? nil : ServiceNotifier(socket: socket, readiness: environment.readiness, logger: logger)
         }
+        // Early, so stopped when the others have made their last spans.
+        let first: [any Service] = [operations, watch] + (spans.map { [$0] } ?? [])
         let last: [any Service] = [end] + (notifier.map { [$0] } ?? [])
         var configuration = ServiceGroupConfiguration(
-            services: ([operations, watch] + services + last).map { .init(service: $0) },
+            services: (first + services + last).map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
         configuration.maximumGracefulShutdownDuration = drain + ShutdownWatchdog.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()

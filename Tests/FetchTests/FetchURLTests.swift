@@ -22,6 +22,22 @@ import Testing
         #expect(error?.code == .url)
     }
 
+    @Test func onlyARequestToAChosenServerMayHaveHTTP() throws {
+        #expect(throws: FetchError.self) {
+            try FetchRequest(url: "http://collector:4318/v1/traces") { _ in true }.check()
+        }
+        var request = FetchRequest(url: "http://collector:4318/v1/traces") { _ in true }
+        request.mayBePlain = true
+        #expect(try request.parsedURL().isPlain)
+        #expect(try request.parsedURL().origin == FetchOrigin(host: "collector", port: 4318))
+        request.url = "https://collector/v1/traces"
+        #expect(try !request.parsedURL().isPlain)
+        request.url = "ftp://collector/"
+        #expect(throws: FetchError.self) { try request.check() }
+        let base = try FetchURL("http://collector/", mayBePlain: true)
+        #expect(throws: FetchError.self) { try FetchURL("/other", relativeTo: base) }
+    }
+
     @Test func numericHostsAreReadAsIPAddresses() throws {
         // If they were read as names, an allow-list of names might accept them.
         #expect(try FetchURL("https://0x7f.1/").origin.host == "127.0.0.1")

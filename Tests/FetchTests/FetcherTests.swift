@@ -70,6 +70,22 @@ import Testing
         }
     }
 
+    @Test func aConnectionIsMadeWithAllChecksAndNothingIsSent() async throws {
+        try await self.withServer { server, fetcher in
+            for _ in 0..<2 { try await fetcher.connect(self.request(server, "/a.png")) }
+            #expect(server.requests.isEmpty)
+            var outside = self.request(server, "/a.png")
+            outside.addresses = .publicOnly
+            await #expect(throws: FetchError.self) { try await fetcher.connect(outside) }
+            var wrong = FetchRequest(url: "https://wrong.example.org:\(server.port)/") { _ in true }
+            wrong.timeout = .seconds(10)
+            let error = await #expect(throws: FetchError.self) { try await fetcher.connect(wrong) }
+            #expect(error?.code == .tls, "a certificate of another name")
+            try server.answer("/a.png", .init([1]))
+            #expect(await self.failure(fetcher, self.request(server, "/a.png")) == nil, "the fetcher goes on")
+        }
+    }
+
     @Test func unchangedContentIsNotSentAgain() async throws {
         try await self.withServer { server, fetcher in
             try server.answer("/a.png", .init([1, 2, 3], headers: ["ETag": "\"one\""]))

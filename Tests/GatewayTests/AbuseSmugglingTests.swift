@@ -116,6 +116,15 @@ import Testing
         }
     }
 
+    @Test func aWrongMethodGets405WithTheAllowedMethods() async throws {
+        try await Fixture.with { fixture in
+            let answer = try await fixture.once("PUT", fixture.package("1"))
+            #expect(answer.status == 405)
+            #expect(answer["allow"] == "GET, HEAD")
+            #expect(try await fixture.once("GET", "/v1/orders/\(Fixture.orderType)/%ZZ").status == 400)
+        }
+    }
+
     /// Only the exact spelling leads to the order, and no spelling leads out of the known paths.
     @Test func noPathTrickLeadsToAnOrder() async throws {
         try await Fixture.with { fixture in

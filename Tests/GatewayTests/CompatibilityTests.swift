@@ -1,3 +1,4 @@
+import Cryptography
 import Foundation
 import Model
 import Redis
@@ -103,7 +104,7 @@ import Testing
     }
 
     static func digest(_ text: String) -> String {
-        APIKey.digest(text).prefix(16).map { String(format: "%02x", $0) }.joined()
+        SHA256.digest(Array(text.utf8)).prefix(16).map { String(format: "%02x", $0) }.joined()
     }
 
     @Test func theOrderViewUsesPaymentProviderTerms() throws {

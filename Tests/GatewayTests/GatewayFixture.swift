@@ -15,6 +15,7 @@ import Testing
 import Tokens
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// The real gateway with a real Redis and the mock broker, for one test.
 struct GatewayFixture: Sendable {
@@ -82,7 +83,7 @@ struct GatewayFixture: Sendable {
         let common = try CommonSettings(Settings(environment: [:]))
         let environment = ServiceEnvironment(
             common: common, group: .singleton, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: GatewayServer.conditions), logger: logger)
+            readiness: Readiness(conditions: HTTPListener.conditions), logger: logger)
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let views = StaleReadGuard(MaterializedView(redis: redis))
@@ -108,7 +109,7 @@ struct GatewayFixture: Sendable {
         edge.requestLimit = options.idleLimit
         options.edge(&edge)
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
-        let gateway = GatewayServer(
+        let gateway = HTTPListener(
             address: ListenAddress(host: "127.0.0.1", port: 0), endpoints: endpoints, environment: environment,
             edge: edge, onStopped: {}, onListening: { continuation.yield($0) })
         func clean() async {

@@ -37,14 +37,6 @@ import Testing
         #expect(differences == [])
     }
 
-    @Test func theDefaultsOfTheCheckoutRoleAreThoseOfTheDocument() throws {
-        let directory = try TemporaryDirectory("settings")
-        let (settings, given) = try self.settings(in: directory)
-        _ = try CheckoutSettings(settings, common: try CommonSettings(settings))
-        let differences = try self.differences(settings, given: given)
-        #expect(differences == [])
-    }
-
     @Test(arguments: [
         (["WAYBILL_LISTEN": "0.0.0.0:8080"], true), (["WAYBILL_LISTEN": "[::]:8080"], true),
         (["WAYBILL_LISTEN": "127.0.0.1:8080"], false), ([:], false),

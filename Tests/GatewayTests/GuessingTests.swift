@@ -6,6 +6,7 @@ import Testing
 import Tokens
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// Wrong tokens, many messages, many failures. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct GuessingTests {

@@ -7,6 +7,7 @@ import TestTraits
 import Testing
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// The gateway's answers about data that Redis lacks while the view may be incomplete.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {

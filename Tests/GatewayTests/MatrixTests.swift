@@ -4,6 +4,7 @@ import TestTraits
 import Testing
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// Wallet's protocol over the wire, case by case. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct MatrixTests {

@@ -8,6 +8,7 @@ import TestTraits
 import Testing
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// The work that refused requests cause in Redis. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {

@@ -4,6 +4,7 @@ import TestKit
 import Testing
 
 @testable import Gateway
+@testable import HTTPServer
 
 @Suite struct RouteTests {
     static let type = "order.com.example.shop"

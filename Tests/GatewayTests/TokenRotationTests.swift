@@ -6,6 +6,7 @@ import Testing
 import Tokens
 
 @testable import Gateway
+@testable import HTTPServer
 
 /// Tokens of orders that were packaged under a secret other than the one with which the checkout minted them.
 /// Serialized: each test has its own servers.

@@ -26,6 +26,18 @@ import Testing
         await consumer.close()
     }
 
+    /// API key 10 is FindCoordinator, 9 is OffsetFetch: a cluster refuses the first one already.
+    @Test(arguments: [Int16(10), 9])
+    func aQueryAboutARefusedGroupNamesTheReason(apiKey: Int16) async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        try broker.fail(apiKey: apiKey, with: Array(repeating: Self.groupRefused, count: 200))
+        let admin = try KafkaAdmin(configuration(broker), timeout: .seconds(3))
+        await #expect(throws: KafkaError(.authorization, "")) {
+            try await admin.committed(group: "g", topic: "orders")
+        }
+        await admin.close()
+    }
+
     @Test func aHiddenTopicIsReportedAsAReadDenial() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
         try broker.setError(topic: "orders", code: Self.topicRefused)

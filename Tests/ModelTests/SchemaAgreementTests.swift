@@ -257,6 +257,35 @@ import Testing
                 ])
     }
 
+    /// Each message that has a trace names its headers, and the pattern accepts what Waybill passes on.
+    @Test func theSchemasKnowTheHeadersOfATrace() throws {
+        let text = String(decoding: try Examples.bytes("asyncapi.yaml"), as: UTF8.self)
+        func hasHeaders(_ message: String, _ names: [String]) throws {
+            let start = try #require(text.firstRange(of: "\n    \(message):\n"))
+            let rest = text[start.upperBound...]
+            let section = rest[..<(rest.firstRange(of: /\n {2,4}[a-zA-Z]/)?.lowerBound ?? rest.endIndex)]
+            for name in names { #expect(section.contains("\n          \(name):"), "\(message) has no \(name)") }
+        }
+        let names = [TraceHeader.traceparent, TraceHeader.tracestate]
+        for message in ["structuredChange", "binaryChange", "pendingPush"] { try hasHeaders(message, names) }
+        try hasHeaders("binaryChange", names.map { "ce_\($0)" })
+        try hasHeaders("orderRecord", names + [TraceHeader.links])
+        let letter = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
+        for name in names { #expect(letter[path: "properties.\(name).type"] == "string") }
+        let change = try JSON(parsing: Examples.bytes("order-change.schema.json"))
+        func pattern(_ name: String) throws -> Regex<AnyRegexOutput> {
+            try Regex(try #require(change[path: "$defs.\(name).pattern"]?.string))
+        }
+        let (parents, states) = (try pattern(names[0]), try pattern(names[1]))
+        for parent in TraceContextTests.others + [TraceContextTests.parent] {
+            #expect((TraceContext(traceparent: parent) != nil) == (parent.wholeMatch(of: parents) != nil), "\(parent)")
+        }
+        for state in TraceContextTests.otherStates + ["a=1", String(repeating: " ", count: 512)] {
+            let context = TraceContext(traceparent: TraceContextTests.parent, tracestate: state)
+            #expect((context?.tracestate != nil) == (state.wholeMatch(of: states) != nil), "\(state)")
+        }
+    }
+
     @Test func theChangeSchemaKnowsEveryType() throws {
         let schema = try JSON(parsing: Examples.bytes("order-change.schema.json"))
         #expect(

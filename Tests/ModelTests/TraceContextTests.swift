@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct TraceContextTests {
     private static let trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    private static let parent = "00-\(trace)-00f067aa0ba902b7-01"
+    static let parent = "00-\(trace)-00f067aa0ba902b7-01"
 
     private static func decode(
         _ attributes: [(String, JSON)] = [], headers: [(name: String, value: [UInt8]?)] = []
@@ -27,21 +27,31 @@ import Testing
         #expect(context?.traceparent == Self.parent)
         #expect(context?.tracestate == "congo=t61rcWkgMzE")
         #expect(context?.traceID == Self.trace)
+        #expect(context?.parentID == "00f067aa0ba902b7")
+        #expect(context?.isSampled == true)
+        #expect(TraceContext(traceparent: "00-\(Self.trace)-00f067aa0ba902b7-02")?.isSampled == false)
+        #expect(TraceContext(traceparent: "00-\(Self.trace)-00f067aa0ba902b7-ff")?.isSampled == true)
     }
 
-    @Test(arguments: [
+    /// Texts that are no `traceparent`.
+    static let others = [
         "", "00", "01-\(trace)-00f067aa0ba902b7-01", "ff-\(trace)-00f067aa0ba902b7-01",
         "00-\(trace)-00f067aa0ba902b7-01-", "00-\(trace)-00f067aa0ba902b7-1", "00-\(trace)-00f067aa0ba902b7-0g",
         "00-00000000000000000000000000000000-00f067aa0ba902b7-01", "00-\(trace)-0000000000000000-01",
         "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01", "00-\(trace)_00f067aa0ba902b7-01",
         "00-\(trace)0-0f067aa0ba902b7-01", " 00-\(trace)-00f067aa0ba902b7-01", "00-\(trace)-00f067aa0ba902bé-1",
-    ])
+    ]
+
+    /// Texts that are no `tracestate`.
+    static let otherStates = ["", "a=\n", "a=é", String(repeating: "a", count: 513)]
+
+    @Test(arguments: others)
     func anotherTextIsNoContext(_ text: String) throws {
         #expect(TraceContext(traceparent: text) == nil)
         #expect(try Self.decode([("traceparent", .string(text))]).trace == nil)
     }
 
-    @Test(arguments: ["", "a=\n", "a=é", String(repeating: "a", count: 513)])
+    @Test(arguments: otherStates)
     func aStateThatIsNotValidIsLeftOut(_ state: String) {
         let context = TraceContext(traceparent: Self.parent, tracestate: state)
         #expect(context == TraceContext(traceparent: Self.parent))

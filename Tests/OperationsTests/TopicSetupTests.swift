@@ -34,17 +34,19 @@ import Testing
                 """)
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: server.bootstrap))
         let large = ["max.message.bytes": "4194304", "min.insync.replicas": "2"]
+        let kept = ["cleanup.policy": "compact", "max.compaction.lag.ms": "86400000"]
         let settings = try await admin.settings(of: ["waybill.order-changes", "waybill.orders", "waybill.push-pending"])
         #expect(try settings["waybill.order-changes"]?.get() == large.merging(["cleanup.policy": "delete"]) { $1 })
-        #expect(try settings["waybill.orders"]?.get() == large.merging(["cleanup.policy": "compact"]) { $1 })
+        #expect(try settings["waybill.orders"]?.get() == large.merging(kept) { $1 })
         #expect(
-            try settings["waybill.push-pending"]?.get() == ["cleanup.policy": "compact", "min.insync.replicas": "2"])
+            try settings["waybill.push-pending"]?.get() == kept.merging(["min.insync.replicas": "2"]) { $1 })
         let states = try await admin.partitionStates("waybill.orders")
         #expect(states.map(\.replicas) == [3, 3, 3, 3, 3])
         await admin.close()
 
         let second = try await Self.run(server.bootstrap)
         #expect(second.isWell)
+        #expect(second.hasDeadlines)
         #expect(second.unchecked == nil)
         #expect(second.topics.allSatisfy { $0.outcome == .found(partitions: 5) }, "a second run changes nothing")
         await server.stop()
@@ -63,6 +65,35 @@ import Testing
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: server.bootstrap))
         #expect(try await admin.settings(of: ["waybill.orders"])["waybill.orders"]?.get() == wrong)
         await admin.close()
+        await server.stop()
+    }
+
+    /// Source: compose/privacy.md, "Settings that make a deadline"
+    @Test(arguments: [
+        ("waybill.order-changes", "retention.ms", "-1", "604800000"),
+        ("waybill.dead-letters", "retention.ms", "9223372036854775807", "604800000"),
+        ("waybill.order-changes", "segment.ms", "9223372036854775807", "86400000"),
+        ("waybill.orders", "max.compaction.lag.ms", "9223372036854775807", "86400000"),
+        ("waybill.registrations", "delete.retention.ms", "9223372036854775807", "86400000"),
+        ("waybill.push-pending", "delete.retention.ms", "60000", "86400000"),
+    ])
+    func aSettingWithoutADeadlineIsNamed(topic: String, setting: String, value: String, suggestion: String) throws {
+        let need = try #require(KafkaTopicNeed.installation(Topics()).first { $0.name == topic })
+        let faults = need.deadlines([setting: value])
+        #expect(faults.count == 1)
+        #expect(faults[0].problem.hasPrefix("topic \(topic): \(setting)=\(value) "))
+        #expect(faults[0].fix.hasSuffix("--entity-name \(topic) --add-config \(setting)=\(suggestion)"))
+        #expect(need.deadlines([setting: suggestion]).isEmpty)
+        #expect(need.deadlines([:]).isEmpty, "what is not reported is not judged")
+    }
+
+    @Test(.server, .timeLimit(.minutes(1))) func aTopicWithoutADeadlineIsReportedAndWorks() async throws {
+        let endless = ["cleanup.policy": "compact", "max.compaction.lag.ms": "9223372036854775807"]
+        let server = try await ScriptedKafka.start(["waybill.registrations": .init(settings: endless)])
+        let report = try await Self.run(server.bootstrap)
+        #expect(report.isWell)
+        #expect(!report.hasDeadlines)
+        #expect(report.text.contains("--entity-name waybill.registrations --add-config max.compaction.lag.ms=86400000"))
         await server.stop()
     }
 

@@ -2,6 +2,7 @@ import CoreMetrics
 import Kafka
 import Model
 import Operations
+import Redis
 import Store
 import TestKit
 import TestTraits
@@ -81,12 +82,12 @@ import Testing
             try await processor.process([first, second])
             #expect(Self.status(try await fixture.state("o")) == "delivered")
             #expect(try await fixture.count(fixture.topics.deadLetters) == 5)
-            let kept = try await OrderStore(redis: fixture.redis).earlyChanges.read([state.key])
-            #expect(kept == [[]])
+            let store = OrderStore(redis: fixture.redis)
+            #expect(try #require(try await store.entries([state.key]).first).get().waiting.isEmpty)
         }
     }
 
-    @Test func earlyChangesAreAppliedOnceAndNotKeptForAnExistingOrder() async throws {
+    @Test func earlyChangesAreAppliedOnce() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
@@ -96,12 +97,44 @@ import Testing
             try await processor.process([order])
             let state = try #require(try await fixture.state("o"))
             #expect(state.document.members["statusDescription"] == "early")
-            // As if the kept change had not been forgotten: a redelivery of the order does not apply it again.
-            let store = OrderStore(redis: fixture.redis)
-            try await processor.process([order])
+            try await processor.process([early, order])
             #expect(try await fixture.state("o")?.version.ordinal == 1)
-            let record = try #require(EarlyRecord(early).kept)
-            #expect(try await store.earlyChanges.keep([(state.key, [record])]) == [.orderExists])
+        }
+    }
+
+    /// Two workers, one of which has lost the order's partition: the order exists by the time its write arrives.
+    @Test func aChangeIsNotKeptForAnOrderThatAnotherWorkerCreatedMeanwhile() async throws {
+        try await PackagerFixture.run { fixture in
+            let key = try ChangeLog.key("o")
+            var log = ChangeLog()
+            let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
+            try await fixture.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
+            let late = OrderStore.Write(
+                waiting: IncompleteOrder.encode([early]), for: key, removed: nil, expectedRevision: 0)
+            let store = OrderStore(redis: fixture.redis)
+            #expect(try await store.write([late]) == [.conflict])
+            try await fixture.processor().process([early])
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 0)
+        }
+    }
+
+    @Test func anIncompleteOrderEndsWithARemovalAndExpires() async throws {
+        try await PackagerFixture.run { fixture in
+            var log = ChangeLog()
+            let processor = try fixture.processor()
+            let key = "waybill:1:order:{\(try ChangeLog.key("o"))}"
+            func send(_ command: RedisArgument) async throws -> Int64? {
+                try await fixture.redis.send(RedisCommand([command, .string(key)])).integer
+            }
+            try await processor.process([log.change("order.patched", "o", ["statusDescription": "1"], source: "/wms")])
+            #expect(try #require(try await send("TTL")) > OrderStore.removedSeconds - 60)
+            #expect(try await fixture.stored("o") == nil)
+            try await processor.process([log.change("order.removed", "o", nil)])
+            #expect(try await send("EXISTS") == 0)
+            try await processor.process([log.change("order.patched", "o", ["statusDescription": "1"], source: "/wms")])
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(try await send("TTL") == -1)
+            #expect(try await fixture.state("o")?.document.members["statusDescription"] == "1")
         }
     }
 
@@ -176,26 +209,48 @@ import Testing
         }
     }
 
-    @Test func keptEarlyChangesAreBounded() async throws {
+    @Test func whatWaitsForAnOrderIsBounded() async throws {
         try await PackagerFixture.run { fixture in
-            let early = EarlyChanges(redis: fixture.redis)
-            let key = try ChangeLog.key("o")
-            let many = (0..<EarlyChanges.limit).map { EarlyChanges.Kept(place: "t/0/\($0)", bytes: [1]) }
-            #expect(try await early.keep([(key, many)]) == [.kept])
-            #expect(try await early.keep([(key, many)]) == [.kept], "again is the same")
-            let more = EarlyChanges.Kept(place: "t/0/99", bytes: [1])
-            guard case .refused? = try await early.keep([(key, [more])]).first else {
-                Issue.record("one more was kept")
-                return
+            let processor = try fixture.processor()
+            var log = ChangeLog()
+            let large = log.change("order.patched", "o", ["note": .string(String(repeating: "x", count: 65_536))])
+            let many = (0...IncompleteOrder.limit).map {
+                log.change("order.patched", "o", ["orderNumber": .string("\($0)")])
             }
-            var log = ChangeLog(cluster: "east")
-            let large = log.change(
-                "order.patched", "o", ["orderNumber": .string(String(repeating: "x", count: 60_000))])
-            #expect(EarlyRecord(large).kept == nil)
-            let plain = log.change("order.patched", "o", ["orderNumber": "1"])
-            let kept = try #require(EarlyRecord(plain).kept)
-            #expect(EarlyRecord(kept, of: key)?.record == plain)
-            #expect(EarlyRecord(EarlyChanges.Kept(place: "t/0", bytes: kept.bytes), of: key) == nil)
+            try await processor.process([large] + many)
+            // Each further one is a dead letter alone.
+            let long = log.change("order.patched", "o", ["note": .string(String(repeating: "x", count: 30_000))])
+            try await processor.process([long])
+            #expect(try await fixture.count(fixture.topics.deadLetters) == Int64(many.count + 2))
+            let key = try ChangeLog.key("o")
+            let entry = try #require(try await OrderStore(redis: fixture.redis).entries([key]).first).get()
+            #expect(IncompleteOrder.decode(entry.waiting, of: key).map(\.record) == Array(many.dropLast()))
+        }
+    }
+
+    @Test func waitingChangesAreReadBackAsTheyWere() throws {
+        let key = try ChangeLog.key("o")
+        var log = ChangeLog(cluster: "east")
+        let records = [
+            log.change("order.patched", "o", ["orderNumber": "1"]), log.change("order.announced", "o", nil),
+        ]
+        #expect(IncompleteOrder.decode(IncompleteOrder.encode(records), of: key).map(\.record) == records)
+        #expect(IncompleteOrder.encode([]).isEmpty)
+        #expect(IncompleteOrder.decode(Array("[{}, 1]".utf8), of: key).isEmpty)
+    }
+
+    /// A large entry is read after the small ones.
+    @Test func aLargeIncompleteOrderIsCreatedWithWhatWaits() async throws {
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
+            var log = ChangeLog()
+            let text = String(repeating: "x", count: 20_000)
+            let early = log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms")
+            let wide = log.change("order.patched", "o", ["statusDescription": .string(text)], source: "/wms")
+            try await processor.process([early, wide])
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document(), source: "/oms")])
+            #expect(Self.status(try await fixture.state("o")) == "shipped")
+            #expect(try await fixture.state("o")?.document.members["statusDescription"] == .string(text))
         }
     }
 

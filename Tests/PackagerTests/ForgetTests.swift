@@ -101,7 +101,9 @@ import Testing
                 #expect(try await self.openLetters(fleet, key) == 0)
                 #expect(try await self.openLetters(fleet, early) == 0)
                 #expect(try await fleet.content([key], []).states[key]?.isRemoved == true)
-                #expect(try await OrderStore(redis: fleet.redis).earlyChanges.read([early]) == [[]])
+                let entry = try #require(try await OrderStore(redis: fleet.redis).entries([early]).first).get()
+                #expect(entry.revision == 0)
+                #expect(entry.waiting.isEmpty)
 
                 let again = try await self.forget(fleet, ["--order", key.description, "--order", early.description])
                 #expect(again.exit == .code(0), "\(again.output)")

@@ -60,13 +60,13 @@ struct PackagerFixture: Sendable {
     }
 
     /// Returns a processor whose clock is fixed at noon.
-    func processor(packager: OrderPackager? = nil) throws -> ChangeProcessor {
+    func processor(packager: OrderPackager? = nil, spans: SpanExporter? = nil) throws -> ChangeProcessor {
         let packager = try packager ?? OrderPackager(self.brandFixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
             topics: self.topics, packagers: [self.brandFixture.brand.orderType: packager],
             store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
             producer: self.producer, metrics: PackagerMetrics(factory: self.metrics),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, spans: spans)
         processor.now = { ChangeLog.noon * 1000 }
         return processor
     }

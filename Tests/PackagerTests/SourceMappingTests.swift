@@ -177,6 +177,34 @@ import Testing
         #expect(plain.fault?.code == .mapUndecodable)
     }
 
+    @Test func aChangeHasTheTraceOfItsRecord() throws {
+        let parents = (1...2).map { "00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000\($0)-01" }
+        func trace(
+            _ value: String, format: String = "json", headers: [(String, String)] = []
+        ) throws -> [TraceContext?] {
+            let program = "function map() return {{order = 'a', type = 'removed'}, {order = 'b', type = 'removed'}} end"
+            let mapping = try SourceFixture.map(
+                program, value: value, format: format, headers: headers.map { KafkaHeader(name: $0.0, text: $0.1) })
+            guard case .mapped(let changes) = mapping.outcome else { return [] }
+            #expect(
+                changes.map(\.change.trace)
+                    == changes.map { change in
+                        TraceContext(headers: change.message.headers.map { ($0.name, $0.value) })
+                    })
+            return changes.map(\.change.trace)
+        }
+        let header = [("traceparent", parents[0]), ("tracestate", "a=1")]
+        let first = TraceContext(traceparent: parents[0], tracestate: "a=1")
+        let second = TraceContext(traceparent: parents[1])
+        #expect(try trace("{}", headers: header) == [first, first])
+        #expect(try trace("{}", headers: [("traceparent", "00-1")]) == [nil, nil])
+        #expect(try trace(#"{"traceparent": "\#(parents[1])"}"#) == [nil, nil], "no CloudEvent")
+        let event = #"{"specversion": "1.0", "traceparent": "\#(parents[1])"}"#
+        #expect(try trace(event, format: "cloudevents", headers: header) == [second, second], "its own is first")
+        let binary = [("ce_specversion", "1.0"), ("ce_traceparent", parents[1])]
+        #expect(try trace("{}", format: "cloudevents", headers: binary + header) == [second, second])
+    }
+
     @Test func debeziumsValuesAreConvertedByTheirSchema() throws {
         let value = """
             {"schema": {"type": "struct", "fields": [{"field": "after", "type": "struct", "fields": [

@@ -1,11 +1,12 @@
 import Kafka
 import Logging
 import Model
-import Operations
 import Synchronization
+import TestKit
 import TestTraits
 import Testing
 
+@testable import Operations
 @testable import Packager
 
 /// A trace from a change to the record of its version, its dead letter and the log.
@@ -97,5 +98,76 @@ import Testing
             #expect(lines.map { $0["trace_id"] } == [.string(Self.trace), .string(Self.trace), nil])
             #expect(lines.map { $0["order"] } == [.string(key), .string(key), nil])
         }
+    }
+
+    @Test func fiveConflatedChangesAreOneSpanWithFiveLinks() async throws {
+        try await PackagerFixture.run { fixture in
+            let collector = try await SpanCollector.start()
+            let exporter = try SpanExporter(
+                url: collector.url, format: SpanExport(service: "waybill-packager", version: "1"),
+                metrics: fixture.metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+                interval: .milliseconds(10))
+            var log = ChangeLog()
+            let key = "\(try ChangeLog.key("anna"))"
+            var records = [log.change("order.replaced", "anna", ChangeLog.document())]
+            for number in 1...5 {
+                let value = ChangeLog.event(
+                    "order.patched", subject: key, id: "p\(number)", ["orderNumber": .string("\(number)")])
+                records.append(log.record(key: key, value: value, headers: Self.headers(number)))
+            }
+            records.append(log.record(key: key, value: Array("{".utf8), headers: Self.headers(6)))
+            let processor = try fixture.processor(spans: exporter)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await exporter.run() }
+                try await processor.process(records)
+                try await eventually("spans") { collector.spans.count == 2 }
+                group.cancelAll()
+            }
+            let spans = collector.spans
+            let version = try #require(spans.first { $0["name"] == "waybill.package" })
+            #expect(version["traceId"]?.string == Self.trace)
+            #expect(version["parentSpanId"] == "0000000000000015")
+            let links = version["links"]?.array?.map { $0.object?["spanId"]?.string }
+            #expect(links == (11...15).reversed().map { "00000000000000\($0)" })
+            #expect(version.attribute("waybill.outcome") == "published")
+            #expect(version.attribute("waybill.order_type") == BrandFixture.orderType)
+            let stored = try #require(try await fixture.state("anna"))
+            #expect(version.attribute("waybill.version") == "\(stored.version)")
+            let events = version["events"]?.array?.map { $0.object?["name"]?.string }
+            #expect(events == ["read", "sign", "write", "publish"])
+            let letter = try #require(spans.first { $0["name"] == "waybill.dead_letter" })
+            #expect(letter["parentSpanId"] == "0000000000000016")
+            #expect(letter.attribute("waybill.outcome") == "invalid-json")
+            #expect(collector.bodies.allSatisfy { !$0.text.contains("anna") }, "nothing names the order")
+            await collector.server.stop()
+        }
+    }
+
+    @Test func theSpanOfAMappedRecordNamesSourceAndOutcome() throws {
+        let record = KafkaRecord(
+            topic: "events", partition: 0, offset: 0, timestampMilliseconds: 0, key: nil, value: Array("{}".utf8),
+            headers: Self.headers(1))
+        let mapping = try SourceFixture.map("function map() end", value: "{}")
+        let span = try #require(mapping.span(of: record, "s", took: .milliseconds(5), now: 12_000_000))
+        #expect(span.start == 7_000_000)
+        #expect(span.end == 12_000_000)
+        #expect(span.attributes.map(\.value) == ["s", "ignored"])
+        #expect(!span.isError)
+        let refused = try SourceFixture.map("function map() error('x') end", value: "{}")
+        #expect(refused.span(of: record, "s", took: .zero, now: 0)?.isError == true)
+    }
+
+    @Test func theLineOfARetryNamesTheOrderAndTheNewestTrace() throws {
+        var log = ChangeLog()
+        let key = "\(try ChangeLog.key("o"))"
+        let event: JSON = ["specversion": "1.0", "traceparent": .string(Self.parent(1))]
+        let records = [
+            log.record(key: key, value: event.serialized, headers: [ChangeLog.contentType]),
+            log.record(key: key, value: Array("{".utf8), headers: []),
+        ]
+        let metadata = KeyedWork(key: Array(key.utf8), records: records).metadata
+        #expect(metadata == ["order": .string(key), "trace_id": .string(Self.trace)])
+        // A source's key names no order.
+        #expect(KeyedWork(key: Array("x".utf8), records: [records[1]]).metadata.isEmpty)
     }
 }

@@ -2,10 +2,12 @@ import APNS
 import Kafka
 import Model
 import Redis
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
 
+@testable import Operations
 @testable import Pusher
 @testable import Store
 
@@ -242,9 +244,11 @@ import Testing
             let answer = APNSSimulatorAnswer(429, "TooManyRequests")
             try await fixture.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
+            let spans = Mutex<[TraceSpan]>([])
             try await PushTable.run(fixture) {
                 $0.attempts = 2
             } _: { table in
+                table.scheduler.whenTraced { span in spans.withLock { $0.append(span) } }
                 var record = try fixture.changed("o")
                 record = KafkaRecord(
                     topic: record.topic, partition: 0, offset: 0,
@@ -262,6 +266,10 @@ import Testing
             #expect(deadLetter.code == "push-undeliverable")
             #expect(deadLetter.value.object?["device"]?.string == "d1")
             #expect(deadLetter.value.object?["history"]?.array?.count == 2)
+            let attempts = spans.withLock { $0 }
+            #expect(attempts.allSatisfy { $0.contexts.map(\.traceparent) == [Self.traceparent] && $0.start <= $0.end })
+            let outcomes = attempts.compactMap { $0.attributes.first { $0.name == "waybill.outcome" }?.value.string }
+            #expect(outcomes.sorted() == ["again", "delivered", "given_up"])
         }
     }
 
@@ -277,10 +285,9 @@ import Testing
                 #expect(table.doneCount == 0)
                 #expect(fixture.pushes("dropped") == 0)
                 try await fixture.apns.clearFaults()
-                try await fixture.apns.clearDeliveries()
                 try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
             }
-            #expect(try await fixture.notified().sorted() == (1...5).map(PusherFixture.token))
+            #expect(try await fixture.delivered().sorted() == (1...5).map(PusherFixture.token))
             #expect(fixture.pushes("delivered") == 5)
         }
     }

@@ -120,7 +120,7 @@ import Testing
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
             try await fixture.apns.add(
-                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 6000)))
             try await fixture.publish((0..<20).map { "o\($0)" })
             try await fixture.serve(directory, limits: { $0.inFlight = 5 }) {
                 try await eventually("all in flight that may be") {

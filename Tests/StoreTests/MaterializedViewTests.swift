@@ -188,11 +188,11 @@ import Testing
                 #expect(places.allSatisfy { $0.isHere })
                 #expect(places.allSatisfy { $0.awaited == awaited })
                 #expect(try await watch.known().awaited == awaited)
-                let orders = try await store.eachOrder([key("1"), elsewhere])
-                #expect(try orders[1].get() == nil)
+                let orders = try await store.eachEntry([key("1"), elsewhere])
+                #expect(try orders[1].get().order == nil)
                 switch orders[0] {
-                case .success(let order):
-                    #expect(order == nil)
+                case .success(let entry):
+                    #expect(entry.order == nil)
                     #expect(!awaited.contains(type))
                 case .failure(let error):
                     #expect(error.code == .unavailable)

@@ -1,4 +1,5 @@
 import Model
+import NIOCore
 import Redis
 import TestKit
 import TestTraits
@@ -188,6 +189,40 @@ import Testing
             var again = try state("2", version: 4)
             again.modifiedEpochSeconds += 1
             #expect(try await fixture.store.restore([.version(again, somePackage)]) == 1)
+        }
+    }
+
+    /// Waiting changes are part of their order's entry: no gateway sees them, and an order that is restored ends them.
+    @Test func aRestoredOrderEndsWhatWaitedForIt() async throws {
+        try await StoreFixture.with { fixture in
+            let order = try key("1")
+            func wait(_ changes: [UInt8], removed: OrderState? = nil, after revision: Int64) async throws {
+                let write = OrderStore.Write(
+                    waiting: changes, for: order, removed: removed, expectedRevision: revision)
+                #expect(try await fixture.store.write([write]) == [.written])
+            }
+            func entry() async throws -> OrderStore.Entry {
+                try #require(try await fixture.store.entries([order]).first).get()
+            }
+            try await wait([1], after: 0)
+            #expect(try await entry().waiting == [1])
+            #expect(try await fixture.store.orders([order])[0].get() == nil)
+            #expect(try await fixture.store.storedVersions([order]) == [nil])
+            let seen = try await fixture.reader.lookup(of: order, on: fixture.loop).get()
+            #expect(seen.stamp == nil)
+            #expect(!seen.isRemoved)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
+            #expect(try await entry().waiting.isEmpty)
+            #expect(try await fixture.raw("TTL", StoreKeys.order(order)).integer == -1)
+            // A removed order keeps its trace while changes wait.
+            let gone = try state("1", version: 4, isRemoved: true)
+            #expect(try await fixture.store.restore([.removed(gone)]) == 1)
+            try await wait([2], removed: gone, after: try await entry().revision)
+            #expect(try await entry().waiting == [2])
+            #expect(try await entry().order?.state == gone)
+            try await wait([], removed: gone, after: try await entry().revision)
+            #expect(try await entry().order?.state == gone)
+            #expect(try await entry().waiting.isEmpty)
         }
     }
 

@@ -47,14 +47,14 @@ struct StoreFixture {
     /// Writes as workers that have read the orders: an expected revision that is a small number is the version that
     /// they have seen.
     func write(_ writes: [OrderStore.Write]) async throws -> [OrderStore.WriteOutcome] {
-        let standing = try await self.store.orders(writes.map(\.state.key))
+        let standing = try await self.store.orders(writes.map(\.key))
         return try await self.store.write(
             zip(writes, standing).map { write, standing in
                 guard (1..<1_000_000).contains(write.expectedRevision), let order = try? standing.get(),
-                    order.state.version == write.expectedRevision
+                    let state = write.state, order.state.version == write.expectedRevision
                 else { return write }
                 return OrderStore.Write(
-                    state: write.state, expectedRevision: order.revision, content: write.content,
+                    state: state, expectedRevision: order.revision, content: write.content,
                     former: order.state.document)
             })
     }

@@ -3,7 +3,9 @@ import Foundation
 /// A server with scripted answers about topics and their settings: librdkafka's own broker has no DescribeConfigs and
 /// no access lists, and creates no topics on request.
 ///
-/// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, CreateTopics 0, InitProducerId 0, DescribeConfigs 1
+/// No group has committed anything.
+/// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, OffsetFetch 1, FindCoordinator 0, CreateTopics 0,
+/// InitProducerId 0, DescribeConfigs 1
 public final class ScriptedKafka: Sendable {
     /// The server's answers about a topic.
     public struct Topic: Sendable {
@@ -59,7 +61,7 @@ public final class ScriptedKafka: Sendable {
         #"""
         import json, os
 
-        VERSIONS = [(3, 0, 1), (18, 0, 3), (19, 0, 0), (22, 0, 0), (32, 0, 1)]
+        VERSIONS = [(3, 0, 1), (9, 1, 1), (10, 0, 0), (18, 0, 3), (19, 0, 0), (22, 0, 0), (32, 0, 1)]
 
         def names(rest):
             count, = struct.unpack(">i", rest[:4])
@@ -126,12 +128,27 @@ public final class ScriptedKafka: Sendable {
             os.replace(sys.argv[1] + ".new", sys.argv[1])
             return array(results)
 
+        def committed(rest):
+            rest, topics = taken(rest)[1], []
+            count, = struct.unpack(">i", rest[:4])
+            rest = rest[4:]
+            for _ in range(count):
+                name, rest = taken(rest)
+                count, = struct.unpack(">i", rest[:4])
+                partitions, rest = struct.unpack(f">{count}i", rest[4:4 + 4 * count]), rest[4 + 4 * count:]
+                topics.append(text(name) + array([struct.pack(">iqhh", number, -1, -1, 0) for number in partitions]))
+            return array(topics)
+
         def serve(connection):
             for api, version, number, rest in requests(connection):
                 if api == 18:
                     answer = versions(version)
                 elif api == 3:
                     answer = metadata(rest)
+                elif api == 9:
+                    answer = committed(rest)
+                elif api == 10:
+                    answer = struct.pack(">hi", 0, 1) + text("127.0.0.1") + struct.pack(">i", server.getsockname()[1])
                 elif api == 19:
                     answer = create(rest)
                 elif api == 22:

@@ -5,7 +5,7 @@ import Testing
 @Suite struct FileSchemaTests {
     @Test(arguments: [
         ("brand", "Shared/Brands/Loading/BrandFile.swift"),
-        ("merchant", "Services/Gateway/Checkout/Merchants/Merchant+load.swift"),
+        ("merchant", "Services/Checkout/Merchants/Merchant+load.swift"),
         ("source", "Services/Packager/Sources/Source.swift"),
     ])
     func theSchemaHasTheMembersThatAreRead(schema: String, reader: String) throws {

@@ -7,16 +7,10 @@ import Testing
 @Suite struct FolderArrowsTests {
     static let arrows: [String: [String: Set<String>]] = [
         "Services/Gateway": [
-            "Checkout": ["Endpoints", "HTTP1", "Limits", "Messages", "Server", "Settings"],
-            "Connections": ["Messages"],
-            "Endpoints": ["HTTP2", "Limits", "Messages"],
-            "HTTP1": ["Connections", "Messages"],
-            "HTTP2": ["Connections", "HTTP1", "Messages"],
-            "Limits": ["Messages"],
-            "Messages": [],
-            "Server": ["Connections", "Endpoints", "HTTP1", "HTTP2", "Messages", "Settings", "TLS"],
-            "Settings": ["Connections", "Messages", "TLS"],
-            "TLS": ["Connections"],
+            "Endpoints": ["Limits"],
+            "Limits": [],
+            "Server": ["Endpoints", "Settings"],
+            "Settings": [],
         ],
         "Services/Packager": [
             // The sweeper deletes nothing while Redis is being restored.
@@ -24,7 +18,7 @@ import Testing
             "Changes": ["DeadLetters", "Pipeline", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
-            "Forgetting": ["CommandLine", "DeadLetters", "Settings"],
+            "Forgetting": ["CommandLine", "DeadLetters", "Pipeline", "Settings"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Inspecting": ["DeadLetters", "Pipeline", "Restoring", "Settings"],
             "Pictures": ["Pipeline"],
@@ -56,6 +50,16 @@ import Testing
             "Library": ["Brand", "Folders", "Loading"],
             "Loading": ["Assets", "Brand"],
             "Watching": ["Brand", "Library"],
+        ],
+        "Shared/HTTPServer": [
+            "Connections": ["Messages"],
+            "HTTP1": ["Connections", "Messages"],
+            "HTTP2": ["Connections", "HTTP1", "Messages"],
+            "Limits": [],
+            "Messages": [],
+            "Server": ["Connections", "HTTP1", "HTTP2", "Messages", "Settings", "TLS"],
+            "Settings": ["Connections", "Messages", "TLS"],
+            "TLS": ["Connections"],
         ],
         "Shared/Packaging": [
             "Archive": [],

@@ -5,8 +5,14 @@ import Testing
 @Suite struct TidyTests {
     /// The import arrows: our modules that each room may import. A module that is not named here is a package's.
     static let arrows: [String: Set<String>] = [
+        "Services/Checkout": [
+            "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
+            "Operations",
+        ],
+        // The program has both roles.
         "Services/Gateway": [
-            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store", "Operations",
+            "Checkout", "HTTPServer", "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Brands", "Store",
+            "Operations",
         ],
         "Services/Packager": [
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
@@ -27,7 +33,8 @@ import Testing
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
-        "Shared/Operations": ["Model", "Kafka", "Redis"],
+        "Shared/Operations": ["Model", "Kafka", "Redis", "Fetch"],
+        "Shared/HTTPServer": ["Model", "Fetch", "Operations"],
         "Tests/TestKit": ["CBindPort", "CCrypto", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 
@@ -71,22 +78,24 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Gateway": 10170,
-        "Services/Packager": 13990,
-        "Services/Pusher": 6060,
+        "Services/Checkout": 4630,
+        "Services/Gateway": 2010,
+        "Services/Packager": 14140,
+        "Services/Pusher": 6080,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1440,
-        "Shared/Fetch": 1600,
+        "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
-        "Shared/Kafka": 4060,
+        "Shared/HTTPServer": 3590,
+        "Shared/Kafka": 4150,
         "Shared/Lua": 1010,
         "Shared/Model": 6290,
-        "Shared/Operations": 3710,
+        "Shared/Operations": 4160,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
-        "Shared/Store": 5100,
+        "Shared/Store": 5200,
         "Shared/Tokens": 370,
     ]
 

@@ -74,7 +74,7 @@ def differences(what, documented, programmed):
 def codes(document):
     letters = [value for file in ("ChangeFault", "PushDeadLetterCode")
                for value in cases((ROOT / f"Shared/Model/Changes/{file}.swift").read_text()).values()]
-    failure = (ROOT / "Services/Gateway/Checkout/Surface/CheckoutFailure.swift").read_text()
+    failure = (ROOT / "Services/Checkout/Surface/CheckoutFailure.swift").read_text()
     by_case, answers = statuses(failure.split("var status")[1].split("var type")[0]), cases(failure)
     if len(letters) < 15 or len(answers) < 25:
         return [f"codes were not found: {letters} {answers}"]

@@ -1,4 +1,5 @@
 import Brands
+import HTTPServer
 import Kafka
 import Logging
 import Model
@@ -228,7 +229,9 @@ enum Route: Hashable {
         method: Request.Method, target: String, basePath: String, isCompatible: Bool = false
     ) throws(Failure) {
         let target = RequestTarget(target)
-        guard let segments = try target.segments(behind: basePath) else { throw .notFound }
+        let found: [String]?
+        do { found = try target.segments(behind: basePath) } catch { throw .badTarget(error.message) }
+        guard let segments = found else { throw .notFound }
         switch segments.count {
         case 1 where segments[0] == "log":
             try Self.require(method == .post, "POST")

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPServer
 import Model
 import NIOCore
 import NIOHTTP1

@@ -1,4 +1,5 @@
 import CoreMetrics
+import HTTPServer
 import Logging
 import Model
 import NIOCore
@@ -100,7 +101,7 @@ final class PackageEndpoint: Sendable {
     ) -> EventLoopFuture<Answer> {
         let promise = eventLoop.makePromise(of: Answer.self)
         let fetch = Fetch(
-            key: key, token: nil, condition: ConditionalFetch(.init()), client: request.client,
+            key: key, token: nil, condition: ConditionalFetch(nil), client: request.client,
             presence: request.presence)
         self.answer(fetch, on: eventLoop) { promise.completeWith($0) }
         return promise.futureResult

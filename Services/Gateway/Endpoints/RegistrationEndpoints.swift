@@ -1,4 +1,5 @@
 import FoundationEssentials
+import HTTPServer
 import Kafka
 import Model
 import NIOCore

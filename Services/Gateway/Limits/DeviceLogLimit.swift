@@ -1,3 +1,4 @@
+import HTTPServer
 import NIOCore
 
 /// Limits the messages from devices in the log: anyone can send them, and a log costs money and attention.

@@ -4,11 +4,13 @@ import Kafka
 import Logging
 import Model
 import Operations
-import Packaging
 import Store
 
-/// Processes a batch of changes, up to the acknowledgement of everything that is published, and gives each order an
-/// outcome: a failure of one order delays no other.
+/// Takes a batch of changes along a road of steps, up to the acknowledgement of everything that is published, and gives
+/// each order an outcome: a failure of one order delays no other.
+///
+/// Each step takes the orders that are still open, and can be read alone: `ChangeBatch`, `OrderReader`, `DraftMaker`,
+/// `IncompleteOrders`, `DeadLetterPublisher`, `DraftWriter`, `DraftPublisher`, `ChangeAccount`.
 ///
 /// Source: Design §4.1, the seven steps; the worker does the last one
 struct ChangeProcessor: Sendable {
@@ -41,10 +43,12 @@ struct ChangeProcessor: Sendable {
     /// The orders that updates wait for; by default none do.
     var unknown: UnknownOrders
     private let deadLetters: DeadLetterPublisher
+    private let spans: SpanExporter?
 
     init(
         topics: Topics, packagers: [OrderTypeIdentifier: OrderPackager], store: OrderStore,
-        registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger
+        registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger,
+        spans: SpanExporter? = nil
     ) {
         self.topics = topics
         self.packagers = packagers
@@ -57,289 +61,109 @@ struct ChangeProcessor: Sendable {
         self.load = DocumentLoad(metrics.documentBytes)
         self.recordLimit = RecordLimit(producer: producer.messageLimit)
         self.deadLetters = DeadLetterPublisher(
-            topics: topics, producer: producer, counter: metrics.deadLetters, logger: logger)
+            topics: topics, producer: producer, counter: metrics.deadLetters, logger: logger, spans: spans)
+        self.spans = spans
     }
 
     /// Processes orders, each of which is in only one batch of one process.
     ///
     /// - Returns: one outcome for each piece of work, in order.
     func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
-        let batch = ChangeBatch(works) { type in
-            if self.isRestoring(type) {
-                return .awaited(self.awaited(type) ?? "the orders of \(type) are still to be restored")
-            }
-            if self.packagers[type] != nil { return .served }
-            return self.awaited(type).map { .awaited($0) } ?? .unknown
-        }
-        var batchOutcomes = BatchOutcomes(count: works.count)
+        let batch = ChangeBatch(works) { self.availability(of: $0) }
+        var outcomes = BatchOutcomes(count: works.count)
         CrashPoint.reached(.batchTaken)
-        for (place, reason) in batch.awaiting { batchOutcomes.postpone(place, reason) }
-        await self.deadLetters.send(batch.refused, &batchOutcomes)
-        var open = batch.orders.filter { !batchOutcomes.isPostponed($0.place) }
-        for _ in 0..<Self.conflictLimit where !open.isEmpty { open = await self.advance(open, &batchOutcomes) }
-        batchOutcomes.postpone(open.map(\.place), "writing an order: another worker keeps writing it")
-        let outcomes = batchOutcomes.outcomes
-        self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
-        self.account(for: zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
-        return outcomes
+        for (place, reason) in batch.awaiting { outcomes.postpone(place, reason) }
+        await self.deadLetters.send(batch.refused, &outcomes)
+        var open = batch.orders.filter { !outcomes.isPostponed($0.place) }
+        for _ in 0..<Self.conflictLimit where !open.isEmpty {
+            await self.advance(open, &outcomes)
+            let overtaken = outcomes.takeOvertaken()
+            open.removeAll { !overtaken.contains($0.place) }
+        }
+        outcomes.postpone(open.map(\.place), "writing an order: another worker keeps writing it")
+        self.finish(works, outcomes.outcomes)
+        return outcomes.outcomes
     }
 
-    /// Takes orders through steps 1 to 6: first all whose documents are small, then the others page by page, so that
-    /// memory use does not grow with the documents in Redis.
-    ///
-    /// - Returns: those that another worker wrote in between.
-    private func advance(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
-        var conflicts: [BatchOrder] = []
-        var large: [(item: BatchOrder, bytes: Int)] = []
+    private func availability(of type: OrderTypeIdentifier) -> ChangeBatch.BrandAvailability {
+        if self.isRestoring(type) {
+            return .awaited(self.awaited(type) ?? "the orders of \(type) are still to be restored")
+        }
+        if self.packagers[type] != nil { return .served }
+        return self.awaited(type).map { .awaited($0) } ?? .unknown
+    }
+
+    /// Takes orders through steps 1 to 6, page by page, so that memory use does not grow with the documents in Redis.
+    private func advance(_ orders: [BatchOrder], _ outcomes: inout BatchOutcomes) async {
+        let reader = OrderReader(store: self.store, view: self.view, metrics: self.metrics)
+        var unread = [orders]
         do {
-            let begun = try await self.begin()
-            let started = ContinuousClock.now
-            var small: [Seen] = []
-            var early: [(order: BatchOrder, removed: OrderStore.StoredOrder?)] = []
-            let sights = try await self.store.look(at: orders.map(\.key))
-            self.metrics.ended(.read, since: started)
-            for (order, sight) in zip(orders, sights) {
-                switch sight {
-                case .read(let result): small.append((order.withoutLetters, result))
-                case .early(let removed): early.append((order.withoutLetters, removed))
-                case .large(let bytes): large.append((order.withoutLetters, bytes))
-                }
-            }
-            small += zip(await self.withLetters(early.map(\.order), &batchOutcomes), early)
-                .map { ($0, .success($1.removed)) }
-            if !small.isEmpty { conflicts += await self.advance(small, begun, &batchOutcomes) }
-            for page in OrderStore.pages(large) {
-                let begun = try await self.begin()
-                let read = try await self.store.eachOrder(page.map(\.key))
-                conflicts += await self.advance(Array(zip(page, read)), begun, &batchOutcomes)
-                large.removeFirst(page.count)
+            let (first, large) = try await reader.first(orders, &outcomes)
+            unread = large
+            await self.advance(first, &outcomes)
+            for page in large {
+                let page = try await reader.page(page, &outcomes)
+                unread.removeFirst()
+                await self.advance(page, &outcomes)
             }
         } catch {
             // Orders that were processed keep their outcomes; of the rest nothing was read.
-            let rest = conflicts.isEmpty && large.isEmpty ? orders : large.map(\.item)
-            batchOutcomes.postpone(rest.map(\.place), "\(error)")
+            outcomes.postpone(unread.joined().map(\.place), "\(error)")
         }
-        return conflicts
     }
 
-    /// An order with the result of reading it.
-    private typealias Seen = (order: BatchOrder, result: Result<OrderStore.StoredOrder?, StoreError>)
-
-    /// The start time and the epochs that hold for orders that are read next.
-    private struct Begun {
-        let at = PackagingStart.now
-        let epochs: MaterializedView.Epochs?
-    }
-
-    private func begin() async throws(StoreError) -> Begun { Begun(epochs: try await self.view?.known()) }
-
-    private func advance(
-        _ sights: [Seen], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
-    ) async -> [BatchOrder] {
-        let (readable, corrupt) = self.sort(sights, &batchOutcomes)
-        let bytes = readable.reduce(0) { $0 + ($1.1?.documentBytes ?? 0) }
-        self.load.add(bytes)
-        defer { self.load.add(-bytes) }
+    /// Takes the orders of a page through steps 2 to 6.
+    private func advance(_ page: OrderReader.Page, _ outcomes: inout BatchOutcomes) async {
+        self.load.add(page.bytes)
+        defer { self.load.add(-page.bytes) }
+        var moments = self.spans.map { _ in BatchMoments(start: page.startNanoseconds) }
+        moments?.ended(.read)
         CrashPoint.reached(.statesRead)
-        var open = await self.package(readable, &batchOutcomes)
+        let maker = DraftMaker(
+            packagers: self.packagers, pictureIndex: self.pictureIndex, recordLimit: self.recordLimit,
+            metrics: self.metrics)
+        var drafts = await maker.drafts(of: page.orders, nowEpochSeconds: self.now() / 1000, &outcomes)
+        let made = drafts
+        moments?.ended(.sign)
         CrashPoint.reached(.signed)
-        let come = await self.deferEarly(&open, &batchOutcomes)
+        let incomplete = IncompleteOrders(
+            unknown: self.unknown, topics: self.topics, producer: self.producer, logger: self.logger)
+        drafts = incomplete.settle(drafts, now: .now, &outcomes)
         // Before the write, which advances orders past these changes: a dead letter that failed after it would be lost,
         // since the next attempt takes its change for a redelivery.
-        await self.deadLetters.send(corrupt + open.flatMap(\.refused), &batchOutcomes)
+        await self.deadLetters.send(page.damaged + drafts.flatMap(\.refused), &outcomes)
         CrashPoint.reached(.deadLettersSent)
-        open.removeAll { batchOutcomes.isPostponed($0.place) }
-        await self.note(open, &batchOutcomes)
-        open.removeAll { batchOutcomes.isPostponed($0.place) }
-        var started = ContinuousClock.now
-        let conflicts = await self.write(open, begun, &batchOutcomes).union(come)
-        self.metrics.ended(.write, since: started)
-        open.removeAll { batchOutcomes.isPostponed($0.place) || conflicts.contains($0.place) }
-        started = .now
-        await self.publish(open, &batchOutcomes)
-        self.metrics.ended(.publish, since: started)
+        await incomplete.mark(outcomes.open(drafts), &outcomes)
+        await DraftWriter(store: self.store, packagers: self.packagers, metrics: self.metrics)
+            .write(outcomes.open(drafts), page, &outcomes)
+        moments?.ended(.write)
+        // After the write, which fails if another worker created their order: then they are no dead letters.
+        await self.deadLetters.send(outcomes.open(drafts).flatMap(\.expired), &outcomes)
+        await DraftPublisher(
+            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer,
+            recordLimit: self.recordLimit, metrics: self.metrics
+        ).publish(outcomes.open(drafts), nowEpochMilliseconds: self.now(), &outcomes)
+        moments?.ended(.publish)
+        drafts = outcomes.open(drafts)
         do {
             // A view that was lost since then is restored from what was published before the loss: this may be missing.
-            if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
+            if let epochs = page.epochs { try await self.view?.confirm(epochs) }
+            incomplete.awaitNext(drafts, &outcomes)
+            ChangeAccount(metrics: self.metrics, logger: self.logger).count(drafts)
         } catch {
-            batchOutcomes.postpone(open.map(\.place), "\(error)")
+            outcomes.postpone(drafts.map(\.place), "\(error)")
         }
-        open.removeAll { batchOutcomes.isPostponed($0.place) }
-        await self.forgetLetters(of: open)
-        for draft in open where draft.result.effect == .removed && !draft.early.isEmpty {
-            batchOutcomes.wait(draft.place, .zero)
-        }
-        self.account(for: open)
-        self.metrics.conflicts.increment(by: conflicts.count)
-        return sights.map(\.order).filter { conflicts.contains($0.place) }
-    }
-
-    /// Separates readable orders from damaged ones, whose changes become dead letters.
-    private func sort(
-        _ sights: [Seen], _ batchOutcomes: inout BatchOutcomes
-    ) -> (readable: [(BatchOrder, OrderStore.StoredOrder?)], corrupt: [RefusedRecord]) {
-        var corrupt: [RefusedRecord] = []
-        var readable: [(BatchOrder, OrderStore.StoredOrder?)] = []
-        for (order, result) in sights {
-            switch result {
-            case .success(let stored): readable.append((order, stored))
-            case .failure(let error) where error.code == .corrupt:
-                let fault = ChangeFault(
-                    code: .corruptState,
-                    reason: "\(error.message); repair or remove the order in Redis, then publish the change again"
-                )
-                corrupt += order.changes.map {
-                    RefusedRecord(place: order.place, record: $0.record, fault: fault)
-                }
-            case .failure(let error): batchOutcomes.postpone(order.place, error.message)
+        if let spans = self.spans, let moments {
+            for draft in made where !outcomes.isOvertaken(draft.place) {
+                spans.record(moments.span(of: draft, outcomes.outcomes[draft.place]))
             }
         }
-        return (readable, corrupt)
     }
 
-    /// Writes the changed orders.
-    ///
-    /// - Returns: the places of the orders that another worker wrote in between.
-    private func write(
-        _ open: [OrderDraft], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
-    ) async -> Set<Int> {
-        var conflicts: Set<Int> = []
-        var writes: [(place: Int, write: OrderStore.Write)] = []
-        for draft in open { if let write = draft.write { writes.append((draft.place, write)) } }
-        do {
-            let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: begun.epochs)
-            CrashPoint.reached(.assetsPut)
-            // A full Redis refuses new assets and still accepts removals.
-            if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &batchOutcomes) } }
-            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun.at)) {
-                switch outcome {
-                case .written: break
-                case .conflict: conflicts.insert(sent.place)
-                case .refused(let message):
-                    batchOutcomes.postpone(sent.place, "writing order \(sent.write.state.key): \(message)")
-                }
-            }
-        } catch {
-            // Some may be stored nevertheless: the next attempt finds and publishes them.
-            batchOutcomes.postpone(writes.map(\.place), "\(error)")
-        }
-        CrashPoint.reached(.written)
-        self.metrics.packagesBuilt.increment(by: open.count { $0.package != nil })
-        return conflicts
-    }
-
-    /// Postpones an order whose package names an asset that Redis refused.
-    private static func lacks(
-        _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ batchOutcomes: inout BatchOutcomes
-    ) -> Bool {
-        guard let message = sent.write.assets.lazy.compactMap({ refused[$0] }).first else { return false }
-        batchOutcomes.postpone(sent.place, "writing an asset of order \(sent.write.state.key): \(message)")
-        return true
-    }
-
-    /// Publishes each new version to `waybill.orders`, and again one whose publication may have been lost.
-    private func publish(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
-        var messages: [(place: Int, message: KafkaMessage)] = []
-        let unpublished = open.filter { $0.needsPublishing && !$0.isAlreadyStored }
-        for draft in unpublished {
-            let message = KafkaMessage(
-                topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.record,
-                headers: draft.headers)
-            messages.append((draft.place, message))
-        }
-        let outcomes = await self.producer.produce(messages.map(\.message))
-        for (draft, outcome) in zip(unpublished, outcomes) { self.learn(draft, outcome) }
-        for (sent, outcome) in zip(messages, outcomes) {
-            guard case .failure(let error) = outcome else { continue }
-            batchOutcomes.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
-        }
-        CrashPoint.reached(.published)
-        let published = unpublished.filter { !batchOutcomes.isPostponed($0.place) }
-        await self.republishOvertaken(published, &batchOutcomes)
-        await self.announce(open.filter(\.isAlreadyStored), &batchOutcomes)
-        // Last, since it may take longest. After a failure in between, the next attempt finds the registrations that
-        // are left.
-        let endings = RegistrationCleanup(
-            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
-        await endings.end(
-            ofRemoved: published.filter { !batchOutcomes.isPostponed($0.place) }, now: self.now(), &batchOutcomes)
-        CrashPoint.reached(.unregistered)
-    }
-
-    /// Adjusts the limit on records to the outcome of a publication.
-    private func learn(_ draft: OrderDraft, _ outcome: Result<KafkaPosition, KafkaError>) {
-        guard let size = draft.record?.count else { return }
-        switch outcome {
-        case .success: self.recordLimit.taken(size)
-        case .failure(let error) where error.code == .messageTooLarge: self.recordLimit.refused(size)
-        case .failure: break
-        }
-    }
-
-    /// Makes sure that the last record of each order is of the version in Redis.
-    ///
-    /// A worker that stalled between its write and its publication may have lost its partition in the meantime; its
-    /// record then follows that of a later version, and a compacted topic would keep the wrong one. So the stored
-    /// version is read after each acknowledgement, and published if it is another one by now. Its writer does the same,
-    /// so the last record is the right one.
-    private func republishOvertaken(_ published: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
-        guard !published.isEmpty else { return }
-        do {
-            let standing = try await self.store.notePublished(
-                published.map { ($0.key, $0.completesPublication ? $0.state?.version : nil) })
-            let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
-            guard !overtaken.isEmpty else { return }
-            self.metrics.overtaken.increment(by: overtaken.count)
-            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(overtaken)
-        } catch {
-            batchOutcomes.postpone(published.map(\.place), "\(error)")
-        }
-    }
-
-    /// Publishes the stored versions of orders whose publication may have been lost with a worker.
-    private func announce(_ standing: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
-        guard !standing.isEmpty else { return }
-        do {
-            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(
-                    standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
-                    traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
-        } catch {
-            batchOutcomes.postpone(standing.map(\.place), "\(error)")
-        }
-    }
-
-    /// Counts the outcomes of the changes.
-    private func account(for drafts: [OrderDraft]) {
-        for outcome in drafts.lazy.flatMap(\.result.outcomes) {
-            switch outcome {
-            case .applied: self.metrics.changesApplied.increment()
-            case .unchanged: self.metrics.changesUnchanged.increment()
-            case .skipped(let reason): self.metrics.changesSkipped[reason]?.increment()
-            case .refused: break
-            }
-        }
-        for draft in drafts {
-            self.metrics.changesConflated.increment(by: draft.conflatedCount)
-            let withheld = draft.result.withheld
-            if !withheld.isEmpty {
-                self.logger.notice(
-                    "incomplete elements are hidden",
-                    metadata: ["order": "\(draft.key)", "elements": "\(withheld.joined(separator: "; "))"]
-                        .traced(draft.traces.first))
-            }
-            guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
-            self.metrics.filesOmitted.increment(by: omitted.count)
-            self.logger.warning(
-                "files left out of a package",
-                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"]
-                    .traced(draft.traces.first))
-        }
-    }
-
-    /// Counts records that are done.
-    private func account(for records: [KafkaRecord]) {
+    /// Forgets and counts what is done.
+    private func finish(_ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome]) {
+        self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
+        let records = zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records)
         self.deadLetters.forget(records)
         self.metrics.changesConsumed.increment(by: records.count)
         let now = self.now()
@@ -350,79 +174,7 @@ struct ChangeProcessor: Sendable {
     }
 }
 
-/// Steps 2 to 4: folding, validating and signing on all cores.
-extension ChangeProcessor {
-    /// An order that is not packaged now, and the reason.
-    private struct Postponement: Error {
-        let place: Int
-        let reason: String
-    }
-
-    /// Folds and packages orders; those with pictures from URLs after the others, with the pictures that are available.
-    func package(
-        _ orders: [(BatchOrder, OrderStore.StoredOrder?)], _ batchOutcomes: inout BatchOutcomes
-    ) async -> [OrderDraft] {
-        let seconds = self.now() / 1000
-        let results = await onAllCores(orders) {
-            [packagers, metrics, hasIndex = self.pictureIndex != nil, limit = self.recordLimit.value] order, stored in
-            Self.attempt(order, packagers) { packager throws(PackagingError) in
-                let began = ContinuousClock.now
-                let draft = packager.fold(order, stored: stored, nowEpochSeconds: seconds)
-                metrics.ended(.fold, since: began)
-                CrashPoint.reached(.folded)
-                // Its pictures have to be looked up first.
-                if hasIndex, !draft.pictures.isEmpty { return draft }
-                let folded = ContinuousClock.now
-                defer { metrics.ended(.sign, since: folded) }
-                return try packager.package(draft, recordBytes: limit, nowEpochSeconds: seconds)
-            }
-        }
-        let drafts = Self.drafts(results, &batchOutcomes)
-        guard let pictureIndex = self.pictureIndex, drafts.contains(where: { !$0.isPackaged }) else { return drafts }
-        let (open, packaged) = (drafts.filter { !$0.isPackaged }, drafts.filter(\.isPackaged))
-        do {
-            let found = try await pictureIndex.find(for: open, nowEpochSeconds: seconds)
-            let results = await onAllCores(open) { [packagers, metrics, limit = self.recordLimit.value] draft in
-                let folded = ContinuousClock.now
-                defer { metrics.ended(.sign, since: folded) }
-                return Self.attempt(draft.order, packagers) { packager throws(PackagingError) in
-                    try packager.package(
-                        draft, pictures: found.shown[draft.key.orderType] ?? [:], recordBytes: limit,
-                        nowEpochSeconds: seconds)
-                }
-            }
-            let shown = Self.drafts(results, &batchOutcomes)
-            try await pictureIndex.note(shown, found, nowEpochSeconds: seconds)
-            return packaged + shown
-        } catch {
-            batchOutcomes.postpone(open.map(\.place), "\(error)")
-            return packaged
-        }
-    }
-
-    private static func attempt(
-        _ order: BatchOrder, _ packagers: [OrderTypeIdentifier: OrderPackager],
-        _ body: (OrderPackager) throws(PackagingError) -> OrderDraft
-    ) -> Result<OrderDraft, Postponement> {
-        guard let packager = packagers[order.key.orderType] else {
-            return .failure(Postponement(place: order.place, reason: "its brand was removed"))
-        }
-        return Result { () throws(PackagingError) in try body(packager) }.mapError {
-            Postponement(place: order.place, reason: "packaging order \(order.key): \($0)")
-        }
-    }
-
-    /// - Returns: the drafts that were made; the other orders are postponed.
-    private static func drafts(
-        _ results: [Result<OrderDraft, Postponement>], _ batchOutcomes: inout BatchOutcomes
-    ) -> [OrderDraft] {
-        var drafts: [OrderDraft] = []
-        for result in results {
-            switch result {
-            case .success(let draft): drafts.append(draft)
-            case .failure(let postponement): batchOutcomes.postpone(postponement.place, postponement.reason)
-            }
-        }
-        return drafts
-    }
+extension BatchOutcomes {
+    /// Returns the drafts that go on.
+    func open(_ drafts: [OrderDraft]) -> [OrderDraft] { drafts.filter { !self.isPostponed($0.place) } }
 }

@@ -12,18 +12,13 @@ final class UnknownOrders: Sendable {
     /// The most bytes of records that wait.
     static let byteLimit = 4 << 20
 
-    fileprivate struct Waiting {
+    private struct Waiting {
         let deadline: ContinuousClock.Instant
         let bytes: Int
     }
 
-    fileprivate struct State {
-        var waiting: [[UInt8]: Waiting] = [:]
-        var bytes = 0
-    }
-
     private let patience: Duration
-    private let state = Mutex(State())
+    private let waiting = Mutex<[[UInt8]: Waiting]>([:])
     private let gauge: Gauge
 
     /// - Parameter patience: how long an update waits; zero: not at all.
@@ -38,43 +33,31 @@ final class UnknownOrders: Sendable {
     /// - Returns: the time that they still wait; nil if they wait no longer.
     func wait(_ key: [UInt8], bytes: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.patience > .zero else { return nil }
-        return self.change { state in
-            let known = state.remove(key)
-            if known == nil, state.waiting.count >= Self.keyLimit { state.forget(before: now) }
-            let deadline = known?.deadline ?? now + self.patience
-            guard deadline > now, state.waiting.count < Self.keyLimit, state.bytes + bytes <= Self.byteLimit else {
-                return nil
+        return self.change { waiting in
+            let known = waiting.removeValue(forKey: key)
+            if known == nil, waiting.count >= Self.keyLimit {
+                // Those that should have returned by now: their partition went to another worker.
+                waiting = waiting.filter { $0.value.deadline + .seconds(10) >= now }
             }
-            state.waiting[key] = Waiting(deadline: deadline, bytes: bytes)
-            state.bytes += bytes
+            let deadline = known?.deadline ?? now + self.patience
+            let others = waiting.values.reduce(0) { $0 + $1.bytes }
+            guard deadline > now, waiting.count < Self.keyLimit, others + bytes <= Self.byteLimit else { return nil }
+            waiting[key] = Waiting(deadline: deadline, bytes: bytes)
             return deadline - now
         }
     }
 
     /// Forgets orders that exist now, or of which nothing waits any more.
     func forget(_ keys: some Sequence<[UInt8]>) {
-        self.change { state in
-            if state.waiting.isEmpty { return }
-            for key in keys { _ = state.remove(key) }
+        self.change { waiting in
+            if waiting.isEmpty { return }
+            for key in keys { waiting[key] = nil }
         }
     }
 
-    private func change<Value>(_ body: (inout State) -> Value) -> Value {
-        let (value, count) = self.state.withLock { (body(&$0), $0.waiting.count) }
+    private func change<Value>(_ body: (inout [[UInt8]: Waiting]) -> Value) -> Value {
+        let (value, count) = self.waiting.withLock { (body(&$0), $0.count) }
         self.gauge.record(count)
         return value
-    }
-}
-
-extension UnknownOrders.State {
-    fileprivate mutating func remove(_ key: [UInt8]) -> UnknownOrders.Waiting? {
-        guard let known = self.waiting.removeValue(forKey: key) else { return nil }
-        self.bytes -= known.bytes
-        return known
-    }
-
-    /// Forgets orders that should have returned by now: their partition went to another worker.
-    fileprivate mutating func forget(before now: ContinuousClock.Instant) {
-        for (key, entry) in self.waiting where entry.deadline + .seconds(10) < now { _ = self.remove(key) }
     }
 }

@@ -17,9 +17,10 @@ struct CheckTopicsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
         abstract: "Checks that the topics exist, and their settings; changes nothing.",
-        discussion:
-            "Exit codes: 0: all is well; 2: there are faults, printed with their corrections; 1 or 64: not checked."
-    )
+        discussion: """
+            Judged are the settings that the services need, and those that make the deadlines of compose/privacy.md. \
+            Exit codes: 0: all is well; 2: there are faults, printed with their corrections; 1 or 64: not checked.
+            """)
 
     func run() async throws {
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
@@ -27,7 +28,7 @@ struct CheckTopicsCommand: AsyncParsableCommand {
         let setup = TopicSetup(environment.common.topics, partitions: 1, replication: -1)
         let report = try await withCleanup(admin.close) { try await setup.run(admin, creates: false) }
         StandardStream.output.write(report.text)
-        if !report.isWell { throw ExitCode(2) }
+        if !report.isWell || !report.hasDeadlines { throw ExitCode(2) }
     }
 }
 

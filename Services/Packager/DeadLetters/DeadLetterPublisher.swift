@@ -28,13 +28,17 @@ final class DeadLetterPublisher: Sendable {
     /// Dead letters that were sent.
     private let counter: Counter
     private let logger: Logger
+    private let spans: SpanExporter?
     private let sent = Mutex<Set<Origin>>([])
 
-    init(topics: Topics, producer: KafkaProducer, counter: Counter, logger: Logger) {
+    init(
+        topics: Topics, producer: KafkaProducer, counter: Counter, logger: Logger, spans: SpanExporter? = nil
+    ) {
         self.topics = topics
         self.producer = producer
         self.counter = counter
         self.logger = logger
+        self.spans = spans
     }
 
     /// Forgets records that are done. If one is redelivered, it is not known whether its dead letter was sent.
@@ -90,14 +94,16 @@ final class DeadLetterPublisher: Sendable {
             sent.insert(Origin(record))
         }
         self.counter.increment()
-        var metadata: Logger.Metadata = [
-            "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
-            "origin": "\(DeadLetter.origin(of: record))",
-        ]
-        // A source's key names something else.
-        if let key = record.key.flatMap({ String(validating: $0, as: UTF8.self) }), let order = try? OrderKey(key) {
-            metadata["order"] = "\(order)"
-        }
+        var metadata = Logger.Metadata(order: record.key)
+        metadata["error"] = "\(fault.code.rawValue)"
+        metadata["reason"] = "\(fault.reason)"
+        metadata["origin"] = "\(DeadLetter.origin(of: record))"
         self.logger.warning("dead letter", metadata: metadata.traced(letter.trace))
+        guard let spans = self.spans, let trace = letter.trace else { return }
+        let now = TraceSpan.now
+        spans.record(
+            TraceSpan(
+                "waybill.dead_letter", .producer, of: [trace], from: now, to: now,
+                attributes: [("waybill.outcome", .string(fault.code.rawValue))], isError: true))
     }
 }

@@ -224,8 +224,9 @@ final class DeadLetterReplay: Service {
 
     private func refuse(_ letter: DeadLetterRecord, _ reason: String) {
         self.tally.withLock { $0.refused += 1 }
-        self.logger.warning(
-            "dead letter refused", metadata: ["letter": "\(letter.position)", "error": "\(reason)"])
+        let facts: Logger.Metadata = ["letter": "\(letter.position)", "error": "\(reason)"]
+        let work = KeyedWork(key: letter.record.key, records: [letter.record])
+        self.logger.warning("dead letter refused", metadata: work.metadata.merging(facts) { $1 })
     }
 
     private func writeNotes(_ letters: [DeadLetterRecord]) async throws {

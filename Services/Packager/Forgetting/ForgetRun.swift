@@ -89,9 +89,8 @@ struct ForgetRun: Sendable {
     private func traces(of keys: [OrderKey]) async throws -> [OrderTraces] {
         guard !keys.isEmpty else { return [] }
         var traces: [OrderTraces] = []
-        for sight in try await self.store.look(at: keys) { traces.append(try Self.traces(sight)) }
-        for (index, kept) in try await self.store.earlyChanges.read(keys).enumerated() {
-            traces[index].earlyChanges = kept.count
+        for (key, result) in zip(keys, try await self.store.entries(keys)) {
+            traces.append(try Self.traces(result, of: key))
         }
         var open: [(place: Int, cursor: String?)] = keys.indices.map { ($0, nil) }
         while !open.isEmpty {
@@ -102,18 +101,20 @@ struct ForgetRun: Sendable {
         return traces
     }
 
-    private static func traces(_ sight: OrderStore.Sight) throws -> OrderTraces {
-        let stored: OrderStore.StoredOrder?
-        switch sight {
-        case .large: return OrderTraces(state: .stored)
-        case .early(let removed): stored = removed
-        case .read(.success(let read)): stored = read
-        case .read(.failure(let error)):
+    private static func traces(
+        _ result: Result<OrderStore.Entry, StoreError>, of key: OrderKey
+    ) throws -> OrderTraces {
+        switch result {
+        case .success(let entry):
+            let state = entry.order.map { order in
+                order.state.isRemoved ? OrderTraces.State.removed(isPublished: order.isPublished) : .stored
+            }
+            let early = IncompleteOrder(entry, of: key)?.changes.count ?? 0
+            return OrderTraces(state: state ?? .none, earlyChanges: early)
+        case .failure(let error):
             guard error.code == .corrupt else { throw error }
             return OrderTraces(state: .damaged(error.message))
         }
-        guard let stored else { return OrderTraces() }
-        return OrderTraces(state: stored.state.isRemoved ? .removed(isPublished: stored.isPublished) : .stored)
     }
 
     /// Returns what is left, from the settings of the topics as they are now.

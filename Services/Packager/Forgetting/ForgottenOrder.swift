@@ -15,7 +15,7 @@ struct OrderTraces: Hashable, Sendable {
     var state = State.none
     /// Devices that are registered for it.
     var devices = 0
-    /// Changes that wait for it: see `EarlyChanges`.
+    /// Changes that wait for it: see `IncompleteOrder`.
     var earlyChanges = 0
 
     /// The reason why it is not forgotten; nil if a removal has nothing left to do.

@@ -20,13 +20,7 @@ final class IngestMetrics: Sendable {
     }
 
     func mapped(_ mapping: SourceMapping, _ source: String, took duration: Duration) {
-        let outcome =
-            switch mapping.outcome {
-            case .mapped: "mapped"
-            case .ignored: "ignored"
-            case .refused: "refused"
-            }
-        self.count("waybill_ingest_records_total", source, "outcome", outcome)
+        self.count("waybill_ingest_records_total", source, "outcome", mapping.outcome.name)
         for value in mapping.unknown {
             self.count("waybill_ingest_unknown_values_total", source, "table", value.table)
         }

@@ -25,6 +25,8 @@ struct IngestProcessor: Sendable {
     let parcels: ParcelIndex
     /// The keys whose records wait for the order of a parcel.
     let unknown: UnknownOrders
+    /// Takes the spans of records; nil if there is no collector.
+    var spans: SpanExporter?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -113,6 +115,7 @@ struct IngestProcessor: Sendable {
         for mapping: SourceMapping, of record: KafkaRecord, _ source: String, took duration: Duration
     ) {
         self.metrics.mapped(mapping, source, took: duration)
+        if let spans = self.spans { spans.record(mapping.span(of: record, source, took: duration, now: TraceSpan.now)) }
         guard record.timestampMilliseconds >= 0 else { return }
         self.metrics.age(.milliseconds(max(0, self.now() - record.timestampMilliseconds)), source)
     }
@@ -134,5 +137,18 @@ struct IngestProcessor: Sendable {
             }
         }
         CrashPoint.reached(.published)
+    }
+}
+
+extension SourceMapping {
+    /// Returns the span of a record that was mapped until now; nil if its trace is not recorded.
+    func span(of record: KafkaRecord, _ source: String, took duration: Duration, now: Int64) -> TraceSpan? {
+        let trace = TraceContext(value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+        guard let trace else { return nil }
+        let isRefused = if case .refused = self.outcome { true } else { false }
+        return TraceSpan(
+            "waybill.map", .consumer, of: [trace], from: now - Int64(duration / .nanoseconds(1)), to: now,
+            attributes: [("waybill.source", .string(source)), ("waybill.outcome", .string(self.outcome.name))],
+            isError: isRefused)
     }
 }

@@ -197,9 +197,11 @@ extension OrderInspection {
             // Without the view: also what an incomplete one has is shown.
             let store = OrderStore(redis: self.redis)
             do {
-                let stored = try await store.orders([key]).first?.get()
+                let entry = try await store.entries([key]).first?.get()
+                let stored = entry?.order
                 let around = try await store.surroundings(of: key, assets: stored?.assets ?? [])
-                (facts.devices, facts.early, facts.wasRemoved) = (around.devices, around.early, around.wasRemoved)
+                (facts.devices, facts.wasRemoved) = (around.devices, around.wasRemoved)
+                facts.early = entry.flatMap { IncompleteOrder($0, of: key) }?.changes.count ?? 0
                 guard let stored else { return facts }
                 positions = stored.state.positions
                 facts.order = try await self.facts(stored, around, nowMilliseconds / 1000)

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Store
 
 /// One order of a batch, with the changes that arrived for it.
 ///
@@ -10,25 +11,34 @@ final class BatchOrder: Sendable {
     /// Its index in the batch's work.
     let place: Int
     let key: OrderKey
-    /// The changes in order of arrival; none for an order that is renewed or restored.
+    /// The changes that waited for the order, then those of the batch, in order of arrival; none for an order that is
+    /// renewed or restored.
     let changes: [Change]
-    /// The number of changes at the front that arrived before the order existed: each has a dead letter.
-    let letters: Int
-    /// The origins of the changes that Redis keeps for this order: those at the front, and any that are redelivered.
-    let kept: Set<String>
+    /// The number of changes that waited.
+    let waited: Int
+    /// The order as it is kept until it is created; nil for one that exists, or for which nothing waits.
+    let incomplete: IncompleteOrder?
 
-    init(place: Int, key: OrderKey, changes: [Change] = [], letters: Int = 0, kept: Set<String> = []) {
+    init(place: Int, key: OrderKey, changes: [Change] = [], waited: Int = 0, incomplete: IncompleteOrder? = nil) {
         self.place = place
         self.key = key
         self.changes = changes
-        self.letters = letters
-        self.kept = kept
+        self.waited = waited
+        self.incomplete = incomplete
     }
 
-    /// The order with only the changes from this batch.
-    var withoutLetters: BatchOrder {
-        guard !self.kept.isEmpty else { return self }
-        return BatchOrder(place: self.place, key: self.key, changes: Array(self.changes.dropFirst(self.letters)))
+    /// The positions of the changes that wait in its entry.
+    var waiting: Set<ChangePosition> { Set(self.incomplete?.changes.map { ChangePosition($0.record) } ?? []) }
+
+    /// Returns the order with the changes in front that wait for it. One that is redelivered stays among those of the
+    /// batch: it may have no dead letter yet.
+    func following(_ entry: OrderStore.Entry) -> BatchOrder {
+        guard let incomplete = IncompleteOrder(entry, of: self.key) else { return self }
+        let here = Set(self.changes.map { ChangePosition($0.record) })
+        let waiting = incomplete.changes.filter { !here.contains(ChangePosition($0.record)) }
+        return BatchOrder(
+            place: self.place, key: self.key, changes: waiting + self.changes, waited: waiting.count,
+            incomplete: incomplete)
     }
 }
 

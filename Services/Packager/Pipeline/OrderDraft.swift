@@ -42,10 +42,13 @@ final class OrderDraft: Sendable {
         self.package = package
         self.record = record
         self.refusal = refusal
-        if let content, let state = result.state {
+        let revision = stored?.revision ?? order.incomplete?.revision ?? 0
+        if case .waiting(let changes)? = content {
             self.write = OrderStore.Write(
-                state: state, expectedRevision: stored?.revision ?? 0, content: content,
-                former: stored?.state.document)
+                waiting: changes, for: order.key, removed: result.state, expectedRevision: revision)
+        } else if let content, let state = result.state {
+            self.write = OrderStore.Write(
+                state: state, expectedRevision: revision, content: content, former: stored?.state.document)
         } else {
             self.write = nil
         }
@@ -85,6 +88,13 @@ final class OrderDraft: Sendable {
             pictures: pictures)
     }
 
+    /// Returns the draft of an order that does not exist, with the changes that wait from now on.
+    func keeping(_ records: [KafkaRecord]) -> OrderDraft {
+        OrderDraft(
+            self.order, stored: self.stored, result: self.result, pictures: [],
+            content: .waiting(IncompleteOrder.encode(records)))
+    }
+
     /// Returns the draft with the reason why nothing is done.
     func refused(_ reason: String) -> OrderDraft {
         OrderDraft(
@@ -96,8 +106,6 @@ final class OrderDraft: Sendable {
     var key: OrderKey { self.order.key }
     /// The resulting state; nil if there is still none.
     var state: OrderState? { self.result.state }
-    /// False for a new version that has no package yet.
-    var isPackaged: Bool { self.package != nil || self.result.effect != .changed }
 }
 
 /// Publishing a draft that follows from changes.

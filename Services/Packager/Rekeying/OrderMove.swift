@@ -66,11 +66,11 @@ struct OrderMove: Sendable {
             for (write, outcome) in zip(writes, try await self.store.write(writes)) {
                 switch outcome {
                 case .written:
-                    renumbered.append(write.state.key)
-                    ends.append(self.end(write.state, partition, versions: -1))
-                case .conflict: open.append(write.state.key)
+                    renumbered.append(write.key)
+                    if let state = write.state { ends.append(self.end(state, partition, versions: -1)) }
+                case .conflict: open.append(write.key)
                 case .refused(let message):
-                    throw RetriableFailure(description: "moving order \(write.state.key): \(message)")
+                    throw RetriableFailure(description: "moving order \(write.key): \(message)")
                 }
             }
         }

@@ -19,6 +19,15 @@ struct SourceMapping {
         /// The program returned no change, or the record is from before the start.
         case ignored
         case refused(ChangeFault)
+
+        /// The name in metrics and spans.
+        var name: String {
+            switch self {
+            case .mapped: "mapped"
+            case .ignored: "ignored"
+            case .refused: "refused"
+            }
+        }
     }
 
     /// The most changes of one record.
@@ -58,7 +67,8 @@ struct SourceMapping {
                 throw ChangeFault(code: .mapFailed, reason: "map.lua returned no change, and unmapped is dead-letter")
             }
             let drafts = ChangeDrafts(
-                record: record, source: source, isSnapshot: event.isSnapshot, topic: topic, now: nowEpochSeconds)
+                record: record, source: source, isSnapshot: event.isSnapshot, topic: topic, now: nowEpochSeconds,
+                trace: TraceContext(event: event.event, headers: record.headers.map { ($0.name, $0.value) }))
             var mapped: [Change] = []
             for (index, change) in changes.enumerated() { mapped.append(try drafts.change(change, index + 1)) }
             self.outcome = mapped.isEmpty ? .ignored : .mapped(mapped)
@@ -200,6 +210,8 @@ struct ChangeDrafts {
     let isSnapshot: Bool
     let topic: String
     let now: Int64
+    /// The trace of the record, which its changes go on with.
+    let trace: TraceContext?
 
     /// - Parameter number: that of the change in its list, from 1.
     func change(_ value: JSON, _ number: Int) throws(ChangeFault) -> SourceMapping.Change {
@@ -230,7 +242,7 @@ struct ChangeDrafts {
         let message = KafkaMessage(
             topic: self.topic, key: Array(key.utf8), value: JSON.object(JSONObject(event)).serialized,
             headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")]
-                + self.record.trace.headers)
+                + self.trace.headers)
         return SourceMapping.Change(message: message, change: try self.checked(message, number), type: type)
     }
 

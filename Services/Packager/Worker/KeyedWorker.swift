@@ -192,26 +192,25 @@ final class KeyedWorker: Service {
         // First, so that no finished record is let go on a revoke.
         self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
         let look = self.driver.complete(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
-        var reasons: [String] = []
-        for case .later(let reason) in outcomes { reasons.append(reason) }
-        self.metrics.retries.increment(by: reasons.count)
+        var retried: [(work: KeyedWork, reason: String)] = []
+        for case (let work, .later(let reason)) in zip(works, outcomes) { retried.append((work, reason)) }
+        self.metrics.retries.increment(by: retried.count)
         let done = outcomes.count { $0 == .done }
         let (change, isLogged) = self.watch.withLock { watch in
             let change = watch.record(done: done, delayed: look.delayed, now: now)
-            return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
+            return (change, retried.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {
-        case .away?: self.readiness.note(WorkerCondition.upstreams, reasons.first ?? "no work completes")
+        case .away?: self.readiness.note(WorkerCondition.upstreams, retried.first?.reason ?? "no work completes")
         case .back?: self.readiness.note(WorkerCondition.upstreams, nil)
         case nil: break
         }
-        guard isLogged, let reason = reasons.first else { return }
+        guard isLogged, let (work, reason) = retried.first else { return }
         let oldest = self.driver.delayedSince.map { now - $0 } ?? .zero
-        self.logger.warning(
-            "keys are waiting for a retry",
-            metadata: [
-                "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
-            ])
+        let facts: Logger.Metadata = [
+            "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
+        ]
+        self.logger.warning("keys are waiting for a retry", metadata: work.metadata.merging(facts) { $1 })
     }
 }
 
@@ -241,6 +240,8 @@ struct KeyedWork: Sendable {
         /// It waits for records that may still arrive for its key, and is tried again when one does, at the latest
         /// after this time. Nothing is wrong with it.
         case awaits(Duration)
+
+        var isWaiting: Bool { if case .awaits = self { true } else { false } }
     }
 }
 
@@ -248,6 +249,8 @@ struct KeyedWork: Sendable {
 struct BatchOutcomes: Sendable {
     /// In the order of the work.
     private(set) var outcomes: [KeyedWork.Outcome]
+    /// Pieces that another worker overtook: they are to be done again at once.
+    private var overtaken: Set<Int> = []
 
     init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
 
@@ -265,5 +268,16 @@ struct BatchOutcomes: Sendable {
         for place in places { self.postpone(place, reason) }
     }
 
-    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done }
+    /// Stops a piece of work that another worker overtook.
+    mutating func overtake(_ place: Int) { self.overtaken.insert(place) }
+
+    /// Opens the pieces again that were overtaken, and returns them.
+    mutating func takeOvertaken() -> Set<Int> {
+        defer { self.overtaken = [] }
+        return self.overtaken
+    }
+
+    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done || self.isOvertaken(place) }
+
+    func isOvertaken(_ place: Int) -> Bool { self.overtaken.contains(place) }
 }

@@ -18,6 +18,18 @@ struct CredentialQueue {
         case giveUp(reason: String)
         /// According to APNs' answer it can never succeed.
         case drop(reason: String)
+
+        /// The name in spans.
+        var name: String {
+            switch self {
+            case .delivered: "delivered"
+            case .again: "again"
+            case .retire: "token_gone"
+            case .keep: "token_unknown"
+            case .giveUp: "given_up"
+            case .drop: "refused"
+            }
+        }
     }
 
     /// A change worth a log line or an alarm.

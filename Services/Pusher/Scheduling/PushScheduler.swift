@@ -2,6 +2,7 @@ package import APNS
 package import Brands
 package import Kafka
 package import Model
+import Operations
 import Synchronization
 
 /// The state machine with its lock, the clients that send its notifications, and the work that it decides on.
@@ -33,6 +34,7 @@ package final class PushScheduler: Sendable {
         /// Clients whose credential is stopped: the requests queued there would be refused one after another for a
         /// minute, and hold back their offsets.
         var recalls: [APNSClient] = []
+        var spans: [TraceSpan] = []
     }
 
     private struct State {
@@ -41,6 +43,7 @@ package final class PushScheduler: Sendable {
         var isStopped = false
         var onFinished: @Sendable ([KafkaReceipt]) -> Void = { _ in }
         var onChange: @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
+        var onSpan: @Sendable (TraceSpan) -> Void = { _ in }
         /// The longest time that APNs keeps a notification of any brand so far, in seconds.
         var expirationSeconds = PushScheduler.leastExpirationSeconds
     }
@@ -87,6 +90,15 @@ package final class PushScheduler: Sendable {
     /// Sets the function that is called when a credential's health or breaker changes; it must not block.
     func whenChanged(_ call: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void) {
         self.state.withLock { $0.onChange = call }
+    }
+
+    /// Sets the function that is called with the span of each attempt for a traced change; it must not block. Until
+    /// then no span is made.
+    func whenTraced(_ call: @escaping @Sendable (TraceSpan) -> Void) {
+        self.state.withLock { state in
+            state.onSpan = call
+            state.machine.spans = []
+        }
     }
 
     // MARK: clients
@@ -339,16 +351,18 @@ package final class PushScheduler: Sendable {
     /// Changes the state, and does the resulting work outside the lock.
     private func change(_ body: (inout State, inout Work) -> Void) {
         var work = Work()
-        let (onFinished, onChange) = self.state.withLock { state in
+        let (onFinished, onChange, onSpan) = self.state.withLock { state in
             body(&state, &work)
             work.finished = state.machine.takeFinished()
-            return (state.onFinished, state.onChange)
+            work.spans = state.machine.takeSpans()
+            return (state.onFinished, state.onChange, state.onSpan)
         }
         if !work.finished.isEmpty { onFinished(work.finished) }
         for client in work.recalls { client.recall() }
         for (client, requests) in work.sends { client.submit(requests) }
         self.followUps.add(work.effects)
         for (type, change) in work.changes { onChange(type, change) }
+        for span in work.spans { onSpan(span) }
     }
 }
 

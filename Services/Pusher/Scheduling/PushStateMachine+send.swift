@@ -2,6 +2,7 @@ import APNS
 import DequeModule
 import Kafka
 import Model
+import Operations
 
 extension PushStateMachine {
     /// A notification to send.
@@ -138,6 +139,7 @@ extension PushStateMachine {
         let ruling = self.queues[queue].judge(
             reply.outcome, &self.targets[slot].tries, of: origin, generation: generation, now: now,
             epochMilliseconds: epochMilliseconds, jitter: jitter())
+        if self.spans != nil { self.noteSpan(slot, ruling, epochMilliseconds: epochMilliseconds) }
         switch ruling {
         case .delivered:
             self.queues[queue].counts.delivered += 1
@@ -207,6 +209,22 @@ extension PushStateMachine {
         } else {
             self.openWindow(slot)
         }
+    }
+
+    /// Makes the span of one attempt.
+    private mutating func noteSpan(_ slot: Int, _ ruling: CredentialQueue.Ruling, epochMilliseconds: Int64) {
+        let contexts = self.traces(of: self.targets[slot].sent)
+        guard !contexts.isEmpty else { return }
+        let (type, sent) = (
+            self.queues[Int(self.targets[slot].queue)].orderType, self.targets[slot].tries.sentEpochMilliseconds
+        )
+        let span = TraceSpan(
+            "waybill.notify", .client, of: contexts, from: min(sent, epochMilliseconds) * 1_000_000,
+            to: epochMilliseconds * 1_000_000,
+            attributes: [
+                ("waybill.order_type", .string(type.rawValue)), ("waybill.outcome", .string(ruling.name)),
+            ], isError: ruling != .delivered)
+        if let span { self.spans?.append(span) }
     }
 
     private mutating func noteAge(_ slot: Int, epochMilliseconds: Int64) {

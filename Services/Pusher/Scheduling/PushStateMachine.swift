@@ -1,6 +1,7 @@
 import APNS
 import Kafka
 import Model
+import Operations
 
 /// Everything that the pusher has in hand: the devices to be notified of each record, and when. No I/O, no clock, no
 /// task.
@@ -121,6 +122,8 @@ struct PushStateMachine {
     var lateDrops: [KafkaReceipt] = []
     /// The counts of order types that have neither a brand nor a queue.
     var unknownTypes = PushCounts()
+    /// Spans of notifications that have their verdict, until they are taken; nil while none are made.
+    var spans: [TraceSpan]?
     private(set) var linkCount = 0
     var settlingCount = 0
     private var lastSerial: UInt64 = 0
@@ -261,6 +264,19 @@ struct PushStateMachine {
     func trace(of links: [Link]) -> TraceContext? {
         if self.traces.isEmpty { return nil }
         return links.reversed().lazy.compactMap { self.traces[$0.record] }.first
+    }
+
+    /// Returns the traces of the records among some links, the newest first.
+    func traces(of links: [Link]) -> [TraceContext] {
+        if self.traces.isEmpty { return [] }
+        return TraceContext.links(links.compactMap { self.traces[$0.record] })
+    }
+
+    /// Removes and returns the spans.
+    mutating func takeSpans() -> [TraceSpan] {
+        guard let spans = self.spans, !spans.isEmpty else { return [] }
+        self.spans = []
+        return spans
     }
 
     /// Removes and returns the receipts of finished records.

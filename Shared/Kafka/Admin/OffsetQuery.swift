@@ -41,7 +41,20 @@ enum OffsetQuery {
         }
         // Most brokers answer that a group without commits has none; some answer that they do not know the group.
         guard code != RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND else { return [:] }
-        return try Self.found(list, code, "asking for the committed offsets of \(topic)")
+        let isRefused = unsafe code != RD_KAFKA_RESP_ERR_NO_ERROR && Self.isGroupRefused(raw)
+        return try Self.found(
+            list, isRefused ? RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED : code,
+            "asking for the committed offsets of \(topic)")
+    }
+
+    /// True if brokers refuse to name the group's coordinator, which librdkafka reports as an event of the consumer
+    /// while the query runs into its time limit. Source: rdkafka_cgrp.c at v2.0.2, rd_kafka_cgrp_handle_FindCoordinator
+    private static func isGroupRefused(_ raw: OpaquePointer) -> Bool {
+        while let event = unsafe rd_kafka_consumer_poll(raw, 0) {
+            defer { unsafe rd_kafka_message_destroy(event) }
+            if unsafe event.pointee.err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED { return true }
+        }
+        return false
     }
 
     private static func list(_ topic: String, _ count: Int, offset: Int64) throws(KafkaError) -> KafkaPositionList {

@@ -47,19 +47,35 @@ public struct TraceContext: Hashable, Sendable {
             own = TraceContext(
                 headers: headers.lazy.filter { $0.name.hasPrefix("ce_") }
                     .map { (name: String($0.name.dropFirst(3)), value: $0.value) })
-        } else if let value, value.count <= OrderChange.valueLimit,
-            let members = (try? JSON(parsing: value))?.object, members["specversion"] != nil
-        {
-            own = members["traceparent"]?.string.flatMap {
-                TraceContext(traceparent: $0, tracestate: members["tracestate"]?.string)
-            }
+        } else if let value, value.count <= OrderChange.valueLimit, let event = try? JSON(parsing: value) {
+            own = TraceContext(attributesOf: event)
         }
         guard let context = own ?? TraceContext(headers: headers) else { return nil }
         self = context
     }
 
+    /// Reads the context of an event: its own if it is a CloudEvent, or else that of the record's headers.
+    public init?(event: JSON, headers: [(name: String, value: [UInt8]?)]) {
+        guard let context = TraceContext(attributesOf: event) ?? TraceContext(headers: headers) else { return nil }
+        self = context
+    }
+
+    /// Source: CloudEvents 1.0.2, distributed tracing extension
+    private init?(attributesOf event: JSON) {
+        guard let members = event.object, members["specversion"] != nil,
+            let parent = members[TraceHeader.traceparent]?.string
+        else { return nil }
+        self.init(traceparent: parent, tracestate: members[TraceHeader.tracestate]?.string)
+    }
+
     /// The trace's identifier, 32 hexadecimal digits, by which logs and traces are searched.
     public var traceID: String { String(self.traceparent.dropFirst(3).prefix(32)) }
+
+    /// The identifier of the span that caused the work, 16 hexadecimal digits.
+    public var parentID: String { String(self.traceparent.dropFirst(36).prefix(16)) }
+
+    /// True if its publisher records the trace. Source: W3C Trace Context §3.2.2.5.1
+    public var isSampled: Bool { (UInt8(self.traceparent.suffix(2), radix: 16) ?? 0) & 1 == 1 }
 
     /// Returns the contexts that a version names: the newest first, each `traceparent` once, at most `linkLimit`.
     ///

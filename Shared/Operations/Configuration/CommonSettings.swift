@@ -22,6 +22,8 @@ public struct CommonSettings: Sendable {
     public let logLevel: Logger.Level
     let logFormat: LogFormat
     public let shutdownLimit: Duration
+    /// The URL of a collector of traces; nil: no span is made.
+    let tracesURL: String?
 
     /// - Throws: `SettingsError` naming key and value.
     public init(_ settings: Settings) throws(SettingsError) {
@@ -45,6 +47,16 @@ public struct CommonSettings: Sendable {
         self.logLevel = try settings.choice(.logLevel, default: .info)
         self.logFormat = try settings.choice(.logFormat, default: .json)
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))
+        self.tracesURL = settings.text(.tracesURL)
+        guard let url = self.tracesURL else { return }
+        do {
+            try SpanExporter.check(url: url)
+        } catch {
+            // A password is not shown.
+            throw SettingsError(
+                .tracesURL, value: url.contains("@") ? nil : url,
+                "must be like http://127.0.0.1:4318/v1/traces, without user: \(error)")
+        }
     }
 
     /// Returns the topics of changes, after a check of each name and pattern.

@@ -95,6 +95,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case logLevel = "WAYBILL_LOG_LEVEL"
     /// `json` or `text`.
     case logFormat = "WAYBILL_LOG_FORMAT"
+    /// The URL of a collector of traces: OTLP/HTTP, with the path.
+    case tracesURL = "WAYBILL_TRACES_URL"
     /// The longest time for which a server that stops takes connections, in seconds, 0 to 300.
     case drainSeconds = "WAYBILL_DRAIN_SECONDS"
     /// The longest time for a graceful stop after that, in seconds, 1 to 600.

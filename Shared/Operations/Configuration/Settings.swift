@@ -227,7 +227,8 @@ extension Settings {
         let roots = self.text(.redisRoots)
         if let roots {
             _ = try self.content(.redisRoots, of: roots)
-            guard url.hasPrefix("rediss") else {
+            // A URL that is neither is refused itself.
+            guard !url.hasPrefix("redis:"), !url.hasPrefix("redis+") else {
                 throw SettingsError(.redisRoots, value: roots, "is for rediss:// and rediss+sentinel:// only")
             }
         }

@@ -162,6 +162,50 @@ extension KafkaTopicNeed {
         return risks
     }
 
+    /// Returns the settings with which data of removed orders stays without a limit, or a removal may be lost.
+    ///
+    /// A setting that is not reported is not judged. Source: Kafka documentation, topic configurations; KIP-354
+    func deadlines(_ settings: [String: String]) -> [KafkaFault] {
+        func fault(_ name: String, _ problem: String, _ suggestion: Int64) -> KafkaFault {
+            KafkaFault(
+                kind: .warning, problem: "topic \(self.name): \(name)=\(settings[name] ?? "") \(problem)",
+                fix: self.command("\(name)=\(suggestion)"))
+        }
+        func isEndless(_ name: String) -> Bool {
+            settings[name].flatMap { Int64($0) }.map { $0 < 0 || $0 > Self.century } ?? false
+        }
+        var faults: [KafkaFault] = []
+        guard self.isCompacted else {
+            if isEndless("retention.ms") {
+                faults.append(fault("retention.ms", "keeps data of removed orders without a limit", 7 * Self.day))
+            }
+            if isEndless("segment.ms") {
+                faults.append(fault("segment.ms", "lets a segment be written to, and so kept, forever", Self.day))
+            }
+            return faults
+        }
+        if isEndless("max.compaction.lag.ms") {
+            faults.append(
+                fault("max.compaction.lag.ms", "keeps data of removed orders without a limit", Self.day))
+        }
+        if isEndless("delete.retention.ms") {
+            faults.append(
+                fault("delete.retention.ms", "keeps keys and tokens of removed orders without a limit", Self.day))
+        } else if let kept = settings["delete.retention.ms"].flatMap({ Int64($0) }), kept < Self.shortestRestore {
+            faults.append(
+                fault("delete.retention.ms", "is shorter than a restore, which may bring removed orders back", Self.day)
+            )
+        }
+        return faults
+    }
+
+    /// A day, in milliseconds.
+    static let day: Int64 = 86_400_000
+    /// A time that is no limit, in milliseconds.
+    private static let century = 36_525 * Self.day
+    /// An hour, in milliseconds: a restore that reads a topic from its beginning must see each tombstone that it meets.
+    private static let shortestRestore: Int64 = 3_600_000
+
     /// Source: Kafka's own tool, "Updating topic configs"
     private func command(_ setting: String) -> String {
         "kafka-configs.sh --bootstrap-server … --alter --entity-type topics --entity-name \(self.name) "

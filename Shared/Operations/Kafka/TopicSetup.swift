@@ -16,11 +16,15 @@ public struct TopicSetup {
         var topics: [(name: String, outcome: Outcome)] = []
         /// The differences, one line each with its correction.
         var faults: [String] = []
+        /// Settings with which a removed order stays without a limit, one line each with its correction.
+        var deadlines: [String] = []
         /// The reason why the settings of existing topics could not be checked.
         var unchecked: String?
 
-        /// True if every topic is as it should be, as far as that could be checked.
+        /// True if the services can work with every topic, as far as that could be checked.
         public var isWell: Bool { self.faults.isEmpty }
+        /// True if removed orders leave every topic within a time that its settings limit.
+        public var hasDeadlines: Bool { self.deadlines.isEmpty }
 
         /// The report for a person, one line for each topic and for each difference.
         public var text: String {
@@ -30,7 +34,7 @@ public struct TopicSetup {
                 case .found(let partitions): "\(name): exists with \(partitions) partitions"
                 }
             }
-            lines += self.faults
+            lines += self.faults + self.deadlines
             if let unchecked { lines.append("settings of existing topics are not checked: \(unchecked)") }
             return lines.map { "\($0)\n" }.joined()
         }
@@ -83,6 +87,7 @@ public struct TopicSetup {
             report.faults += need.faults(.success(existing.partitions), settings: settings[need.name]).map(\.text)
             report.faults += need.risks(existing.partitions, settings[need.name] ?? [:])
                 .filter { $0.kind != .warning }.map(\.text)
+            report.deadlines += need.deadlines(settings[need.name] ?? [:]).map(\.text)
         }
         return report
     }
@@ -124,9 +129,11 @@ extension KafkaTopicNeed {
 
     /// Returns the topic that meets the need.
     ///
-    /// From three replicas on, a write waits for two of them: a broker that is lost then loses no record.
+    /// From three replicas on, a write waits for two of them: a broker that is lost then loses no record. A removed
+    /// order leaves a compacted topic within two days.
     func topic(partitions: Int, replication: Int) -> KafkaTopic {
         var configuration = ["cleanup.policy": self.isCompacted ? "compact" : "delete"]
+        if self.isCompacted { configuration["max.compaction.lag.ms"] = String(Self.day) }
         if self.largestBytes > 0 { configuration["max.message.bytes"] = String(self.largestBytes) }
         if replication >= 3 { configuration["min.insync.replicas"] = "2" }
         return KafkaTopic(

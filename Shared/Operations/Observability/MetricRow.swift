@@ -78,5 +78,8 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_batch_retries_total",
             "packager: orders that had to be retried; pusher: lookups for which Redis could not be queried"),
+        MetricRow(
+            .counter, "waybill_spans_dropped_total",
+            "spans of traces that the collector did not take, or that came faster than it takes them"),
     ]
 }

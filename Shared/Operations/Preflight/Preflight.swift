@@ -33,11 +33,14 @@ public enum Preflight {
     ///   - version: the program with its libraries.
     ///   - role: its topics and rights.
     ///   - isOffline: true to ask nobody.
+    ///   - patience: the factor of all time limits: more than 1 on a machine that is busy with other things.
     ///   - read: reads the service's own settings.
+    ///   - topics: topics that the service needs besides those of its role.
     ///   - checks: the service's own parts.
     public static func run<Own>(
         _ variables: [String: String], version: ProgramVersion, role: (Topics) -> KafkaRole, isOffline: Bool,
-        read: (Settings, CommonSettings) throws -> Own, checks: (Own, ServiceEnvironment) -> [PreflightCheck]
+        patience: Int = 1, read: (Settings, CommonSettings) throws -> Own,
+        topics: (Own) -> [KafkaTopicNeed] = { _ in [] }, checks: (Own, ServiceEnvironment) -> [PreflightCheck]
     ) async -> PreflightReport {
         var report = PreflightReport()
         report.checked = [.configuration, .secrets, .libraries]
@@ -61,23 +64,26 @@ public enum Preflight {
         let environment = ServiceEnvironment(
             common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
             logger: Logger(label: "check") { _ in SwiftLogNoOpLogHandler() })
-        let kafka = role(common.topics)
+        let kafka = KafkaPreflight(environment, role(common.topics), others: topics(own), patience: patience)
         let all =
             [
-                PreflightCheck(.kafka) { await KafkaPreflight(environment, kafka).findings() },
-                PreflightCheck(.redis) { await RedisPreflight(environment).findings() },
+                PreflightCheck(.kafka) { await kafka.findings() },
+                PreflightCheck(.redis) { await RedisPreflight(environment, patience: patience).findings() },
             ] + checks(own, environment)
-        await report.add(all.filter { !isOffline || !$0.usesNetwork })
+        await report.add(all.filter { !isOffline || !$0.usesNetwork }, within: Self.limit * patience)
         for check in all where isOffline && check.usesNetwork { report.unchecked.append((check.area, "--offline")) }
+        if !isOffline { report.unchecked.append((.kafka, kafka.unjudged)) }
         return report
     }
 }
 
 extension PreflightReport {
     /// Runs parts at the same time, and adds what they find, in their order.
-    fileprivate mutating func add(_ checks: [PreflightCheck]) async {
+    fileprivate mutating func add(_ checks: [PreflightCheck], within limit: Duration) async {
         let found = await withTaskGroup(of: (Int, [PreflightFinding]).self) { group in
-            for (index, check) in checks.enumerated() { group.addTask { (index, await Self.found(by: check)) } }
+            for (index, check) in checks.enumerated() {
+                group.addTask { (index, await Self.found(by: check, within: limit)) }
+            }
             return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
         }
         for (index, check) in checks.enumerated() {
@@ -90,17 +96,17 @@ extension PreflightReport {
     }
 
     /// Returns what a part finds, or that it does not come to an end.
-    private static func found(by check: PreflightCheck) async -> [PreflightFinding] {
+    private static func found(by check: PreflightCheck, within limit: Duration) async -> [PreflightFinding] {
         await withTaskGroup(of: [PreflightFinding]?.self) { group in
             group.addTask { await check.find() }
             group.addTask {
-                try? await Task.sleep(for: Preflight.limit)
+                try? await Task.sleep(for: limit)
                 return nil
             }
             defer { group.cancelAll() }
             return await group.next().flatMap { $0 } ?? [
                 PreflightFinding(
-                    check.area, "no result within \(Preflight.limit)",
+                    check.area, "no result within \(limit)",
                     fix:
                         "look for a firewall that drops packets, and for a server that accepts connections only"
                 )
@@ -145,6 +151,7 @@ struct SettingsReader {
                     return nil
                 }
                 self.replaced[key] = standIn
+                for other in Self.dependents[key] ?? [] { self.replaced[other] = "" }
             } catch {
                 self.findings.append(
                     PreflightFinding(.configuration, "\(error)", fix: "see the documents of the service"))
@@ -153,6 +160,11 @@ struct SettingsReader {
         }
         return nil
     }
+
+    /// The keys that would be refused beside a default in place of another one.
+    private static let dependents: [SettingKey: [SettingKey]] = [
+        .tlsCertificate: [.tlsKey], .tlsKey: [.tlsCertificate], .redisURL: [.redisRoots],
+    ]
 
     private mutating func note(_ error: SettingsError) {
         let place = self.variables[SettingKey.fileVariable].map { " or \($0)" } ?? ""

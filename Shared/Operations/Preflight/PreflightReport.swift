@@ -33,10 +33,10 @@ extension PreflightFinding: Comparable {
 
 /// The areas of the check.
 public enum PreflightArea: String, CaseIterable, Sendable {
-    case configuration, brands, sources, secrets, libraries, kafka, redis, clocks, apns, pictures
+    case configuration, brands, merchants, sources, secrets, libraries, kafka, redis, clocks, apns, pictures, upstreams
 
     /// True if a fault of it is corrected in files of ours.
-    var isConfiguration: Bool { [.configuration, .brands, .sources].contains(self) }
+    var isConfiguration: Bool { [.configuration, .brands, .merchants, .sources].contains(self) }
 }
 
 /// The result of the check before a start.
@@ -51,7 +51,8 @@ public struct PreflightReport: Sendable {
 
     var faults: [PreflightFinding] { self.findings.filter { $0.severity == .fault } }
 
-    /// 0: no fault; 78: a fault of the configuration, a brand or a source; 1: faults of the environment only.
+    /// 0: no fault; 78: a fault of the configuration, a brand, a merchant or a source; 1: faults of the environment
+    /// only.
     ///
     /// Source: sysexits.h, EX_CONFIG
     public var exitCode: Int32 {

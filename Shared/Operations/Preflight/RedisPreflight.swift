@@ -8,12 +8,16 @@ struct RedisPreflight: Sendable {
     static let (clockRisk, clockFault) = (Int64(5), Int64(60))
 
     private let environment: ServiceEnvironment
+    private let patience: Int
 
-    init(_ environment: ServiceEnvironment) { self.environment = environment }
+    init(_ environment: ServiceEnvironment, patience: Int) {
+        self.environment = environment
+        self.patience = patience
+    }
 
     func findings() async -> [PreflightFinding] {
         var configuration = self.environment.common.redis
-        configuration.commandDeadline = .seconds(2)
+        configuration.commandDeadline = .seconds(2) * self.patience
         let redis = RedisClient(configuration, eventLoopGroup: self.environment.group.next())
         let findings: [PreflightFinding]
         do throws(RedisError) {

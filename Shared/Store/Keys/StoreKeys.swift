@@ -19,8 +19,6 @@ enum StoreKeys {
     }
     /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
     static func gone(_ key: OrderKey) -> String { "waybill:1:gone:{\(key)}" }
-    /// A hash: the place of a change that arrived before its order -> the record.
-    static func early(_ key: OrderKey) -> String { Self.tagged("waybill:1:early:{", key) }
     /// A hash: device -> the `RegistrationRecord` as JSON: the devices that are notified.
     static func devices(_ key: OrderKey) -> String { "waybill:1:devices:{\(key)}" }
     /// A hash: device -> `<offset>:<moment>::<origin>`, the `RegistrationStamp` of its registration.
@@ -156,6 +154,9 @@ enum OrderField: String {
     case told
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
+    /// The changes that wait until the order is created. An order that never was has no field but this one and
+    /// `revision`.
+    case waiting
 }
 
 /// The scripts that change Redis, each in the folder of the types that call it. Each touches one slot.

@@ -6,8 +6,9 @@ public import Redis
 ///
 /// All calls are pipelined over many orders; a failure of one order affects it alone.
 public struct OrderStore: Sendable {
-    /// The time for which the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing
-    /// the order back, so it must outlive any redelivery; a week is Kafka's default retention.
+    /// The time for which an order that does not exist is kept, in seconds: the trace of a removed one, and what waits
+    /// for it. The trace stops a redelivered change from bringing the order back, so it must outlive any redelivery; a
+    /// week is Kafka's default retention.
     public static let removedSeconds: Int64 = 7 * 24 * 3600
 
     /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. For that long
@@ -25,9 +26,6 @@ public struct OrderStore: Sendable {
         self.redis = redis
         self.view = view
     }
-
-    /// Changes of orders that do not exist yet, in the same Redis.
-    public var earlyChanges: EarlyChanges { EarlyChanges(redis: self.redis) }
 
     /// The parcels of the orders, in the same Redis.
     public var parcels: ParcelIndex { ParcelIndex(redis: self.redis, view: self.view) }
@@ -64,22 +62,7 @@ public struct OrderStore: Sendable {
     ///   order: an order that merely could not be read at the moment must not count as damaged. With code `.incomplete`
     ///   if an order may only seem to be unknown.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        var orders: [Result<StoredOrder?, StoreError>] = []
-        var large: [(item: Int, bytes: Int)] = []
-        for (index, sight) in try await self.look(at: keys).enumerated() {
-            switch sight {
-            case .read(let result): orders.append(result)
-            case .early(let removed): orders.append(.success(removed))
-            case .large(let bytes):
-                orders.append(.success(nil))
-                large.append((index, bytes))
-            }
-        }
-        for page in Self.pages(large) {
-            for (index, result) in zip(page, try await self.eachOrder(page.map { keys[$0] })) { orders[index] = result }
-        }
-        for case .failure(let error) in orders where error.code == .unavailable { throw error }
-        return orders
+        try await self.entries(keys).map { result in result.map(\.order) }
     }
 
     /// The write of one order.
@@ -102,8 +85,13 @@ public struct OrderStore: Sendable {
             case positionsToPublish
             /// The order is removed; only the data that idempotence needs stays, for a week.
             case removal
+            /// The order does not exist; these changes wait until it does, for a week. The positions of a removed one
+            /// advanced. Empty if none waits any more.
+            case waiting([UInt8])
         }
-        public let state: OrderState
+        public let key: OrderKey
+        /// Nil for an order that never was.
+        public let state: OrderState?
         /// The revision that was read before, 0 if there was none.
         public let expectedRevision: Int64
         public let content: Content
@@ -112,6 +100,7 @@ public struct OrderStore: Sendable {
 
         /// - Parameter former: the document that was read; nil if there was none.
         public init(state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil) {
+            self.key = state.key
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
@@ -119,8 +108,19 @@ public struct OrderStore: Sendable {
             case .version, .unannouncedVersion, .removal:
                 let before = former.map { Set($0.parcels.keys) } ?? []
                 self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
-            case .signature, .renumbered, .positions, .positionsToPublish: self.parcels = ([], [])
+            case .signature, .renumbered, .positions, .positionsToPublish, .waiting: self.parcels = ([], [])
             }
+        }
+
+        /// Makes a write of the changes that wait for an order.
+        ///
+        /// - Parameter removed: the state of a removed order; nil for one that never was.
+        public init(waiting changes: [UInt8], for key: OrderKey, removed: OrderState?, expectedRevision: Int64) {
+            self.key = key
+            self.state = removed
+            self.expectedRevision = expectedRevision
+            self.content = .waiting(changes)
+            self.parcels = ([], [])
         }
     }
 
@@ -173,12 +173,12 @@ public struct OrderStore: Sendable {
     ) async throws(StoreError) -> [WriteOutcome] {
         // Before the orders: a parcel that a crash keeps from being noted would be noted by no later version.
         let refusals = try await self.parcels.note(
-            writes.map { ($0.state.key, $0.parcels.after.subtracting($0.parcels.before)) })
+            writes.map { ($0.key, $0.parcels.after.subtracting($0.parcels.before)) })
         let open = zip(writes, refusals).filter { $0.1 == nil }.map(\.0)
         var written = try await self.writeOrders(open, begun)[...]
         await self.parcels.forget(
             zip(open, written).filter { $0.1 == .written }.map {
-                ($0.0.state.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
+                ($0.0.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
             })
         return refusals.map { $0.map { .refused($0) } ?? written.removeFirst() }
     }
@@ -191,7 +191,7 @@ public struct OrderStore: Sendable {
             ]
             arguments.append(write.fields)
             return RedisInvocation(
-                StoreScripts.write, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
+                StoreScripts.write, keys: [StoreKeys.order(write.key), StoreKeys.gone(write.key)],
                 arguments: arguments)
         }
         let replies: [RedisValue]
@@ -319,7 +319,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
-        case .positions, .positionsToPublish, .renumbered, .removal: []
+        case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
         }
     }
 
@@ -330,29 +330,36 @@ extension OrderStore.Write {
         // They leave the rest of the hash, and the stamp, unchanged.
         case .positions, .positionsToPublish, .renumbered, .signature: "positions"
         case .removal: "removal"
+        // An entry is deleted in which nothing would be left.
+        case .waiting(let changes): changes.isEmpty ? self.state == nil ? "nothing" : "positions" : "waiting"
         }
     }
 
     /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
-        let version = RedisArgument.integer(self.state.version)
+        var waiting: [(OrderField, RedisArgument)] = []
+        if case .waiting(let changes) = self.content { waiting = [(.waiting, .bytes(changes))] }
+        return (self.state.map(self.fields(of:)) ?? []) + waiting
+    }
+
+    private func fields(of state: OrderState) -> [(OrderField, RedisArgument)] {
+        let version = RedisArgument.integer(state.version)
+        let positions: [(OrderField, RedisArgument)] = [
+            (.sources, .bytes(state.sourcesBytes)), (.recent, .bytes(state.recentBytes)),
+        ]
         switch self.content {
-        case .positions: return self.positions
-        case .positionsToPublish: return self.positions + [(.told, "")]
+        case .positions, .waiting: return positions
+        case .positionsToPublish: return positions + [(.told, "")]
         case .renumbered(let isPublished):
-            let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
+            let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
             return [(.version, version), (.unannounced, version)] + (parts ?? [])
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
-        case .removal: return OrderFields(self.state).written(with: nil)
-        case .version(let package): return OrderFields(self.state).written(with: package)
+        case .removal: return OrderFields(state).written(with: nil)
+        case .version(let package): return OrderFields(state).written(with: package)
         case .unannouncedVersion(let package):
-            return OrderFields(self.state).written(with: package) + [(.unannounced, version)]
+            return OrderFields(state).written(with: package) + [(.unannounced, version)]
         }
-    }
-
-    private var positions: [(OrderField, RedisArgument)] {
-        [(.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes))]
     }
 }
 
@@ -441,130 +448,5 @@ extension OrderStore {
         }
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         return replies.map(\.integer)
-    }
-}
-
-/// Reads orders with a bound on the memory in use at any time.
-extension OrderStore {
-    /// The most bytes of a document that the first answer contains; of a larger one it contains the size alone.
-    public static let smallDocument = 16 << 10
-    /// Most bytes of larger documents that are read together. One alone may be larger.
-    public static let pageBytes = 4 << 20
-
-    /// The result of the first read of an order.
-    public enum Sight: Sendable {
-        /// It was read; nil for an unknown order.
-        case read(Result<StoredOrder?, StoreError>)
-        /// It does not exist, but early changes of it are kept: see `EarlyChanges`. With the trace of a removed one.
-        case early(StoredOrder?)
-        /// Its document has this many bytes and was not read.
-        case large(bytes: Int)
-    }
-
-    /// Reads some orders for the first time, in one pipeline: everything but large documents.
-    ///
-    /// - Returns: one sight per key, in order. For an order that cannot be read at the moment, for example because one
-    ///   of several servers is down, it is a failure with code `.unavailable`.
-    /// - Throws: the errors of `orders`.
-    public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
-        try await self.read(keys, documentsUpTo: Self.smallDocument)
-    }
-
-    /// Reads some orders in full, regardless of their size.
-    ///
-    /// - Parameter keys: those of one of the `pages`, so that the bounds on memory and on the answers' deadline hold.
-    /// - Returns: the same as `look`.
-    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        guard !keys.isEmpty else { return [] }
-        return try await self.read(keys, documentsUpTo: Int.max).map { sight in
-            guard case .read(let result) = sight else { return .success(nil) }
-            return result
-        }
-    }
-
-    /// Divides large orders into pages that are read one after another.
-    public static func pages<Item>(_ large: [(item: Item, bytes: Int)]) -> [[Item]] {
-        var pages: [[Item]] = []
-        var room = 0
-        for (item, bytes) in large {
-            if pages.isEmpty || bytes > room {
-                pages.append([])
-                room = Self.pageBytes
-            }
-            pages[pages.count - 1].append(item)
-            room -= bytes
-        }
-        return pages
-    }
-
-    private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
-        // The epochs are read after the orders, on the same connections: if the view had been incomplete in between,
-        // they would differ from those known before. An order whose command is redirected would be read after its epoch
-        // and gets no answer: a node that lost keys it had just received would be taken for one without the order.
-        let epochs = try await self.view?.known()
-        let checks = self.view?.view.epochCommands ?? []
-        let replies: [RedisValue]
-        do {
-            replies = try await self.redis.evaluate(
-                keys.map {
-                    RedisInvocation(
-                        StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.early($0)],
-                        arguments: [.integer(Int64(limit)), Self.fields])
-                }, checkedBy: checks)
-        } catch {
-            throw StoreError("reading orders", error)
-        }
-        if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
-        return zip(keys, replies).map { key, reply in
-            if let epochs, epochs.awaited.contains(key.orderType) {
-                // The stored order may be older than the published one.
-                return .read(
-                    .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
-            }
-            return Self.sight(key, reply)
-        }
-    }
-
-    /// The fields of an order that are read.
-    private static let fields = RedisArgument.encoded(
-        RedisEncodedArguments(
-            [
-                OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced, .contributions, .told,
-            ].map { .string($0.rawValue) }))
-
-    private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
-        if case .error(let message) = reply {
-            return .read(.failure(StoreError("reading order \(key)", reply: message)))
-        }
-        guard let values = reply.array, values.count == 14 || values.count == 15 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): fourteen fields were expected")))
-        }
-        if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
-        let stored = Self.stored(key, values)
-        if values.count == 15, values[14].integer == 1, case .success(let removed) = stored { return .early(removed) }
-        return .read(stored)
-    }
-
-    private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
-        guard values[1] != .null else { return .success(nil) }
-        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
-            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
-            let revision = values[8].integer
-        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
-        do {
-            let state = try OrderState(
-                key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
-                sources: sources, recent: recent, contributions: values[12].bytes)
-            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
-            return .success(
-                StoredOrder(
-                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
-                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
-                    publishedVersion: values[13].text ?? "",
-                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
-        } catch {
-            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
-        }
     }
 }

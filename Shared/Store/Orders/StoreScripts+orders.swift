@@ -10,24 +10,33 @@ extension StoreScripts {
     /// must not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
+    /// The trace of a removed order, and changes that wait, end with the version that creates the order.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
-    /// a removed order, the last millisecond at which it may be written (0: any), then field, value, …
+    /// an order that does not exist, the last millisecond at which it may be written (0: any), then field, value, …
     /// An unannounced version remains marked: its writer may publish it later than the version that follows, and only
     /// after that can it be checked that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
     static let write = RedisScript(
         Self.put + """
-            local standing = redis.call('HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed')
+            local standing = redis.call(
+              'HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed', 'version')
             local current = standing[1] or '0'
             if current ~= ARGV[1] then return 0 end
+            if ARGV[2] == 'nothing' then
+              redis.call('DEL', KEYS[1])
+              return 1
+            end
             local time = redis.call('TIME')
             local now = time[1] * 1000000 + time[2]
             local fields = {'revision', string.format('%.0f', math.max(now, current + 1))}
-            if ARGV[2] ~= 'positions' then
+            if ARGV[2] == 'version' or ARGV[2] == 'removal' then
               local stamp = math.max(now, (tonumber(standing[2] or '') or 0) + 1)
               fields[3], fields[4] = 'stamp', string.format('%.0f', stamp)
             end
-            return put(fields, 5, standing[3], standing[4] and ARGV[2] == 'version', ARGV[2] == 'removal' and ARGV[3])
+            local isTrace = standing[1] and (standing[4] or not standing[5]) and ARGV[2] == 'version'
+            local reply = put(fields, 5, standing[3], isTrace, ARGV[2] == 'removal' and ARGV[3])
+            if ARGV[2] == 'waiting' and reply == 1 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+            return reply
             """)
 
     /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
@@ -41,8 +50,8 @@ extension StoreScripts {
     /// was swept meanwhile.
     ///
     /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
-    /// `unannounced`; true if there is the trace of a removed order, which expires; the seconds to keep a removal,
-    /// false for any other. Returns 1, or the error of Redis.
+    /// `unannounced`; true if there is something that expires; the seconds to keep a removal, false for any other.
+    /// Returns 1, or the error of Redis.
     static let put = """
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
@@ -87,19 +96,15 @@ extension StoreScripts {
 
         """
 
-    /// Reads fields of an order, with the size of its document in place of a large one.
+    /// Reads fields of an order, with their size in place of large ones.
     ///
-    /// For an order that does not exist or was removed the answer has one more value: 1 if early changes of it are
-    /// kept, else 0.
-    ///
-    /// KEYS: the order, its early changes. ARGV: most bytes of a document, then the fields: the fourth is
-    /// the document, the 13th the parts that it is made of, which count with it.
+    /// KEYS: the order. ARGV: most bytes of a document, then the fields: the fourth is the document, the 13th the parts
+    /// that it is made of, the 15th the changes that wait for it, which count with it.
     static let readOrder = RedisScript(
         """
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
-        local size = values[4] and #values[4] + #(values[13] or '')
-        if size and size > tonumber(ARGV[1]) then values[4], values[13] = size, false end
-        if not values[2] or values[4] == '' then values[15] = redis.call('EXISTS', KEYS[2]) end
+        local size = #(values[4] or '') + #(values[13] or '') + #(values[15] or '')
+        if size > tonumber(ARGV[1]) then values[4], values[13], values[15] = size, false, false end
         return values
         """)
 

@@ -138,7 +138,7 @@ extension StoreScripts {
               if standingVersion > version
                 or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
               last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
-              unannounced, isTrace = standing[5], standing[6]
+              unannounced, isTrace = standing[5], standing[6] or not standing[1]
             elseif kind ~= 'none' then
               redis.call('DEL', KEYS[1])
             end

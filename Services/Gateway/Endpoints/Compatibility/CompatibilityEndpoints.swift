@@ -1,5 +1,6 @@
 import Brands
 import Cryptography
+import HTTPServer
 import Model
 import NIOCore
 import NIOHTTP1
@@ -16,7 +17,7 @@ struct CompatibilityEndpoints: Sendable {
 
     /// The rules for reading requests with these routes, for which the media type that a client accepts is needed.
     static let reading = ExtendedReading(
-        bodyLimit: { _ in RequestLimits.body }, bodies: HTTP2Limits().bodies,
+        bodyLimit: { _ in RequestLimits.body }, bodies: RequestLimits.bodies,
         arrivalLimit: RequestLimits.idle)
 
     // MARK: The order

@@ -1,0 +1,117 @@
+import Cryptography
+import HTTPServer
+import Logging
+import Model
+import NIOCore
+import NIOHTTP1
+import Store
+
+/// An answer as it is stored for a repeated request: without order details, so that no token is stored with it. It is
+/// stored encrypted, since a payment provider repeats contacts and secrets.
+struct StoredAnswer: Hashable, Sendable {
+    let status: Int
+    let contentType: String
+    let body: [UInt8]
+
+    init(status: Int, contentType: String, body: [UInt8]) {
+        self.status = status
+        self.contentType = contentType
+        self.body = body
+    }
+
+    /// The stored form: status, media type and body, with a line end after each of the first two.
+    var encoded: [UInt8] { Array("\(self.status)\n\(self.contentType)\n".utf8) + self.body }
+
+    init?(decoding bytes: [UInt8]) {
+        let parts = bytes.split(separator: .lineFeed, maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count == 3, let status = Int(String(decoding: parts[0], as: UTF8.self)) else { return nil }
+        self.init(status: status, contentType: String(decoding: parts[1], as: UTF8.self), body: Array(parts[2]))
+    }
+
+    /// Makes the answer to the caller. A successful one has the order details: in its object in both spellings, or in
+    /// a header if it is not an object.
+    func answer(_ details: OrderDetails?) -> Answer {
+        var headers: HTTPHeaders = [
+            "content-type": self.contentType, "cache-control": "no-store", "x-content-type-options": "nosniff",
+        ]
+        let status = HTTPResponseStatus(statusCode: self.status)
+        guard let details, (200..<300).contains(self.status) else {
+            return Answer(status, headers: headers, body: [ByteBuffer(bytes: self.body)])
+        }
+        guard var object = (try? JSON(parsing: self.body))?.object else {
+            headers.add(name: "waybill-order-details", value: Base64URL.encode(details.json.serialized))
+            return Answer(status, headers: headers, body: [ByteBuffer(bytes: self.body)])
+        }
+        object["apple_pay_order_details"] = details.snakeJSON
+        object["order_details"] = details.json
+        return Answer(status, headers: headers, body: [ByteBuffer(bytes: JSON.object(object).serialized)])
+    }
+}
+
+/// Answers a request that is repeated with the same `Idempotency-Key` as it was answered before.
+///
+/// A request takes effect once: after an unknown outcome, such as a call without an answer or an answer with 5xx, it is
+/// performed again only where that is harmless. A request that certainly did nothing leaves its key free.
+struct IdempotentRequests: Sendable {
+    let store: RepeatedRequests
+    let logger: Logger
+
+    /// - Parameters:
+    ///   - route: the route with all identifiers of the path. The same key elsewhere is another request.
+    ///   - isRepeatable: true if performing the same request twice has the effect of one. It is then performed also
+    ///     while nothing can be stored.
+    ///   - act: performs the request.
+    func answer(
+        _ request: Request, _ caller: Caller, route: String, isRepeatable: Bool,
+        _ act: () async throws(CheckoutFailure) -> StoredAnswer
+    ) async throws(CheckoutFailure) -> StoredAnswer {
+        guard let key = try IdempotencyKey.read(request.fields) else { return try await act() }
+        let name = "\(caller.merchant.name)/\(caller.key.name)\n\(route)\n\(key)"
+        let content = Array("\(request.method) \(request.target)\n".utf8) + request.body.readableBytesView
+        let attempt = RepeatedRequests.Attempt(name, content: content)
+        let secret = caller.key.derived("answer\n\(name)")
+        let state: RepeatedRequests.RequestState
+        do throws(StoreError) {
+            state = try await self.store.begin(attempt, isRepeatable: isRepeatable)
+        } catch {
+            guard !isRepeatable else { return try await act() }
+            // The entry may be there although the request is not performed.
+            try? await self.store.settle(attempt, as: .undone)
+            throw CheckoutFailure.unavailable("requests with an idempotency key cannot be stored right now")
+        }
+        switch state {
+        case .first: break
+        case .running: throw CheckoutFailure(.inProgress, "the same request is in progress")
+        case .conflict:
+            throw CheckoutFailure(
+                .idempotencyConflict, "another request came with this key", param: "Idempotency-Key")
+        case .answered(let sealed):
+            guard let bytes = try? AES256GCM.open(sealed, key: secret), let answer = StoredAnswer(decoding: bytes)
+            else { throw Self.unknown }
+            return answer
+        case .unknown: throw Self.unknown
+        }
+        do throws(CheckoutFailure) {
+            let answer = try await act()
+            let sealed = answer.status < 500 ? try? AES256GCM.seal(answer.encoded, key: secret) : nil
+            await self.settle(attempt, as: sealed.map { .answered($0) } ?? .unknown)
+            return answer
+        } catch {
+            await self.settle(attempt, as: error.mayHaveActed ? .unknown : .undone)
+            throw error
+        }
+    }
+
+    private static let unknown = CheckoutFailure(
+        .outcomeUnknown,
+        "the outcome of the first request with this key is unknown: look it up, then use another key if need be")
+
+    /// Without its settlement an entry has an unknown outcome after a while, so a failure is only logged.
+    private func settle(_ attempt: RepeatedRequests.Attempt, as settlement: RepeatedRequests.Settlement) async {
+        do throws(StoreError) {
+            try await self.store.settle(attempt, as: settlement)
+        } catch {
+            self.logger.warning("cannot store the end of a request", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,23 @@
+import HTTPServer
+import Operations
+
+extension MetricRow {
+    /// The metrics of the checkout role.
+    static let checkout = routes + connections
+
+    /// The metrics of the checkout role's routes and merchants.
+    static let routes = [
+        MetricRow(
+            .histogram, "waybill_checkout_request_seconds", by: ["route"],
+            "from a request's last byte to the answer"),
+        MetricRow(
+            .counter, "waybill_checkout_requests_total", by: ["route", "merchant", "outcome"],
+            "requests: done, refused, failed"),
+        MetricRow(
+            .counter, "waybill_checkout_changes_total", by: ["outcome"],
+            "changes that it published, or failed to publish"),
+        MetricRow(
+            .gauge, "waybill_merchant_load_failed", by: ["merchant"],
+            "1 while a merchant's directory cannot be loaded, with its last good state in use if there is one"),
+    ]
+}

@@ -1,0 +1,68 @@
+import Model
+import Packaging
+import Store
+
+/// Steps 2 to 4: folds, validates and signs on all cores.
+struct DraftMaker: Sendable {
+    let packagers: [OrderTypeIdentifier: OrderPackager]
+    let pictureIndex: PictureIndex?
+    let recordLimit: RecordLimit
+    let metrics: PackagerMetrics
+
+    /// Folds and packages orders, with those of their pictures from URLs that are available.
+    ///
+    /// - Returns: the drafts that were made; the other orders are postponed.
+    func drafts(
+        of orders: [(BatchOrder, OrderStore.StoredOrder?)], nowEpochSeconds seconds: Int64,
+        _ outcomes: inout BatchOutcomes
+    ) async -> [OrderDraft] {
+        let folded = await self.each(orders, \.0, .fold, &outcomes) { packager, order in
+            defer { CrashPoint.reached(.folded) }
+            return packager.fold(order.0, stored: order.1, nowEpochSeconds: seconds)
+        }
+        let pictured = self.pictureIndex == nil ? [] : folded.filter { !$0.pictures.isEmpty }
+        var found = PictureIndex.Found()
+        do {
+            if !pictured.isEmpty, let pictureIndex {
+                found = try await pictureIndex.find(for: pictured, nowEpochSeconds: seconds)
+            }
+        } catch {
+            outcomes.postpone(pictured.map(\.place), "\(error)")
+        }
+        let drafts = await self.each(outcomes.open(folded), \.order, .sign, &outcomes) {
+            [shown = found.shown, limit = self.recordLimit.value] packager, draft throws(PackagingError) in
+            try packager.package(
+                draft, pictures: shown[draft.key.orderType] ?? [:], recordBytes: limit, nowEpochSeconds: seconds)
+        }
+        do {
+            if !pictured.isEmpty { try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds) }
+        } catch {
+            outcomes.postpone(pictured.map(\.place), "\(error)")
+        }
+        return outcomes.open(drafts)
+    }
+
+    /// Takes a step with each order's packager, on all cores.
+    private func each<Item: Sendable>(
+        _ items: [Item], _ order: (Item) -> BatchOrder, _ step: ChangeStep, _ outcomes: inout BatchOutcomes,
+        _ body: @escaping @Sendable (OrderPackager, Item) throws(PackagingError) -> OrderDraft
+    ) async -> [OrderDraft] {
+        let orders = items.map(order)
+        let results = await onAllCores(Array(zip(orders, items))) {
+            [packagers, metrics] order, item -> Result<OrderDraft, PackagingError>? in
+            guard let packager = packagers[order.key.orderType] else { return nil }
+            let began = ContinuousClock.now
+            defer { metrics.ended(step, since: began) }
+            return Result { () throws(PackagingError) in try body(packager, item) }
+        }
+        var drafts: [OrderDraft] = []
+        for (order, result) in zip(orders, results) {
+            switch result {
+            case .success(let draft)?: drafts.append(draft)
+            case .failure(let error)?: outcomes.postpone(order.place, "packaging order \(order.key): \(error)")
+            case nil: outcomes.postpone(order.place, "its brand was removed")
+            }
+        }
+        return drafts
+    }
+}

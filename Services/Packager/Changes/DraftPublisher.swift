@@ -1,0 +1,86 @@
+import CoreMetrics
+import Kafka
+import Model
+import Operations
+import Store
+
+/// Step 6: publishes each new version to `waybill.orders`, and again one whose publication may have been lost, and ends
+/// the registrations of removed orders.
+struct DraftPublisher: Sendable {
+    let topics: Topics
+    let store: OrderStore
+    let registrations: Registrations
+    let producer: KafkaProducer
+    let recordLimit: RecordLimit
+    let metrics: PackagerMetrics
+
+    /// Publishes drafts that are written.
+    func publish(
+        _ open: [OrderDraft], nowEpochMilliseconds: Int64, _ outcomes: inout BatchOutcomes
+    ) async {
+        let started = ContinuousClock.now
+        let fresh = open.filter { $0.needsPublishing && !$0.isAlreadyStored }
+        let answers = await self.producer.produce(
+            fresh.map { draft in
+                KafkaMessage(
+                    topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.record,
+                    headers: draft.headers)
+            })
+        for (draft, answer) in zip(fresh, answers) {
+            let size = draft.record?.count ?? 0
+            switch answer {
+            case .success: self.recordLimit.taken(size)
+            case .failure(let error):
+                if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
+                outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")
+            }
+        }
+        CrashPoint.reached(.published)
+        let published = outcomes.open(fresh)
+        await self.republishOvertaken(published, &outcomes)
+        await self.announce(open.filter(\.isAlreadyStored), &outcomes)
+        // Last, since it may take longest. After a failure in between, the next attempt finds the registrations that
+        // are left.
+        let endings = RegistrationCleanup(
+            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
+        await endings.end(ofRemoved: outcomes.open(published), now: nowEpochMilliseconds, &outcomes)
+        CrashPoint.reached(.unregistered)
+        self.metrics.ended(.publish, since: started)
+    }
+
+    /// Makes sure that the last record of each order is of the version in Redis.
+    ///
+    /// A worker that stalled between its write and its publication may have lost its partition in the meantime; its
+    /// record then follows that of a later version, and a compacted topic would keep the wrong one. So the stored
+    /// version is read after each acknowledgement, and published if it is another one by now. Its writer does the same,
+    /// so the last record is the right one.
+    private func republishOvertaken(_ published: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
+        guard !published.isEmpty else { return }
+        do {
+            let standing = try await self.store.notePublished(
+                published.map { ($0.key, $0.completesPublication ? $0.state?.version : nil) })
+            let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
+            guard !overtaken.isEmpty else { return }
+            self.metrics.overtaken.increment(by: overtaken.count)
+            try await self.versions.announce(overtaken)
+        } catch {
+            outcomes.postpone(published.map(\.place), "\(error)")
+        }
+    }
+
+    /// Publishes the stored versions of orders whose publication may have been lost with a worker.
+    private func announce(_ standing: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
+        guard !standing.isEmpty else { return }
+        do {
+            try await self.versions.announce(
+                standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
+                traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
+        } catch {
+            outcomes.postpone(standing.map(\.place), "\(error)")
+        }
+    }
+
+    private var versions: VersionPublisher {
+        VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
+    }
+}

@@ -1,0 +1,143 @@
+public import Model
+public import NIOCore
+import Synchronization
+
+/// A complete request, from any version of HTTP.
+public struct Request: Sendable {
+    /// The methods that some path accepts.
+    public enum Method: Hashable, Sendable {
+        case get, head, post, delete
+        /// Accepted by the checkout role alone.
+        case put, patch, options
+        /// Anything else; no path accepts it.
+        case other
+
+        init(_ name: String) {
+            switch name {
+            case "GET": self = .get
+            case "HEAD": self = .head
+            case "POST": self = .post
+            case "DELETE": self = .delete
+            case "PUT": self = .put
+            case "PATCH": self = .patch
+            case "OPTIONS": self = .options
+            default: self = .other
+            }
+        }
+    }
+
+    /// The header fields that matter for the answer. Each is nil or empty if it is absent.
+    public struct Fields: Hashable, Sendable {
+        public var authorization: String?
+        /// One element for each field of the name.
+        public var ifNoneMatch: [String] = []
+        public var ifModifiedSince: String?
+        /// Those that only some roles read; empty in the others.
+        public var others: [RequestField] = []
+    }
+
+    public let method: Method
+    /// Path and query, possibly after scheme and authority; printable ASCII.
+    public let target: String
+    public var fields: Fields
+    public var body: ByteBuffer
+    /// The client, for limits per client.
+    public let client: ClientAddress
+    /// For answers that take their time; nil if the presence is unknown.
+    public var presence: Presence?
+}
+
+/// The peer of a connection: a client, or a trusted proxy that names the client.
+struct Peer: Sendable {
+    /// The peer as a client.
+    let client: ClientAddress
+    /// All trusted proxies if the peer is one of them; nil for others, whose `X-Forwarded-For` is ignored.
+    let proxies: TrustedProxies?
+
+    /// True if the peer's `X-Forwarded-For` is trusted.
+    var isTrusted: Bool { self.proxies != nil }
+
+    /// Returns the client that sent a request which arrived from this peer.
+    ///
+    /// - Parameter forwardedFor: the values of the request's `X-Forwarded-For` headers, in their order.
+    func client(forwardedFor: [String]) -> ClientAddress {
+        guard let proxies = self.proxies, !forwardedFor.isEmpty else { return self.client }
+        return ForwardedFor(forwardedFor).client(trusting: proxies).map { ClientAddress($0) } ?? self.client
+    }
+}
+
+/// The presence of a client on its connection.
+///
+/// For answers that take their time: a client that disconnected must not hold a place that others wait for.
+public final class Presence: Sendable {
+    private let gone = Atomic(false)
+
+    /// True if the client closed the connection, or its half of it.
+    public var isGone: Bool { self.gone.load(ordering: .relaxed) }
+
+    func leave() { self.gone.store(true, ordering: .relaxed) }
+}
+
+/// A header field that only some roles read.
+public struct RequestField: Hashable, Sendable {
+    /// The names that are kept, in lower case.
+    public enum Name: String, CaseIterable, Sendable {
+        case accept
+        case accessControlRequestHeaders = "access-control-request-headers"
+        case accessControlRequestMethod = "access-control-request-method"
+        case adyenSignature = "hmacsignature"
+        case contentType = "content-type"
+        case cookie
+        case fetchSite = "sec-fetch-site"
+        case host
+        case idempotencyKey = "idempotency-key"
+        case key = "x-api-key"
+        case origin
+        case referer
+        case shopifySignature = "x-shopify-hmac-sha256"
+        case stripeSignature = "stripe-signature"
+        case basketToken = "waybill-basket-token"
+        case traceparent
+        case tracestate
+
+        init?(_ name: Span<UInt8>) {
+            guard (4...30).contains(name.count) else { return nil }
+            var text = ""
+            for index in name.indices { text.unicodeScalars.append(Unicode.Scalar(name[index].lowercasedASCII)) }
+            self.init(rawValue: text)
+        }
+    }
+
+    /// The name, of those that are kept.
+    public let name: Name
+    /// The value without blanks around it.
+    public let value: String
+}
+
+extension Request.Fields {
+    /// The value of a field that occurs once; nil if it is absent or repeated.
+    public subscript(name: RequestField.Name) -> String? {
+        let values = self.others.filter { $0.name == name }
+        return values.count == 1 ? values[0].value : nil
+    }
+
+    /// True if a field occurs more than once.
+    public func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
+
+    /// The trace that the request belongs to; nil if it names none that is valid, or more than one.
+    public var trace: TraceContext? {
+        self[.traceparent].flatMap { TraceContext(traceparent: $0, tracestate: self[.tracestate]) }
+    }
+}
+
+/// The limits of one request, whatever the version of HTTP.
+public enum RequestLimits {
+    /// Most bytes of a body. A registration has a few hundred, a log a few thousand.
+    public static let body = 64 << 10
+    /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
+    public static let bodies = 512 << 10
+    /// The longest time for a connection to stay without a complete request, or without any input or output.
+    public static let idle = TimeAmount.seconds(75)
+    /// The longest time for a client to read an answer. The largest package is 5 MB, and a phone may be on a train.
+    static let answer = TimeAmount.minutes(5)
+}

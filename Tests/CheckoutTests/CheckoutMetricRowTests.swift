@@ -1,0 +1,47 @@
+import Foundation
+import Model
+import NIOHTTP1
+import TestKit
+import Testing
+
+@testable import Checkout
+@testable import HTTPServer
+@testable import Operations
+
+/// The table of the checkout role's metrics, and what it requires.
+@Suite struct CheckoutMetricRowTests {
+    @Test func theDocumentsRepeatTheTable() throws {
+        let text = try ["Services/Checkout/README.md", "Shared/HTTPServer/README.md"].map {
+            try String(contentsOf: Repository.root.appending(path: $0), encoding: .utf8)
+        }.joined()
+        for row in MetricRow.checkout { #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)") }
+    }
+
+    @Test func everyMetricOfTheCheckoutRoleHasItsRow() {
+        let registry = MetricsRegistry(MetricRow.checkout)
+        let metrics = CheckoutMetrics(factory: registry)
+        metrics.answered(.orders, merchant: "shop", .ok, nanoseconds: 1)
+        metrics.loadFailed(merchant: "shop", true)
+        metrics.certificateEnds(merchant: "shop", epochSeconds: 1)
+        _ = TransportMetrics(factory: registry)
+        #expect(registry.undescribed == [])
+    }
+
+    @Test func theTableOfRightsHasWhatTheRoleChecks() {
+        let topics = Topics()
+        let (role, needs) = (KafkaRole.checkout(topics), Checkout.needs(topics))
+        #expect(needs.filter(\.isRead).map(\.name) == role.reads)
+        #expect(needs.filter(\.isWritten).map(\.name) == role.writes)
+    }
+
+    @Test func aCheckNamesAllFaultsOfTheConfiguration() async {
+        let variables = ["WAYBILL_LOG_LEVEL": "loud", "WAYBILL_BRANDS": "/nowhere", "WAYBILL_DRAIN_SECONDS": "-1"]
+        let version = ProgramVersion("test", libraries: [])
+        let report = await Checkout.preflight(variables, isOffline: true, version: version)
+        let text = report.text
+        for part in ["LOG_LEVEL=loud", "DRAIN_SECONDS=-1", "WEB_SERVICE_URL: is required", "there is no brand"] {
+            #expect(text.contains(part), "\(part) in \(text)")
+        }
+        #expect(report.exitCode == 78)
+    }
+}

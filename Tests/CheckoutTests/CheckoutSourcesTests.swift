@@ -1,0 +1,216 @@
+import Cryptography
+import Foundation
+import Kafka
+import Model
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Checkout
+
+/// Webhooks: signed events of other systems, with the real process. Serialized: each test has its own servers.
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutSourcesTests {
+    typealias Fixture = CheckoutFixture
+
+    /// The spacing and the last line feed are part of what is signed.
+    static let event =
+        ##"{"id":820982911946154508,"name":"#1001","order":{"id":"A-7"},"total_price":"199.00"}"## + "\n"
+
+    // Made with Python's hmac, of `event`; the first one also with `openssl dgst -sha256 -hmac … -binary | base64`.
+    static let shopify = "SDS0e3pk9f8H9sEzjAS+AyJ5Ouwvbtm4vsgZkyeHnyg="
+    static let shopifyFormer = "HboVqGa+MVtwnc/+wEo5dMQG3kIEjNvMJFhoe+KgMiQ="
+    static let stripe = "a1733ce46a98eae14dadd95709f51b409014607a150953c53308c909d129fc61"
+    static let stripeTime: Int64 = 1_767_323_045
+    static let adyen = "dJ+qtK7/+qlNLr9jVAokGiy8Zv2TOzJllq7KUmouYH8="
+
+    static let stripeSecret = "whsec_0123456789abcdef0123456789ab"
+
+    static var options: Fixture.Options {
+        func webhook(_ scheme: String, _ topic: String, _ key: String? = nil) -> JSON {
+            var members: JSONObject = [
+                "signature": .string(scheme), "topic": .string(topic), "secret": .string("\(scheme).secret"),
+            ]
+            if let key { members["key"] = .string(key) }
+            return .object(members)
+        }
+        var options = Fixture.Options()
+        options.merchant["webhooks"] = [
+            "orders": webhook("shopify", "shopify.orders", "id"),
+            "charges": webhook("stripe", "stripe.charges", "order.id"),
+            "transfers": webhook("adyen", "adyen.transfers"),
+        ]
+        options.files = [
+            ("shopify", "shpss_0123456789abcdef0123456789ab\nshpss_the-former-secret-of-shop\n"),
+            ("stripe", Self.stripeSecret + "\n"),
+            ("adyen", "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056\n"),
+        ].map { ("merchants/shop/\($0.0).secret", Array($0.1.utf8)) }
+        return options
+    }
+
+    static func with(_ body: @escaping @Sendable (Fixture) async throws -> Void) async throws {
+        try await Fixture.with(Self.options) { fixture in
+            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers"] {
+                try fixture.broker.create(.init(topic, partitions: 1))
+            }
+            try await body(fixture)
+        }
+    }
+
+    static func send(
+        _ fixture: Fixture, _ source: String, _ signature: String?, body: String = Self.event
+    ) async throws -> RawConnection.Response {
+        try await fixture.once(
+            "POST", "/v1/checkout/sources/\(source)",
+            ["Content-Type: application/json; charset=utf-8"] + (signature.map { [$0] } ?? []), body: body)
+    }
+
+    /// A signature of Stripe as of a time.
+    static func signed(_ seconds: Int64) -> String {
+        let code = HMACSHA256.authenticate(Array("\(seconds).\(Self.event)".utf8), key: Array(Self.stripeSecret.utf8))
+        return "Stripe-Signature: t=\(seconds),v1=\(String(decoding: Hexadecimal.digits(code), as: UTF8.self)),v0=00"
+    }
+
+    static var now: Int64 { Int64(Date().timeIntervalSince1970) }
+
+    @Test func eventsOfEachSchemeAreWrittenUnchangedBeforeTheAnswer() async throws {
+        try await Self.with { fixture in
+            let rows: [(source: String, signature: String, topic: String, key: String?)] = [
+                ("orders", "X-Shopify-Hmac-Sha256: \(Self.shopify)", "shopify.orders", "820982911946154508"),
+                ("charges", Self.signed(Self.now), "stripe.charges", "A-7"),
+                ("transfers", "HmacSignature: \(Self.adyen)", "adyen.transfers", nil),
+            ]
+            for row in rows {
+                let answer = try await Self.send(fixture, row.source, row.signature)
+                #expect(answer.status == 202, "\(row.source): \(answer.text)")
+                #expect(try await fixture.published(topic: row.topic) == 1, "acknowledged before the answer")
+                let record = try #require(try await fixture.changes(1, topic: row.topic).first)
+                #expect(record.value == Array(Self.event.utf8))
+                #expect(record.key == row.key.map { Array($0.utf8) })
+                #expect(record.headers == [KafkaHeader(name: "content-type", text: "application/json; charset=utf-8")])
+            }
+            let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+            let former = try await Self.send(
+                fixture, "orders", "X-Shopify-Hmac-Sha256: \(Self.shopifyFormer)\r\ntraceparent: \(parent)")
+            #expect(former.status == 202, "the second line of the file")
+            let traced = try await fixture.changes(2, topic: "shopify.orders").last
+            #expect(traced?.headers.last == KafkaHeader(name: "traceparent", text: parent))
+            #expect(try await fixture.published() == 0, "no change of an order")
+        }
+    }
+
+    @Test func whatIsNotSignedOrNotKnownIsRefused() async throws {
+        try await Self.with { fixture in
+            let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
+            let rows: [(source: String, signature: String?, body: String, status: Int, code: String)] = [
+                ("orders", header, Self.event.replacing("199.00", with: "1.00"), 401, "signature_refused"),
+                ("orders", header, Self.event.replacing("\n", with: ""), 401, "signature_refused"),
+                ("orders", nil, Self.event, 401, "signature_refused"),
+                ("orders", "X-Shopify-Hmac-Sha256: ", Self.event, 401, "signature_refused"),
+                ("orders", "HmacSignature: \(Self.shopify)", Self.event, 401, "signature_refused"),
+                ("orders", "\(header)\r\n\(header)", Self.event, 401, "signature_refused"),
+                ("transfers", "HmacSignature: \(Self.shopify)", Self.event, 401, "signature_refused"),
+                ("charges", Self.signed(Self.now - 310), Self.event, 401, "signature_refused"),
+                ("charges", Self.signed(Self.now + 310), Self.event, 401, "signature_refused"),
+                ("charges", "Stripe-Signature: t=-9223372036854775808,v1=00", Self.event, 401, "signature_refused"),
+                ("other", header, Self.event, 404, "not_found"), ("a%2Fb", header, Self.event, 404, "not_found"),
+            ]
+            for row in rows {
+                let answer = try await Self.send(fixture, row.source, row.signature, body: row.body)
+                #expect(answer.status == row.status, "\(row.source) \(row.signature ?? "")")
+                #expect(answer.code == row.code)
+                #expect((answer["www-authenticate"] != nil) == (row.status == 401))
+            }
+            let get = try await fixture.once("GET", "/v1/checkout/sources/orders")
+            #expect(get.status == 405)
+            #expect(get["allow"] == "POST")
+            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers"] {
+                #expect(try await fixture.published(topic: topic) == 0)
+            }
+        }
+    }
+
+    /// The refusal is known from the head: a body that comes with it is not kept.
+    @Test func aBodyOfARefusalIsNotAwaited() async throws {
+        try await Self.with { fixture in
+            let signature = "X-Shopify-Hmac-Sha256: \(Self.shopify)\r\n"
+            let rows = [("orders", "", 200_000, 401), ("other", "", 200_000, 404), ("orders", signature, 262_145, 413)]
+            for (source, signature, length, status) in rows {
+                let connection = try await RawConnection.open(port: fixture.port)
+                let answer = try await connection.exchange(
+                    "POST /v1/checkout/sources/\(source) HTTP/1.1\r\nHost: a\r\n\(signature)"
+                        + "Content-Length: \(length)\r\n\r\n")
+                #expect(answer.status == status)
+                #expect(answer["connection"] == "close")
+                await connection.close()
+            }
+        }
+    }
+
+    @Test func anEventIsRefusedWhileKafkaIsAwayAndTakenAfterwards() async throws {
+        try await Self.with { fixture in
+            let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
+            try fixture.broker.setDown()
+            let refused = try await Self.send(fixture, "orders", header)
+            #expect(refused.status == 503)
+            #expect(refused.code == "unavailable")
+            #expect(refused["retry-after"] == "5")
+            try fixture.broker.setUp()
+            var status = 0
+            // Each attempt waits for Kafka for 5 s.
+            for _ in 0..<6 where status != 202 { status = try await Self.send(fixture, "orders", header).status }
+            #expect(status == 202)
+            #expect(try await fixture.published(topic: "shopify.orders") >= 1)
+        }
+    }
+
+    /// While Kafka is away, those that were let in wait for 5 s; the others are refused at once.
+    @Test func aSourceThatFloodsLeavesPlacesToOthers() async throws {
+        try await Self.with { fixture in
+            let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
+            try fixture.broker.setDown()
+            let refusals = try await withThrowingTaskGroup(of: RawConnection.Response.self) { group in
+                for _ in 0..<100 { group.addTask { try await Self.send(fixture, "orders", header) } }
+                let first = try await group.next()
+                #expect(first?.status == 503)
+                #expect(first?["retry-after"] == "1", "one beyond the share is answered first")
+                #expect(first?.text.contains("too many events of this source") == true)
+                let other = try await Self.send(fixture, "transfers", "HmacSignature: \(Self.adyen)")
+                #expect(other["retry-after"] == "5", "it was let in")
+                var refusals = 1
+                for try await answer in group where answer["retry-after"] == "1" { refusals += 1 }
+                return refusals
+            }
+            #expect(refusals == 100 - WebhookEndpoint.limit / 2)
+            try fixture.broker.setUp()
+        }
+    }
+
+    @Test func theTimeOfASignatureOfStripeHasAWindow() {
+        let webhook = Webhook(
+            name: "charges", topic: "stripe.charges", scheme: .stripe, secrets: [Array(Self.stripeSecret.utf8)],
+            key: [])
+        func isSigned(_ signature: String, after seconds: Int64) -> Bool {
+            webhook.isSigned(Array(Self.event.utf8), by: signature, nowEpochSeconds: Self.stripeTime + seconds)
+        }
+        let signature = "t=\(Self.stripeTime),v1=\(Self.stripe)"
+        for seconds in [-300, 0, 300] as [Int64] { #expect(isSigned(signature, after: seconds)) }
+        for seconds in [-301, 301] as [Int64] { #expect(!isSigned(signature, after: seconds)) }
+        let wrong = String(repeating: "0", count: 64)
+        #expect(isSigned("t=\(Self.stripeTime),v1=\(wrong),v1=\(Self.stripe),v0=\(wrong)", after: 0), "one of two")
+        #expect(!isSigned("t=\(Self.stripeTime),v0=\(Self.stripe)", after: 0), "v0 is of no live event")
+        #expect(!isSigned("t=\(Self.stripeTime + 1),v1=\(Self.stripe)", after: 0), "the time is signed too")
+        #expect(!isSigned("v1=\(Self.stripe)", after: 0))
+        #expect(!isSigned("", after: 0))
+    }
+
+    @Test func theKeyIsATextOrAWholeNumber() {
+        func key(_ path: String) -> String? {
+            let webhook = Webhook(
+                name: "a", topic: "a", scheme: .shopify, secrets: [], key: path.split(separator: ".").map(String.init))
+            return webhook.recordKey(of: Array(Self.event.utf8)).map { String(decoding: $0, as: UTF8.self) }
+        }
+        #expect(key("id") == "820982911946154508")
+        #expect(key("order.id") == "A-7")
+        for path in ["", "order", "none", "none.id", "id.id"] { #expect(key(path) == nil, "\(path)") }
+    }
+}
