@@ -1,3 +1,4 @@
+import Dispatch
 import Kafka
 import Logging
 import Model
@@ -6,6 +7,7 @@ import Operations
 import Redis
 import ServiceLifecycle
 import Store
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -231,6 +233,70 @@ import Testing
             #expect(try await role.count(role.topics.deadLetters) == 0)
         }
         await server.stop()
+    }
+
+    /// All tasks share one thread here. The second one is what every other source needs: a turn.
+    @Test(.timeLimit(.minutes(1)))
+    func aSlowProgramGivesWayBetweenItsRecords() async throws {
+        let fixture = try SourceFixture()
+        // Ignores each record, after some milliseconds.
+        try fixture.write("slow", topics: ["slow"], "function map(e) for i = 1, 50000 do local t = {i} end end")
+        let table = SourceTable([try fixture.load("slow")])
+        // Neither is needed for a record that is ignored.
+        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: "127.0.0.1:1"))
+        let redis = RedisClient(
+            try RedisConfiguration(url: "redis://127.0.0.1:1"), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let metrics = IngestMetrics(factory: MetricsRegistry())
+        let begun = Mutex(0)
+        let processor = IngestProcessor(
+            topics: Topics(), producer: producer,
+            deadLetters: DeadLetterPublisher(
+                topics: Topics(), producer: producer, counter: metrics.deadLetters,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }),
+            metrics: metrics, table: { table }, parcels: ParcelIndex(redis),
+            unknown: UnknownOrders(patience: .zero, gauge: metrics.unknownAliases),
+            now: {
+                begun.withLock { $0 += 1 }
+                return 1_767_225_600_000
+            })
+        let works = (0..<20).map { number in
+            let key = Array("slow/\(number)".utf8)
+            let record = KafkaRecord(
+                topic: "slow", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: key,
+                value: Array("{}".utf8))
+            return KeyedWork(key: key, records: [record])
+        }
+        let thread = OneThread()
+        let isDone = Flag()
+        let turns = await withTaskGroup(of: Set<Int>.self) { group in
+            group.addTask(executorPreference: thread) {
+                let outcomes = await processor.process(works)
+                isDone.set()
+                #expect(outcomes == works.map { _ in .done })
+                return []
+            }
+            group.addTask(executorPreference: thread) {
+                var turns: Set<Int> = []
+                while !isDone.isSet {
+                    turns.insert(begun.withLock { $0 })
+                    await Task.yield()
+                }
+                return turns
+            }
+            return await group.reduce(into: Set()) { $0.formUnion($1) }
+        }
+        #expect(turns.count > 15, "after nearly each record")
+        await producer.close()
+        await redis.close()
+    }
+
+    private final class OneThread: TaskExecutor {
+        private let queue = DispatchQueue(label: "one thread")
+
+        func enqueue(_ job: consuming ExecutorJob) {
+            let job = UnownedJob(job)
+            self.queue.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+        }
     }
 
     private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")

@@ -16,6 +16,10 @@ struct IngestProcessor: Sendable {
     /// The time after which a record that waits for its parcel's order looks for it again.
     private static let aliasPause = Duration.seconds(1)
 
+    /// The time that a batch computes until it gives way: a program may take long for each record, and the threads are
+    /// those of all sources, of fetching and of probes.
+    private static let turn = Duration.milliseconds(1)
+
     let topics: Topics
     let producer: KafkaProducer
     let deadLetters: DeadLetterPublisher
@@ -44,6 +48,8 @@ struct IngestProcessor: Sendable {
         var drafts: [Draft] = []
         var bytes = 0
         var refused: [RefusedRecord] = []
+        /// The time at which it last began to compute.
+        var turn = ContinuousClock.now
         /// By source.
         var schemas: [String: [UInt32: Result<AvroSchema, ChangeFault>]] = [:]
     }
@@ -94,6 +100,10 @@ struct IngestProcessor: Sendable {
             self.account(for: mapping, of: record, source.name, took: .now - start)
             self.add(mapping, of: record, source.name, at: place, to: &batch)
             if batch.bytes > Self.publishBytes { await self.publish(&batch) }
+            if .now - batch.turn > Self.turn {
+                await Task.yield()
+                batch.turn = .now
+            }
         }
     }
 

@@ -37,6 +37,8 @@ class Registry:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        # Clients that were killed.
+        self.server.handle_error = lambda *_: None
         self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_port
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
