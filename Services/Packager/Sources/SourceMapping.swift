@@ -322,7 +322,7 @@ struct ChangeDrafts {
         return OrderFold(rules: rules) { _ in AuthenticationToken(derived: Self.token) }
     }
 
-    private static let token = String(repeating: "0", count: 32)
+    static let token = String(repeating: "0", count: 32)
     /// A brand has one, which is not known here.
     private static let merchant: JSONObject = [
         "displayName": "Shop", "merchantIdentifier": "shop", "url": "https://example.com",
