@@ -40,6 +40,24 @@ public final class LuaProgram: Sendable {
         "table", "tonumber", "tostring", "type", "utf8", "waybill",
     ]
 
+    /// The members of the tables among them. Functions of Lua that are not here are not offered.
+    public static let members: [String: Set<String>] = [
+        "math": [
+            "abs", "ceil", "floor", "fmod", "huge", "max", "maxinteger", "min", "mininteger", "modf", "tointeger",
+            "type", "ult",
+        ],
+        "string": [
+            "byte", "char", "find", "format", "len", "lower", "match", "rep", "replace", "reverse", "sub", "upper",
+        ],
+        "table": ["concat", "insert", "remove", "sort", "unpack"],
+        "utf8": ["char", "codepoint", "len", "offset"],
+        "waybill": ["alias", "carrier", "drop_nulls", "integer", "money", "split", "status", "time"],
+        "waybill.status": ["adobe", "aftership", "commercetools", "easypost", "shopify"],
+    ]
+
+    /// The functions of texts in Lua 5.4 that are not offered, so that a call of one as a method is a mistake.
+    public static let missingMethods: Set<String> = ["dump", "gmatch", "gsub", "pack", "packsize", "unpack"]
+
     private let state: Mutex<LuaState>
 
     /// Compiles a program, and runs it once without calling `map`.

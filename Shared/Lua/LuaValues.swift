@@ -38,8 +38,9 @@ struct LuaInput {
         self.bytes.append(contentsOf: text.utf8)
     }
 
+    /// - Parameter count: of its bytes, the lowest first.
     private mutating func append(_ number: UInt64, count: Int) {
-        for index in 0..<count { self.bytes.append(UInt8(truncatingIfNeeded: number &>> UInt64(8 * index))) }
+        unsafe withUnsafeBytes(of: number.littleEndian) { unsafe self.bytes.append(contentsOf: $0.prefix(count)) }
     }
 }
 

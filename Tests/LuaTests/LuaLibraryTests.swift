@@ -17,6 +17,25 @@ import Testing
         #expect(try self.value("waybill.money(\(arguments)).amount") == .string(amount))
     }
 
+    /// `LuaProgram.members` tells `lint` what a program may use.
+    @Test func theMembersOfTheLibraryAreThoseThatAreListed() throws {
+        let offered = LuaProgram.members
+        for (table, members) in offered {
+            for member in members { #expect(try self.value("\(table).\(member) ~= nil") == true, "\(table).\(member)") }
+        }
+        let others: [String: Set<String>] = [
+            "math": [
+                "acos", "asin", "atan", "cos", "deg", "exp", "log", "pi", "pow", "rad", "random", "randomseed", "sin",
+                "sqrt", "tan",
+            ],
+            "string": LuaProgram.missingMethods, "table": ["move", "pack"], "utf8": ["charpattern", "codes"],
+        ]
+        for (table, members) in others {
+            #expect(offered[table]?.isDisjoint(with: members) == true)
+            for member in members { #expect(try self.value("\(table).\(member) == nil") == true, "\(table).\(member)") }
+        }
+    }
+
     @Test(arguments: [
         #""1.999", "EUR", "major""#, #""500.5", "JPY", "major""#, #""1,5", "EUR", "major""#, #""", "EUR", "major""#,
         #"nil, "EUR", "major""#, #"1, "EURO", "major""#, #"1, nil, "major""#, #"1, "EUR""#, #"1, "EUR", "cents""#,

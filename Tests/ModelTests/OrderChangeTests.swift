@@ -61,6 +61,27 @@ private struct Record {
 }
 
 @Suite struct OrderChangeTests {
+    /// Faults are the same as well.
+    @Test(arguments: [
+        Record.event(), Record.event("waybill.order.removed", data: nil), Record.event("waybill.order.lost"),
+        Record.event().setting("17", "sequence").setting(true, "silent").setting("status,payment", "owns"),
+        Record.event("waybill.order.merged", data: ["status": "open", "owns": ["status"]]),
+        Record.event().setting("43", "subject"), Record.event(data: "text"), Record.event().setting(nil, "source"),
+        Record.event().setting("yesterday", "time"),
+    ])
+    func anEventThatWasReadBeforeIsTheSameChange(_ event: JSON) {
+        let record = Record.structured(event)
+        func result(_ decode: () throws(ChangeFault) -> OrderChange) -> Result<OrderChange, ChangeFault> {
+            do { return .success(try decode()) } catch { return .failure(error) }
+        }
+        let expected = result(record.decode)
+        let found = result { () throws(ChangeFault) in
+            try OrderChange.decode(
+                key: record.key ?? [], event: event.object ?? [:], value: record.value ?? [], headers: record.headers)
+        }
+        #expect(found == expected)
+    }
+
     @Test func aStructuredEventIsRead() throws {
         let change = try Record.structured().decode()
         #expect(change.key.description == "order.com.example.shop/42")

@@ -74,6 +74,57 @@ import Testing
             ])
     }
 
+    @Test func membersThatTheLibraryDoesNotHaveAreFound() {
+        let lint = ProgramLint(
+            """
+            function map(event)
+                local time, name = waybill.tme(event.at, "s"), string.gsub(event.name, " ", "")
+                local status = waybill.status.ups(event.status) or waybill.status.easypost(event.status)
+                return {{order = event.id:gsub("#", ""), time = time, data = {orderNumber = name:upper() .. math.pi}}}
+            end
+            """)
+        #expect(
+            lint.globals.map { String($0.prefix { $0 != "," }) } == [
+                "map.lua:2: there is no waybill.tme: it is one of alias",
+                "map.lua:2: there is no string.gsub: it is one of byte",
+                "map.lua:3: there is no waybill.status.ups: it is one of adobe",
+                "map.lua:4: there is no string.gsub", "map.lua:4: there is no math.pi: it is one of abs",
+            ])
+    }
+
+    @Test func notesTellWhatAnOrderLacksAlone() throws {
+        let mapping = try SourceFixture.map(
+            """
+            function map(event)
+                return {{order = "7", data = {
+                    createdAt = "2026-01-01T00:00:00Z", status = "open", orderManagementURL = "https://shop.example/7",
+                    merchant = event.merchant,
+                    payment = {total = {amount = 1, currency = "EUR"}}}}}
+            end
+            """, value: #"{"merchant": {"merchantIdentifier": "m", "displayName": "S", "url": "https://shop.example"}}"#
+        )
+        guard case .mapped(let changes) = mapping.outcome else {
+            Issue.record("not mapped: \(mapping.outcome)")
+            return
+        }
+        let whole = changes.map(\.change)
+        let hidden = OrderComparison.notes(on: whole, nowEpochSeconds: 1_767_225_600)
+        #expect(hidden.count == 1)
+        #expect(hidden.first?.hasPrefix("order.com.example.shop/7: hidden until it is complete: ") == true)
+        #expect(hidden.first?.contains("payment") == true)
+        #expect(hidden.first?.contains("status") == true)
+        let part = try SourceFixture.map(
+            #"function map() return {{order = "7", data = {status = "open"}}} end"#, value: "{}")
+        guard case .mapped(let parts) = part.outcome else {
+            Issue.record("not mapped: \(part.outcome)")
+            return
+        }
+        let notes = OrderComparison.notes(on: parts.map(\.change), nowEpochSeconds: 1_767_225_600)
+        #expect(notes.count == 1)
+        #expect(notes.first?.contains("$.merchant is missing") == true)
+        #expect(notes.first?.contains("$.createdAt is missing") == true)
+    }
+
     /// The examples that operators copy.
     @Test func theExampleSourcesPassTheirTestsAndLint() throws {
         let directory = Repository.root.appending(path: "compose/sources").path()

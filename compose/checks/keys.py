@@ -85,7 +85,10 @@ def systemd():
     for path in sorted(folder.glob("*.service")):
         text = path.read_text()
         stop = int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[1])
-        yield path, path.stem.removeprefix("waybill-"), {**common, **variables(text), **shared}, stop
+        role = path.stem.removeprefix("waybill-")
+        # A command of a timer is no role.
+        yield path, None if path.with_suffix(".timer").exists() else role, {
+            **common, **variables(text), **shared}, stop
 
 
 def composition():

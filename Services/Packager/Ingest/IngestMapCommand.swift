@@ -92,6 +92,9 @@ struct IngestMapCommand: AsyncParsableCommand {
             for change in changes {
                 StandardStream.output.write("\(String(decoding: change.message.value ?? [], as: UTF8.self))\n")
             }
+            for note in OrderComparison.notes(on: changes.map(\.change), nowEpochSeconds: now) {
+                StandardStream.error.write("note: \(note)\n")
+            }
         }
     }
 
@@ -111,7 +114,9 @@ struct IngestMapCommand: AsyncParsableCommand {
         let document: OrderDocument
         do {
             let json = try JSON(parsing: try FileContent.read(path, limit: OrderChange.valueLimit))
-            guard case .object(let members) = json else { throw ValidationError("it is \(json.kind)") }
+            guard case .object(var members) = json else { throw ValidationError("it is \(json.kind)") }
+            // A package's document names the service, and has the secret of its devices.
+            for name in ["webServiceURL", "authenticationToken"] { members[name] = nil }
             document = OrderDocument(members: members)
         } catch {
             throw ValidationError("--against \(path): must be an order document: \(error)")

@@ -55,8 +55,8 @@ struct AvroDecoder {
         case .long: return try self.number(try self.long(), node.meaning)
         case .float: return try self.double(Double(Float(bitPattern: UInt32(try self.littleEndian(4)))), isFloat: true)
         case .double: return try self.double(Double(bitPattern: try self.littleEndian(8)), isFloat: false)
-        case .bytes: return self.binary(try self.take(try self.length()), node.meaning)
-        case .fixed(let size): return self.binary(try self.take(size), node.meaning)
+        case .bytes: return self.binary(Array(try self.take(try self.length())), node.meaning)
+        case .fixed(let size): return self.binary(Array(try self.take(size)), node.meaning)
         case .string: return .string(try self.text())
         case .symbols(let symbols):
             let index = try self.long()
@@ -82,6 +82,7 @@ struct AvroDecoder {
             return try self.object(members)
         case .record(let fields):
             var members: [JSONObject.Member] = []
+            members.reserveCapacity(fields.count)
             for field in fields {
                 members.append(.init(name: field.name, value: try self.value(field.type, depth: depth + 1)))
             }
@@ -171,10 +172,10 @@ struct AvroDecoder {
         return self.bytes[self.position]
     }
 
-    private mutating func take(_ count: Int) throws(AvroError) -> [UInt8] {
+    private mutating func take(_ count: Int) throws(AvroError) -> ArraySlice<UInt8> {
         guard count <= self.bytes.count - self.position else { throw self.error("the value ends early") }
         defer { self.position += count }
-        return Array(self.bytes[self.position..<self.position + count])
+        return self.bytes[self.position..<self.position + count]
     }
 
     private mutating func littleEndian(_ count: Int) throws(AvroError) -> UInt64 {

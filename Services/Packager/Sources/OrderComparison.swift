@@ -5,6 +5,27 @@ struct OrderComparison {
     /// An order document.
     let document: OrderDocument
 
+    /// Returns the members that orders lack or hide if no other source brings them.
+    ///
+    /// - Parameter changes: of one record.
+    static func notes(on changes: [OrderChange], nowEpochSeconds now: Int64) -> [String] {
+        var keys: [OrderKey] = []
+        for change in changes where !keys.contains(change.key) { keys.append(change.key) }
+        return keys.flatMap { key in
+            let own = changes.filter { $0.key == key }.enumerated().map { offset, change in
+                (ChangePosition(partition: 0, offset: Int64(offset), timestampMilliseconds: now * 1000), change)
+            }
+            let fold = OrderFold(rules: BrandRules(orderType: key.orderType, webServiceURL: "https://example.com")) {
+                _ in
+                AuthenticationToken(derived: ChangeDrafts.token)
+            }
+            let result = fold.fold(nil, changes: own, nowEpochSeconds: now)
+            let hidden = result.withheld.map { "\(key): hidden until it is complete: \($0)" }
+            guard case .refused(let fault)? = result.outcomes.last else { return hidden }
+            return hidden + ["\(key): \(fault.reason)"]
+        }
+    }
+
     /// Returns one line for each member that differs, by order.
     ///
     /// - Throws: the reason why the order or a change is refused.

@@ -18,7 +18,15 @@ struct ProgramLint {
         for (index, token) in tokens.enumerated() where token.isName {
             let before = index > 0 ? tokens[index - 1].text : ""
             let after = index + 1 < tokens.count ? tokens[index + 1].text : ""
+            if before == ":", after == "(", LuaProgram.missingMethods.contains(token.text),
+                !declared.contains(token.text)
+            {
+                self.globals.append("map.lua:\(token.line): there is no string.\(token.text)")
+            }
             if before == "." || before == ":" || before == "goto" || before == "::" { continue }
+            if let member = Self.unknownMember(tokens[index...]), !declared.contains(token.text) {
+                self.globals.append("map.lua:\(member.line): there is no \(member.text)")
+            }
             if after == "=", before == "{" || before == "," || before == ";" {
                 if !known.contains(token.text), !declared.contains(token.text), seen.insert(token.text).inserted {
                     self.members.append("map.lua:\(token.line): note: no order has a member \(token.text)")
@@ -31,6 +39,24 @@ struct ProgramLint {
                 self.globals.append("map.lua:\(token.line): there is no global \(token.text)")
             }
         }
+    }
+
+    /// Returns the member that a table of the library does not have, if one is named here: `waybill.status.ups`.
+    private static func unknownMember(_ tokens: ArraySlice<Token>) -> Token? {
+        guard let first = tokens.first else { return nil }
+        var path = first.text
+        var rest = tokens.dropFirst()
+        while let members = LuaProgram.members[path] {
+            let next = rest.prefix(2)
+            guard next.count == 2, next.first?.text == ".", let member = next.last, member.isName else { return nil }
+            path += ".\(member.text)"
+            guard members.contains(member.text) else {
+                let known = members.sorted().joined(separator: ", ")
+                return Token(text: "\(path): it is one of \(known)", line: member.line, isName: false)
+            }
+            rest = rest.dropFirst(2)
+        }
+        return nil
     }
 
     /// Adds the names of all members below a place; fulfillments nest the deepest.
@@ -134,10 +160,13 @@ struct ProgramLint {
             } else {
                 if first == 0x0A { line += 1 }
                 if first > 0x20 {
-                    let isDouble = byte(at + 1) == UInt8(ascii: "=") && "=<>~".utf8.contains(first)
-                    let mark = isDouble ? "==" : String(decoding: [first], as: UTF8.self)
+                    // `..` joins texts, whereas `.` names a member.
+                    let isJoined = first == UInt8(ascii: ".") && byte(at + 1) == first
+                    let isDouble = isJoined || byte(at + 1) == UInt8(ascii: "=") && "=<>~".utf8.contains(first)
+                    let mark = isJoined ? ".." : isDouble ? "==" : String(decoding: [first], as: UTF8.self)
                     tokens.append(Token(text: mark, line: line, isName: false))
                     if isDouble { at += 1 }
+                    if isJoined, byte(at + 1) == first { at += 1 }
                 }
                 at += 1
             }

@@ -97,12 +97,19 @@ struct SourceReloader: Service {
 
     func run() async throws {
         for (name, failure) in self.library.failures { self.log(failure, of: name) }
-        let topics = Set(self.library.table.topics)
+        for source in self.library.table.sources { self.log(source) }
+        // Topics that are read, and those of which the log has told that they are not.
+        let told = Mutex(Set(self.library.table.topics))
         await watchFiles(every: Self.interval) { isAsked in
             // On a thread that may block.
             try? await NIOThreadPool.singleton.runIfActive { self.library.look(isAsked: isAsked) { self.log($0) } }
-            let missing = Set(self.library.table.topics).subtracting(topics)
-            if !missing.isEmpty, isAsked {
+            let topics = self.library.table.topics
+            let missing = told.withLock { told in
+                let missing = Set(topics).subtracting(told)
+                told.formUnion(missing)
+                return missing
+            }
+            if !missing.isEmpty {
                 self.logger.warning(
                     "a topic is read once ingest is started again", metadata: ["topics": "\(missing.sorted())"])
             }
@@ -111,13 +118,19 @@ struct SourceReloader: Service {
 
     private func log(_ event: FolderCatalog<Source, SourceError>.Event) {
         switch event {
-        case .loaded(let name, _, former: _): self.logger.info("source loaded", metadata: ["source": "\(name)"])
+        case .loaded(_, let source, former: _): self.log(source)
         case .removed(let name, _):
             self.logger.warning(
                 "source removed: records of its topics wait for another one", metadata: ["source": "\(name)"])
         case .failed(let name, let failure): self.log(failure, of: name)
         case .empty: self.logger.error("the sources directory is empty or cannot be read; all sources stay in use")
         }
+    }
+
+    private func log(_ source: Source) {
+        self.logger.info(
+            "source loaded",
+            metadata: ["source": "\(source.name)", "topics": "\(source.topics.joined(separator: ", "))"])
     }
 
     private func log(_ failure: SourceError, of name: String) {

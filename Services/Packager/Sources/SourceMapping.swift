@@ -239,11 +239,12 @@ struct ChangeDrafts {
         }
         if let data { event.append(("data", data)) }
         try members.refuseRest()
+        let object = JSONObject(event)
         let message = KafkaMessage(
-            topic: self.topic, key: Array(key.utf8), value: JSON.object(JSONObject(event)).serialized,
+            topic: self.topic, key: Array(key.utf8), value: object.serialized,
             headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")]
                 + self.trace.headers)
-        return SourceMapping.Change(message: message, change: try self.checked(message, number), type: type)
+        return SourceMapping.Change(message: message, change: try self.checked(message, object, number), type: type)
     }
 
     /// Returns the key of the order: `<order type>/<order>`.
@@ -297,10 +298,13 @@ struct ChangeDrafts {
 
     /// Reads the change as the packager will, and applies it to an order that does not exist, which finds values that
     /// no order may have. Members that are missing may come from other sources.
-    private func checked(_ message: KafkaMessage, _ number: Int) throws(ChangeFault) -> OrderChange {
+    private func checked(
+        _ message: KafkaMessage, _ event: JSONObject, _ number: Int
+    ) throws(ChangeFault) -> OrderChange {
         do throws(ChangeFault) {
             let change = try OrderChange.decode(
-                key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
+                key: message.key ?? [], event: event, value: message.value ?? [],
+                headers: message.headers.map { ($0.name, $0.value) })
             let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
             let fold = Self.fold(change.key.orderType)
             let result = fold.fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
@@ -318,7 +322,7 @@ struct ChangeDrafts {
         return OrderFold(rules: rules) { _ in AuthenticationToken(derived: Self.token) }
     }
 
-    private static let token = String(repeating: "0", count: 32)
+    static let token = String(repeating: "0", count: 32)
     /// A brand has one, which is not known here.
     private static let merchant: JSONObject = [
         "displayName": "Shop", "merchantIdentifier": "shop", "url": "https://example.com",

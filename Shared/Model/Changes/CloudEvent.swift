@@ -61,6 +61,11 @@ struct CloudEvent {
                     + "id, source, type and subject, and an order document goes into its data"
                     + (isDashed ? dashed : ""))
         }
+        try self.init(members)
+    }
+
+    /// Reads an event in structured mode that is JSON already.
+    init(_ members: JSONObject) throws(ChangeFault) {
         try self.init(isBinary: false) { (name) in
             members[name] == .null ? nil : members[name]
         } data: { () throws(ChangeFault) in

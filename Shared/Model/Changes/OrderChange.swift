@@ -76,23 +76,44 @@ extension OrderChange {
     public static func decode(
         key: [UInt8]?, value: [UInt8]?, headers: [(name: String, value: [UInt8]?)]
     ) throws(ChangeFault) -> OrderChange {
-        if let value, value.count > self.valueLimit {
-            throw ChangeFault(
-                code: .valueTooLarge,
-                reason: "the value has \(value.count) bytes, a change has at most \(self.valueLimit)")
-        }
+        if let value { try self.limit(value) }
         let key = try self.key(key)
-        let event = try CloudEvent(value: value, headers: headers)
+        return try self.init(key, try CloudEvent(value: value, headers: headers), headers)
+    }
+
+    /// Reads an event as `decode` would read the record that has it as its value.
+    ///
+    /// - Parameters:
+    ///   - event: the members of the event in structured mode.
+    ///   - value: the event's text, which is not read again.
+    public static func decode(
+        key: [UInt8], event: JSONObject, value: [UInt8], headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) -> OrderChange {
+        try self.limit(value)
+        let key = try self.key(key)
+        return try self.init(key, try CloudEvent(event), headers)
+    }
+
+    private static func limit(_ value: [UInt8]) throws(ChangeFault) {
+        guard value.count > self.valueLimit else { return }
+        throw ChangeFault(
+            code: .valueTooLarge,
+            reason: "the value has \(value.count) bytes, a change has at most \(self.valueLimit)")
+    }
+
+    private init(
+        _ key: OrderKey, _ event: CloudEvent, _ headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) {
         guard event.subject == key.description else {
             throw ChangeFault(
                 code: .subjectMismatch,
                 reason: "\(event.path("subject")) is \"\(clipped(event.subject))\" but the record's key is "
                     + "\"\(key)\": both must name the same order")
         }
-        return OrderChange(
+        self.init(
             key: key, source: event.source, id: event.id, sequence: event.sequence,
             epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent,
-            trace: event.trace ?? TraceContext(headers: headers), kind: try self.kind(of: event))
+            trace: event.trace ?? TraceContext(headers: headers), kind: try Self.kind(of: event))
     }
 
     private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {
