@@ -130,12 +130,22 @@ struct IngestProcessor: Sendable {
         self.metrics.age(.milliseconds(max(0, self.now() - record.timestampMilliseconds)), source)
     }
 
-    /// Publishes changes in sequence. After one that fails, no later one of its work is published.
+    /// Publishes changes, those of an order in sequence: one that fails is published again, and would come after a
+    /// later one that was not. After one that fails, no later one of its work is published.
     private func publish(_ batch: inout Batch) async {
-        let open = batch.drafts.filter { !batch.outcomes.isPostponed($0.place) }
+        var rest = batch.drafts
         (batch.drafts, batch.bytes) = ([], 0)
-        guard !open.isEmpty else { return }
-        for (draft, outcome) in zip(open, await self.producer.produce(open.map(\.change.message))) {
+        while !rest.isEmpty {
+            let round = PublishRound(rest.filter { !batch.outcomes.isPostponed($0.place) }) { $0.change.change.key }
+            await self.publish(round.first, &batch)
+            rest = round.later
+        }
+        CrashPoint.reached(.published)
+    }
+
+    /// Publishes changes of different orders.
+    private func publish(_ drafts: [Draft], _ batch: inout Batch) async {
+        for (draft, outcome) in zip(drafts, await self.producer.produce(drafts.map(\.change.message))) {
             switch outcome {
             case .success: self.metrics.published(draft.change.type, draft.source)
             case .failure(let error) where error.code == .messageTooLarge:
@@ -146,7 +156,19 @@ struct IngestProcessor: Sendable {
                 batch.outcomes.postpone(draft.place, "publishing a change: \(error.message)")
             }
         }
-        CrashPoint.reached(.published)
+    }
+}
+
+/// The changes that may be published together: one of each order, the first of those that are left.
+struct PublishRound<Draft> {
+    private(set) var first: [Draft] = []
+    private(set) var later: [Draft] = []
+
+    init<Key: Hashable>(_ drafts: [Draft], key: (Draft) -> Key) {
+        var taken: Set<Key> = []
+        for draft in drafts {
+            if taken.insert(key(draft)).inserted { self.first.append(draft) } else { self.later.append(draft) }
+        }
     }
 }
 
