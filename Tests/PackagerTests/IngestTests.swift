@@ -1,4 +1,3 @@
-import Dispatch
 import Kafka
 import Logging
 import Model
@@ -257,7 +256,7 @@ import Testing
         let redis = RedisClient(
             try RedisConfiguration(url: "redis://127.0.0.1:1"), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let metrics = IngestMetrics(factory: MetricsRegistry())
-        let begun = Mutex(0)
+        let begun = Count()
         let processor = IngestProcessor(
             topics: Topics(), producer: producer,
             deadLetters: DeadLetterPublisher(
@@ -266,7 +265,7 @@ import Testing
             metrics: metrics, table: { table }, parcels: ParcelIndex(redis),
             unknown: UnknownOrders(patience: .zero, gauge: metrics.unknownAliases),
             now: {
-                begun.withLock { $0 += 1 }
+                begun.value.withLock { $0 += 1 }
                 return 1_767_225_600_000
             })
         let works = (0..<20).map { number in
@@ -288,7 +287,7 @@ import Testing
             group.addTask(executorPreference: thread) {
                 var turns: Set<Int> = []
                 while !isDone.isSet {
-                    turns.insert(begun.withLock { $0 })
+                    turns.insert(begun.value.withLock { $0 })
                     await Task.yield()
                 }
                 return turns
@@ -298,15 +297,6 @@ import Testing
         #expect(turns.count > 15, "after nearly each record")
         await producer.close()
         await redis.close()
-    }
-
-    private final class OneThread: TaskExecutor {
-        private let queue = DispatchQueue(label: "one thread")
-
-        func enqueue(_ job: consuming ExecutorJob) {
-            let job = UnownedJob(job)
-            self.queue.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-        }
     }
 
     private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
@@ -386,4 +376,8 @@ import Testing
         await role.admin.close()
         broker.close()
     }
+}
+
+private final class Count: Sendable {
+    let value = Mutex(0)
 }
