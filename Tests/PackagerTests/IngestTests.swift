@@ -234,16 +234,6 @@ import Testing
         await server.stop()
     }
 
-    @Test func changesOfAnOrderArePublishedOneAfterTheOther() throws {
-        func key(_ draft: String) -> Substring { draft.prefix(1) }
-        let first = PublishRound(["a1", "a2", "b1", "a3", "c1", "b2"], key: key)
-        #expect(first.first == ["a1", "b1", "c1"])
-        #expect(first.later == ["a2", "a3", "b2"])
-        let second = PublishRound(first.later, key: key)
-        #expect(second.first == ["a2", "b2"])
-        #expect(second.later == ["a3"])
-    }
-
     /// All tasks share one thread here. The second one is what every other source needs: a turn.
     @Test(.timeLimit(.minutes(1)))
     func aSlowProgramGivesWayBetweenItsRecords() async throws {

@@ -133,12 +133,10 @@ struct IngestProcessor: Sendable {
     /// Publishes changes, those of an order in sequence: one that fails is published again, and would come after a
     /// later one that was not. After one that fails, no later one of its work is published.
     private func publish(_ batch: inout Batch) async {
-        var rest = batch.drafts
+        let rounds = batch.drafts.rounds { $0.change.change.key }
         (batch.drafts, batch.bytes) = ([], 0)
-        while !rest.isEmpty {
-            let round = PublishRound(rest.filter { !batch.outcomes.isPostponed($0.place) }) { $0.change.change.key }
-            await self.publish(round.first, &batch)
-            rest = round.later
+        for round in rounds {
+            await self.publish(round.filter { !batch.outcomes.isPostponed($0.place) }, &batch)
         }
         CrashPoint.reached(.published)
     }
@@ -155,19 +153,6 @@ struct IngestProcessor: Sendable {
             case .failure(let error):
                 batch.outcomes.postpone(draft.place, "publishing a change: \(error.message)")
             }
-        }
-    }
-}
-
-/// The changes that may be published together: one of each order, the first of those that are left.
-struct PublishRound<Draft> {
-    private(set) var first: [Draft] = []
-    private(set) var later: [Draft] = []
-
-    init<Key: Hashable>(_ drafts: [Draft], key: (Draft) -> Key) {
-        var taken: Set<Key> = []
-        for draft in drafts {
-            if taken.insert(key(draft)).inserted { self.first.append(draft) } else { self.later.append(draft) }
         }
     }
 }
