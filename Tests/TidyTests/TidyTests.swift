@@ -92,7 +92,7 @@ import Testing
         "Shared/Kafka": 4150,
         "Shared/Lua": 1030,
         "Shared/Model": 6320,
-        "Shared/Operations": 4160,
+        "Shared/Operations": 4210,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
         "Shared/Store": 5200,

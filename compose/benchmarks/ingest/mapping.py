@@ -59,9 +59,18 @@ def payment(order):
 
 
 def status(order):
+    """
+    >>> status({"cancelled_at": None, "fulfillment_status": "fulfilled", "fulfillments": [
+    ...     {"status": "success", "shipment_status": "delivered"}, {"status": "cancelled", "shipment_status": None}]})
+    'completed'
+    >>> status({"cancelled_at": None, "fulfillment_status": "fulfilled"})
+    'open'
+    """
     if order["cancelled_at"]:
         return "cancelled"
-    return "completed" if order["fulfillment_status"] == "fulfilled" else "open"
+    parcels = [one["shipment_status"] for one in order.get("fulfillments") or [] if one["status"] != "cancelled"]
+    is_delivered = order["fulfillment_status"] == "fulfilled" and set(parcels) == {"delivered"}
+    return "completed" if is_delivered else "open"
 
 
 def data(order):

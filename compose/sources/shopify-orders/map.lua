@@ -5,10 +5,21 @@ local function text(value)
     if value ~= null and value ~= nil and value ~= "" then return value end
 end
 
+-- Fulfilled is handed to the carrier: the order is completed when every parcel arrived.
+local function is_delivered(order)
+    local parcels = 0
+    for _, fulfillment in ipairs(text(order.fulfillments) or {}) do
+        if fulfillment.status ~= "cancelled" then
+            if fulfillment.shipment_status ~= "delivered" then return false end
+            parcels = parcels + 1
+        end
+    end
+    return order.fulfillment_status == "fulfilled" and parcels > 0
+end
+
 local function status(order)
     if text(order.cancelled_at) then return "cancelled" end
-    if order.fulfillment_status == "fulfilled" then return "completed" end
-    return "open"
+    return is_delivered(order) and "completed" or "open"
 end
 
 local payments = {
