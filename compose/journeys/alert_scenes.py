@@ -344,7 +344,7 @@ class Scenes(World):
     # --- APNs --------------------------------------------------------------------------------------------------------
 
     def push_refused(self):
-        self.fault(status=400, reason="BadTopic", probability=0.3)
+        self.fault(status=400, reason="DeviceTokenNotForTopic", probability=0.3)
         yield ["WaybillPushRefused", "WaybillPushDeadLetters"]
         self.heal()
 
