@@ -4,6 +4,7 @@ The scenes of compose/journey alerts: what provokes each alert, and the cure.
 A scene yields the alerts that must fire before it goes on.
 """
 
+import collections
 import hashlib
 import http.server
 import inspect
@@ -206,15 +207,11 @@ class Scenes(World):
             yield ["WaybillHandshakesFail"]
 
     def connections_refused(self):
-        def connect():
-            with socket.create_connection(("127.0.0.1", self.tls_port), timeout=5):
-                pass
-
-        held = [socket.create_connection(("127.0.0.1", self.tls_port)) for _ in range(64)]
-        with self.repeated(connect, 20):
+        # A connection without a request gives way to others after a second: more of them than the limit arrive in one.
+        crowd = collections.deque(maxlen=200)
+        with self.repeated(lambda: crowd.append(socket.create_connection(("127.0.0.1", self.tls_port), 5)), 150):
             yield ["WaybillConnectionsRefused"]
-        for one in held:
-            one.close()
+        crowd.clear()
 
     def registrations_refused(self):
         key, client, numbers = f"{self.type}/alerts-0", Client(self.stack.gateway_port), itertools.count(100_000)
@@ -268,11 +265,20 @@ class Scenes(World):
         folder = f"{self.stack.env['BRANDS']}/{OTHER}"
         if not os.path.exists(folder):
             self.stack.add_brand(OTHER)
+            self.await_packagers(OTHER, 0)
             key = f"{OTHER}/1"
             self.publisher.send_event(key, "waybill.order.replaced", self.document)
             place = f"waybill:1:order:{{{key}}}"
             eventually("a package of another brand", lambda: self.stack.redis.ask("EXISTS", place))
         return folder
+
+    def await_packagers(self, brand, has_failed):
+        """Waits until all packagers have looked at a new brand; a change that one gets before that is a dead letter."""
+        def is_known(service):
+            metrics = Metrics.of(f"http://127.0.0.1:{self.operations_port(service)}")
+            return metrics.by("waybill_brand_load_failed", "brand").get(brand) == has_failed
+
+        eventually(f"packagers that know {brand}", lambda: all(map(is_known, PACKAGERS)))
 
     def brand_broken(self):
         file = Path(f"{self.other_brand()}/brand.json")
@@ -303,7 +309,12 @@ class Scenes(World):
     def pictures_missing(self):
         file = Path(f"{self.other_brand()}/brand.json")
         text = file.read_text()
+        reloaded = f'"brand reloaded","brand":"{OTHER}"'
+        before = {service: self.log(service).count(reloaded) for service in PACKAGERS}
         file.write_text(json.dumps(json.loads(text) | {"pictures": {"hosts": ["pictures.example.invalid"]}}))
+        # Without its host a picture is left out.
+        eventually("packagers that know the host", lambda: all(
+            self.log(service).count(reloaded) > count for service, count in before.items()))
         keys = [f"{OTHER}/pictured-{number}" for number in range(5)]
         for key in keys:
             merchant = self.document["merchant"] | {"logo": f"https://pictures.example.invalid/{key}.png"}
@@ -318,6 +329,7 @@ class Scenes(World):
         folder = f"{self.stack.env['BRANDS']}/{LATE}"
         os.makedirs(folder)
         Path(f"{folder}/brand.json").write_text("{")
+        self.await_packagers(LATE, 1)
         for number in range(120):
             self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
                 "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
