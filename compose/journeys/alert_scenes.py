@@ -213,10 +213,19 @@ class Scenes(World):
             yield ["WaybillConnectionsRefused"]
         crowd.clear()
 
+    def new_devices(self, orders):
+        """Registers new devices for some orders in turn, in the background."""
+        client, numbers = Client(self.stack.gateway_port), itertools.count(100_000)
+
+        def register():
+            number = next(numbers)
+            key = f"{self.type}/alerts-{number % orders}"
+            Device(number, key, derived_token(self.secret, key)).register(client)
+
+        return self.repeated(register, 20)
+
     def registrations_refused(self):
-        key, client, numbers = f"{self.type}/alerts-0", Client(self.stack.gateway_port), itertools.count(100_000)
-        token = derived_token(self.secret, key)
-        with self.repeated(lambda: Device(next(numbers), key, token).register(client), 20):
+        with self.new_devices(1):
             yield ["WaybillRegistrationsRefused"]
 
     def kafka_away(self):
@@ -234,7 +243,8 @@ class Scenes(World):
             time.sleep(0.9)
             self.stack.signal("kafka", signal.SIGCONT)
 
-        with self.repeated(stall, 1):
+        # Only a registration that changes something waits for Kafka.
+        with self.repeated(stall, 1), self.new_devices(250):
             yield ["WaybillGatewaySlow"]
 
     def workers_paused(self):
