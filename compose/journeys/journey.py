@@ -61,7 +61,7 @@ JOURNEYS = {
         {"events": number(6000, "events of three topics while workers are killed (6000)"),
          "kills": number(4, "kills of a worker (4)", most=99),
          "seconds": number(8, "seconds that a registry is away (8)"),
-         "waiting": number(20_000, "records of one source that wait (20000)", most=10_000_000),
+         "waiting": number(20_000, "records of one source that wait; 0: no delays are measured (20000)", 0, 10_000_000),
          "seed": number(1, "the seed of the events and disturbances (1)")}),
     "upgrade": (
         "upgrade:Upgrade",

@@ -1,4 +1,6 @@
-"""Events of a shop, of its depot and of carriers, what becomes of their orders, and how ingest workers are disturbed."""
+"""
+Events of a shop, of its depot and of carriers, what becomes of their orders, and how ingest workers are disturbed.
+"""
 
 import json
 import typing
@@ -168,8 +170,10 @@ def document(events):
     ...     return Event(TRACKERS, "a", number, {"shipment": "f0", "status": status, "place": "x", "id": ""})
     >>> def status(*events):
     ...     return document(events)["fulfillments"][0]["status"]
-    >>> status(shop, depot(1, "issue"), carrier(2, "delivered")), status(shop, carrier(2, "delivered"), depot(3, "issue"))
-    ('delivered', 'issue')
+    >>> status(shop, depot(1, "issue"), carrier(2, "delivered"))
+    'delivered'
+    >>> status(shop, carrier(2, "delivered"), depot(3, "issue"))
+    'issue'
     >>> status(shop, depot(1, "issue"), carrier(2, "delivered"), depot(3, "issue"))
     'delivered'
     >>> document([shop])["payment"]["total"], document([depot(1, "issue")])
@@ -209,7 +213,8 @@ def document(events):
     for shipment, said in voices.items():
         members = {"fulfillmentIdentifier": shipment}
         for member in {member for voice in said.values() for member in voice}:
-            members[member] = max((voice[member] for voice in said.values() if member in voice), key=lambda one: one[1])[0]
+            values = [voice[member] for voice in said.values() if member in voice]
+            members[member] = max(values, key=lambda value: value[1])[0]
         shipments.append(members)
     return whole | ({"fulfillments": shipments} if shipments else {})
 
