@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: [
-        (["--secrets", "s", "order.com.example.shop", "1234"], "Unexpected argument '1234'"),
+        (["--secrets", "s", "order.com.example.shop", "1234"], "is not an order key, which looks like"),
         (["--secrets", "s", "1234"], "is not an order key, which looks like order.com.example.shop/1234"),
         (["--secrets", "s"], "Missing expected argument"),
         (["--secrets", "", "order.com.example.shop/1234"], "must name the file with the token secrets"),
