@@ -54,6 +54,7 @@ import Testing
             "User:waybill-ingest --operation Write --operation DescribeConfigs --topic erp\n",
             "User:waybill-ingest --operation Write --operation DescribeConfigs --topic shop.dead-letters\n",
             "User:waybill-ingest --operation Read --group shop.waybill-ingest\n",
+            "User:waybill-tools --operation Read --topic wms. \(prefixed)",
             "User:waybill-checkout --operation Write --operation DescribeConfigs --topic oms\n",
             "# waybill-ingest: grant Read on the topics that ^(a|b)$ matches\n",
         ] { #expect(commands.contains(line), "\(line)") }

@@ -46,10 +46,10 @@ public struct KafkaRole: Hashable, Sendable {
     }
 
     /// The commands of operators: looking at orders, dead letters and replay, signing again, restoring, moving keys,
-    /// telling devices.
-    public static func tools(_ topics: Topics) -> KafkaRole {
+    /// telling devices, trying the programs of sources.
+    static func tools(_ topics: Topics, sources: [String]) -> KafkaRole {
         KafkaRole(
-            name: "waybill-tools", reads: topics.orderChangeSources + topics.made,
+            name: "waybill-tools", reads: topics.orderChangeSources + topics.made + sources,
             writes: [topics.orderChanges] + topics.made, groups: [],
             watchedGroups: [topics.group(of: "waybill-packager")])
     }
@@ -61,7 +61,9 @@ public struct KafkaRole: Hashable, Sendable {
     ///   - webhooks: the topics that webhooks are written to.
     public static func all(_ topics: Topics, sources: [String] = [], webhooks: [String] = []) -> [KafkaRole] {
         [.gateway(topics), .checkout(topics, webhooks: webhooks), .packager(topics)]
-            + (sources.isEmpty ? [] : [.ingest(topics, sources: sources)]) + [.pusher(topics), .tools(topics)]
+            + (sources.isEmpty ? [] : [.ingest(topics, sources: sources)]) + [
+                .pusher(topics), .tools(topics, sources: sources),
+            ]
     }
 
     /// The role with the groups of another one, which has the same configuration.
