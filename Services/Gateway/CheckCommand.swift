@@ -28,8 +28,7 @@ extension GatewayServer {
         _ variables: [String: String], isOffline: Bool, patience: Int = 1
     ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: { topics, _ in .gateway(topics) }, isOffline: isOffline,
-            patience: patience,
+            variables, version: Self.version, role: KafkaRole.gateway, isOffline: isOffline, patience: patience,
             read: { settings, common in try GatewaySettings(settings, common: common) },
             checks: { settings, environment in [settings.brands.preflight(environment.common.brands)] })
     }

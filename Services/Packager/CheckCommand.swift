@@ -6,13 +6,21 @@ import NIOPosix
 import Operations
 import Packaging
 
-/// `waybill-packager check`: see `CheckOptions`.
+/// `waybill-packager check`: see `CheckOptions`. With `--ingest` that of the role `ingest`.
 struct CheckCommand: AsyncParsableCommand {
     static let configuration = CheckOptions.configuration
 
+    @Flag(help: "Check the configuration of the role ingest.") var ingest = false
+
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run { await Packager.preflight($0, isOffline: $1) } }
+    func run() async throws {
+        try await self.options.run { variables, isOffline in
+            self.ingest
+                ? await Ingest.preflight(variables, isOffline: isOffline)
+                : await Packager.preflight(variables, isOffline: isOffline)
+        }
+    }
 }
 
 extension Packager {
@@ -23,24 +31,36 @@ extension Packager {
         _ variables: [String: String], isOffline: Bool, patience: Int = 1
     ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version,
-            role: { topics, own in
-                let role = KafkaRole.packager(topics)
-                return own.sources == nil ? role : role.joined(with: .ingest(topics, sources: []))
-            },
-            isOffline: isOffline, patience: patience,
+            variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline, patience: patience,
             read: { settings, common in
                 (
                     own: try PackagerSettings(settings, common: common),
                     sources: settings.text(.sources).map { SourceCheck($0, common.topics) }
                 )
             },
-            topics: { $0.sources?.needs ?? [] },
             checks: { settings, environment in
                 let brands = settings.own.brands
                 return [brands.preflight(environment.common.brands), PictureHostCheck(brands.brands).check]
                     + (settings.sources?.checks ?? [])
             })
+    }
+}
+
+extension Ingest {
+    /// Checks configuration and surroundings of the role.
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
+        await Preflight.run(
+            variables, version: Packager.version, role: { .ingest($0, sources: []) }, isOffline: isOffline,
+            patience: patience,
+            read: { settings, common in
+                SourceCheck(
+                    try settings.required(.sources, "directory with one sub-directory per source"), common.topics)
+            },
+            topics: { $0.needs }, checks: { sources, _ in sources.checks })
     }
 }
 

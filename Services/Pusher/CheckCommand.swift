@@ -22,8 +22,7 @@ extension Pusher {
         _ variables: [String: String], isOffline: Bool, patience: Int = 1
     ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: Self.version, role: { topics, _ in .pusher(topics) }, isOffline: isOffline,
-            patience: patience,
+            variables, version: Self.version, role: KafkaRole.pusher, isOffline: isOffline, patience: patience,
             read: { settings, common in try PusherSettings(settings, common: common) },
             checks: { settings, environment in
                 [

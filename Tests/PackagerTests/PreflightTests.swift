@@ -26,7 +26,7 @@ import Testing
             },
         ] + CheckFault.topic("waybill.orders", isCompacted: true)
             + CheckFault.topic("waybill.order-changes", isCompacted: false)
-            + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false) + Self.sources
+            + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false)
     }
 
     /// Faults of the role `ingest`.
@@ -83,6 +83,21 @@ import Testing
             try await fault.cause(in: world)
             try kafka.tell(world.topics)
             let report = await Packager.preflight(world.variables, isOffline: false, patience: Self.patience)
+            #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
+        }
+        await kafka.stop()
+        await redis.stop()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1)))
+    func eachFaultOfServersOfIngestIsNamedWithItsFix() async throws {
+        let redis = try await RedisServer.startAlone(["--maxmemory", "100mb"])
+        let kafka = try await ScriptedKafka.start([:])
+        for fault in Self.sources {
+            let world = try CheckedEnvironment(kafka: kafka.bootstrap, redis: redis.url)
+            try await fault.cause(in: world)
+            try kafka.tell(world.topics)
+            let report = await Ingest.preflight(world.variables, isOffline: false, patience: Self.patience)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
         await kafka.stop()

@@ -66,13 +66,6 @@ public struct KafkaRole: Hashable, Sendable {
             ]
     }
 
-    /// The role with the groups of another one, which has the same configuration.
-    public func joined(with other: KafkaRole) -> KafkaRole {
-        KafkaRole(
-            name: self.name, reads: self.reads, writes: self.writes, groups: self.groups + other.groups,
-            watchedGroups: self.watchedGroups)
-    }
-
     /// The names of its topics without patterns, each once, in the order of the table, with the operations on each.
     ///
     /// Read and Write include Describe. DescribeConfigs lets a service check the topic's settings.

@@ -31,14 +31,14 @@ public enum Preflight {
     /// - Parameters:
     ///   - variables: the process environment.
     ///   - version: the program with its libraries.
-    ///   - role: its topics and rights, by the installation's topics and the service's own settings.
+    ///   - role: its topics and rights.
     ///   - isOffline: true to ask nobody.
     ///   - patience: the factor of all time limits: more than 1 on a machine that is busy with other things.
     ///   - read: reads the service's own settings.
     ///   - topics: topics that the service needs besides those of its role.
     ///   - checks: the service's own parts.
     public static func run<Own>(
-        _ variables: [String: String], version: ProgramVersion, role: (Topics, Own) -> KafkaRole, isOffline: Bool,
+        _ variables: [String: String], version: ProgramVersion, role: (Topics) -> KafkaRole, isOffline: Bool,
         patience: Int = 1, read: (Settings, CommonSettings) throws -> Own,
         topics: (Own) -> [KafkaTopicNeed] = { _ in [] }, checks: (Own, ServiceEnvironment) -> [PreflightCheck]
     ) async -> PreflightReport {
@@ -64,7 +64,7 @@ public enum Preflight {
         let environment = ServiceEnvironment(
             common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
             logger: Logger(label: "check") { _ in SwiftLogNoOpLogHandler() })
-        let kafka = KafkaPreflight(environment, role(common.topics, own), others: topics(own), patience: patience)
+        let kafka = KafkaPreflight(environment, role(common.topics), others: topics(own), patience: patience)
         let all =
             [
                 PreflightCheck(.kafka) { await kafka.findings() },
