@@ -11,7 +11,7 @@ public struct KafkaRole: Hashable, Sendable {
     /// The consumer groups whose offsets it reads, without joining them.
     var watchedGroups: [String] = []
 
-    /// True for a topic that is matched by a pattern, and so has no single name.
+    /// The topics that have a name of their own, without patterns.
     private static func named(_ topics: [String]) -> [String] { topics.filter { !Topics.isPattern($0) } }
 
     public static func gateway(_ topics: Topics) -> KafkaRole {
