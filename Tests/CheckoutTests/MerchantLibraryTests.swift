@@ -4,6 +4,7 @@ import Logging
 import Model
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Checkout
@@ -233,7 +234,7 @@ import Testing
         #expect(library.merchants.all.first?.upstream?.secret != first)
     }
 
-    @Test func aFailureIsAGaugeAndIsLoggedAgainWithAnotherReason() async throws {
+    @Test(.server) func aFailureIsAGaugeAndIsLoggedAgainWithAnotherReason() async throws {
         try await CheckoutFixture.with { fixture in
             func gauge() async throws -> [String] {
                 try await RawConnection.once(
