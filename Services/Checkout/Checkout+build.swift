@@ -38,7 +38,7 @@ package enum Checkout {
         _ variables: [String: String], isOffline: Bool, version: ProgramVersion, patience: Int = 1
     ) async -> PreflightReport {
         await Preflight.run(
-            variables, version: version, role: KafkaRole.checkout, isOffline: isOffline, patience: patience,
+            variables, version: version, role: { .checkout($0) }, isOffline: isOffline, patience: patience,
             read: { settings, common in
                 let own = try CheckoutSettings(settings, common: common)
                 return (own: own, merchants: own.merchants.map { MerchantCheck($0, own, patience: patience) })

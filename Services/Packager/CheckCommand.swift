@@ -6,13 +6,21 @@ import NIOPosix
 import Operations
 import Packaging
 
-/// `waybill-packager check`: see `CheckOptions`.
+/// `waybill-packager check`: see `CheckOptions`. With `--ingest` that of the role `ingest`.
 struct CheckCommand: AsyncParsableCommand {
     static let configuration = CheckOptions.configuration
 
+    @Flag(help: "Check the configuration of the role ingest.") var ingest = false
+
     @OptionGroup var options: CheckOptions
 
-    func run() async throws { try await self.options.run { await Packager.preflight($0, isOffline: $1) } }
+    func run() async throws {
+        try await self.options.run { variables, isOffline in
+            self.ingest
+                ? await Ingest.preflight(variables, isOffline: isOffline)
+                : await Packager.preflight(variables, isOffline: isOffline)
+        }
+    }
 }
 
 extension Packager {
@@ -25,13 +33,34 @@ extension Packager {
         await Preflight.run(
             variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline, patience: patience,
             read: { settings, common in
-                (own: try PackagerSettings(settings, common: common), sources: settings.text(.sources))
+                (
+                    own: try PackagerSettings(settings, common: common),
+                    sources: settings.text(.sources).map { SourceCheck($0, common.topics) }
+                )
             },
             checks: { settings, environment in
                 let brands = settings.own.brands
                 return [brands.preflight(environment.common.brands), PictureHostCheck(brands.brands).check]
-                    + (settings.sources.map { SourceCheck($0, environment.common.topics).checks } ?? [])
+                    + (settings.sources?.checks ?? [])
             })
+    }
+}
+
+extension Ingest {
+    /// Checks configuration and surroundings of the role.
+    ///
+    /// - Parameter patience: the factor of all time limits.
+    static func preflight(
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+    ) async -> PreflightReport {
+        await Preflight.run(
+            variables, version: Packager.version, role: { .ingest($0, sources: []) }, isOffline: isOffline,
+            patience: patience,
+            read: { settings, common in
+                SourceCheck(
+                    try settings.required(.sources, "directory with one sub-directory per source"), common.topics)
+            },
+            topics: { $0.needs }, checks: { sources, _ in sources.checks })
     }
 }
 
@@ -39,36 +68,43 @@ extension Packager {
 struct SourceCheck: Sendable {
     private let directory: String
     private let topics: Topics
+    private let sources: [Source]
+    private let findings: [PreflightFinding]
 
     init(_ directory: String, _ topics: Topics) {
         self.directory = directory
         self.topics = topics
+        (self.sources, self.findings) = Self.files(directory, topics)
     }
 
+    /// The topics of the role.
+    var needs: [KafkaTopicNeed] { Ingest.needs(self.topics, self.sources.flatMap(\.topics)) }
+
     var checks: [PreflightCheck] {
-        let (sources, findings) = self.files
-        return [
-            PreflightCheck(.sources, usesNetwork: false) { findings },
-            PreflightCheck(.sources) { await self.registries(of: sources) },
+        [
+            PreflightCheck(.sources, usesNetwork: false) { self.findings },
+            PreflightCheck(.sources) { await self.registries() },
         ]
     }
 
     /// The sources that can be loaded, and the faults of all.
-    private var files: (sources: [Source], findings: [PreflightFinding]) {
+    private static func files(
+        _ directory: String, _ topics: Topics
+    ) -> (sources: [Source], findings: [PreflightFinding]) {
         var (sources, findings): ([Source], [PreflightFinding]) = ([], [])
         func add(_ text: String, _ fix: String) { findings.append(PreflightFinding(.sources, text, fix: fix)) }
-        let names = (try? SourceLibrary.names(in: self.directory)) ?? []
+        let names = (try? SourceLibrary.names(in: directory)) ?? []
         if names.isEmpty {
             add(
-                "\(self.directory): no folder has a source.json, or the directory cannot be read",
+                "\(directory): no folder has a source.json, or the directory cannot be read",
                 "create a folder with a source.json in it, or correct WAYBILL_SOURCES")
         }
         for name in names {
-            let folder = "\(self.directory)/\(name)"
+            let folder = "\(directory)/\(name)"
             let (source, faults) = Source.loadAll(folder: folder, name: name)
             for fault in faults { add("\(fault)", "correct the file in \(folder)") }
             guard let source else { continue }
-            for fault in SourceTable.conflicts(of: source, with: sources, self.topics) {
+            for fault in SourceTable.conflicts(of: source, with: sources, topics) {
                 add("\(fault)", "correct $.topics in \(folder)/source.json")
             }
             for finding in ProgramLint(String(decoding: source.program.text, as: UTF8.self)).globals {
@@ -80,9 +116,9 @@ struct SourceCheck: Sendable {
     }
 
     /// Registries that cannot be asked. They have no schema 0, which they say.
-    private func registries(of sources: [Source]) async -> [PreflightFinding] {
+    private func registries() async -> [PreflightFinding] {
         var findings: [PreflightFinding] = []
-        for source in sources {
+        for source in self.sources {
             guard case .away(let reason)? = await source.registry?.schema(0) else { continue }
             findings.append(
                 PreflightFinding(

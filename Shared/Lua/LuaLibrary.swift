@@ -144,7 +144,7 @@ enum LuaLibrary {
             },
             adobe = {
                 pending = "open", pending_payment = "open", processing = "open", holded = "open",
-                payment_review = "open", fraud = "open", complete = "completed", closed = "completed",
+                payment_review = "open", fraud = "open", complete = "open", closed = "completed",
                 canceled = "cancelled",
             },
         }

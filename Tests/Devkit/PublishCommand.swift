@@ -95,15 +95,22 @@ struct PublishCommand: AsyncParsableCommand {
     }
 }
 
-/// `waybill-dev token --secrets FILE KEY`: prints the derived token of an order.
+/// `waybill-dev token KEY`: prints the derived token of an order.
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "token", abstract: "Prints the derived authentication token of an order.")
+        commandName: "token", abstract: "Prints the derived authentication token of an order.",
+        usage: "waybill-dev token [--secrets <file>] <orderTypeIdentifier>/<orderIdentifier>")
 
-    @Option(help: "File with the token secrets, one per line.") var secrets: String
-    @Argument(help: "<orderTypeIdentifier>/<orderIdentifier>") var key: String
+    @Option(help: "File with the token secrets, one per line; default: that of WAYBILL_TOKEN_SECRETS.")
+    var secrets = ProcessInfo.processInfo.environment["WAYBILL_TOKEN_SECRETS"] ?? ""
+    @Argument(help: "The order: <orderTypeIdentifier>/<orderIdentifier>.", transform: { try OrderKey($0) })
+    var key: OrderKey
 
-    func run() throws {
-        Console.line(try DerivedTokens(file: self.secrets).token(for: try OrderKey(self.key)))
+    func validate() throws {
+        guard !self.secrets.isEmpty else {
+            throw ValidationError("--secrets, or WAYBILL_TOKEN_SECRETS, must name the file with the token secrets")
+        }
     }
+
+    func run() throws { Console.line(try DerivedTokens(file: self.secrets).token(for: self.key)) }
 }

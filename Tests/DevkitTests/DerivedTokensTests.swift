@@ -1,3 +1,4 @@
+import ArgumentParser
 import Foundation
 import Model
 import TestKit
@@ -17,5 +18,22 @@ import Testing
             let tokens = try DerivedTokens(file: scratch.path("secrets"))
             #expect(tokens.token(for: try OrderKey(vector.order)) == vector.token, "\(vector.name)")
         }
+    }
+
+    @Test(arguments: [
+        (["--secrets", "s", "order.com.example.shop", "1234"], "is not an order key, which looks like"),
+        (["--secrets", "s", "1234"], "is not an order key, which looks like order.com.example.shop/1234"),
+        (["--secrets", "s"], "Missing expected argument"),
+        (["--secrets", "", "order.com.example.shop/1234"], "must name the file with the token secrets"),
+    ])
+    func wrongArgumentsAreAnsweredWithTheForm(arguments: [String], reason: String) throws {
+        let error = try #require(throws: (any Error).self) { try TokenCommand.parse(arguments) }
+        let message = TokenCommand.fullMessage(for: error)
+        #expect(message.contains(reason), "\(message)")
+        #expect(
+            message.contains("Usage: waybill-dev token [--secrets <file>] <orderTypeIdentifier>/<orderIdentifier>"),
+            "\(message)")
+        let command = try TokenCommand.parse(["order.com.example.shop/1234", "--secrets", "s"])
+        #expect(command.key.description == "order.com.example.shop/1234")
     }
 }

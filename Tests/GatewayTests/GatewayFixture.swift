@@ -18,7 +18,7 @@ import Tokens
 @testable import HTTPServer
 
 /// The real gateway with a real Redis and the mock broker, for one test.
-struct GatewayFixture: Sendable {
+struct GatewayFixture: WalletServer, Sendable {
     static let orderType = "order.com.example.shop"
     static let ownToken = "own-token-of-the-order"
 
@@ -188,42 +188,5 @@ struct GatewayFixture: Sendable {
     /// The reasons why the gateway is not ready.
     var reasons: [String] { self.readiness.reasons }
     func stop() { self.trigger.triggerGracefulShutdown() }
-
-    /// Returns a request, with a body unless it is nil.
-    func request(
-        _ method: String, _ path: String, token: String? = nil, _ headers: [String] = [], body: String? = nil
-    ) -> String {
-        var lines = ["\(method) \(path) HTTP/1.1", "Host: wallet.example"]
-        if let token { lines.append("Authorization: AppleOrder \(token)") }
-        if let body { lines.append("Content-Length: \(body.utf8.count)") }
-        return (lines + headers).joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
-    }
-
-    func package(_ order: String) -> String { "/apple/v1/orders/\(Self.orderType)/\(order)" }
-    func list(_ device: String, _ tag: String? = nil) -> String {
-        "/apple/v1/devices/\(device)/registrations/\(Self.orderType)" + (tag.map { "?ordersModifiedSince=\($0)" } ?? "")
-    }
     func registration(_ device: String, _ order: String) -> String { "\(self.list(device))/\(order)" }
-
-    func once(
-        _ method: String, _ path: String, token: String? = nil, _ headers: [String] = [], body: String? = nil
-    ) async throws -> RawConnection.Response {
-        try await RawConnection.once(
-            port: self.port, self.request(method, path, token: token, headers, body: body))
-    }
-
-    /// Opens a connection for `body` and closes it.
-    func connected<Result>(_ body: (RawConnection) async throws -> Result) async throws -> Result {
-        let connection = try await RawConnection.open(port: self.port)
-        do {
-            let result = try await body(connection)
-            await connection.close()
-            return result
-        } catch {
-            await connection.close()
-            throw error
-        }
-    }
-
-    func isAlive() async throws -> Bool { try await self.once("POST", "/v1/log", body: "[]").status == 200 }
 }

@@ -227,6 +227,14 @@ import Testing
         }
     }
 
+    @Test func aServerWithoutTLSHasNoCertificateThatEnds() {
+        let registry = MetricsRegistry()
+        let metrics = TransportMetrics(factory: registry)
+        #expect(!registry.text.contains("waybill_certificate_expiry"))
+        metrics.certificateEnds(epochSeconds: 4_000_000_000)
+        #expect(registry.text.contains("owner=\"gateway\",certificate=\"tls\"} 4000000000.0\n"))
+    }
+
     @Test func theReloadServicePollsUntilItsTaskIsCancelled() async throws {
         let made = try TLSSupport.made.get()
         let served = try Served()

@@ -1,5 +1,4 @@
 import CoreMetrics
-import Foundation
 import Kafka
 import TestKit
 import Testing
@@ -9,9 +8,7 @@ import Testing
 /// The table of the metrics of all services.
 @Suite struct MetricRowTests {
     @Test func theDocumentRepeatsTheTable() throws {
-        let path = Repository.root.appending(path: "Shared/Operations/README.md")
-        let text = try String(contentsOf: path, encoding: .utf8)
-        for row in MetricRow.common { #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)") }
+        #expect(try Repository.lines(MetricRow.common.map(\.markdown), missingIn: "Shared/Operations/README.md") == [])
     }
 
     @Test func theHelpOfAMetricIsInItsText() {

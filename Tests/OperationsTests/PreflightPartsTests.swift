@@ -37,22 +37,48 @@ import Testing
     }
 
     @Test func rightsAreWrittenInThreeForms() {
-        let roles = KafkaRole.all(Topics(prefix: "shop.", orderChanges: ["erp", "^erp-.*"]))
+        let roles = KafkaRole.all(
+            Topics(prefix: "shop.", orderChanges: ["erp", "^erp-.*"]),
+            sources: ["oms", "^wms\\.[a-z]+$", "^(a|b)$"], webhooks: ["oms"])
         let commands = AccessListFormat.commands.text(roles)
         #expect(
             commands.contains(
                 "--allow-principal User:waybill-packager --operation Read --operation DescribeConfigs --topic erp\n"))
         #expect(commands.contains("--operation Read --group shop.waybill-packager\n"))
         #expect(commands.contains("User:waybill-tools --operation Describe --group shop.waybill-packager\n"))
-        #expect(commands.contains("# waybill-packager: grant Read on the topics that ^erp-.* matches\n"))
+        let prefixed = "--resource-pattern-type prefixed\n"
+        for line in [
+            "User:waybill-packager --operation Read --topic erp- \(prefixed)",
+            "User:waybill-ingest --operation Read --operation DescribeConfigs --topic oms\n",
+            "User:waybill-ingest --operation Read --topic wms. \(prefixed)",
+            "User:waybill-ingest --operation Write --operation DescribeConfigs --topic erp\n",
+            "User:waybill-ingest --operation Write --operation DescribeConfigs --topic shop.dead-letters\n",
+            "User:waybill-ingest --operation Read --group shop.waybill-ingest\n",
+            "User:waybill-tools --operation Read --topic wms. \(prefixed)",
+            "User:waybill-checkout --operation Write --operation DescribeConfigs --topic oms\n",
+            "# waybill-ingest: grant Read on the topics that ^(a|b)$ matches\n",
+        ] { #expect(commands.contains(line), "\(line)") }
         #expect(!commands.contains("--topic ^"))
         let strimzi = AccessListFormat.strimzi.text(roles)
         #expect(strimzi.contains("kind: KafkaUser\nmetadata:\n  name: waybill-gateway\n"))
         #expect(strimzi.contains("resource: {type: topic, name: shop.registrations, patternType: literal}\n"))
         #expect(strimzi.contains("operations: [Read, Write, DescribeConfigs]"))
+        #expect(
+            strimzi.contains("{type: topic, name: wms., patternType: prefix}\n        operations: [Read]\n"))
         let terraform = AccessListFormat.terraform.text(roles)
         #expect(terraform.contains("resource \"kafka_acl\" \"waybill_pusher_group_shop_waybill_pusher_read\" {"))
+        #expect(terraform.contains("\"waybill_ingest_topic_prefixed_wms__read\" {"))
+        #expect(terraform.contains("resource_pattern_type_filter = \"Prefixed\"\n"))
         // One resource for each operation.
         #expect(terraform.split(separator: "resource \"kafka_acl\"").count > 20)
+    }
+
+    @Test(arguments: [
+        ("orders", nil), ("^.*", nil), ("^a|b", nil), ("^shop-orders_1$", "shop-orders_1"),
+        ("^eu\\.shop\\..+", "eu.shop."),
+        ("^ab*", "a"), ("^ab{2}", "a"), ("^a?", nil), ("^shop.orders", "shop"), ("^a\\.?b", "a"), ("^a+", "a"),
+    ])
+    func aPatternHasAPrefix(pattern: String, prefix: String?) {
+        #expect(KafkaRole.prefix(of: pattern) == prefix)
     }
 }

@@ -119,7 +119,7 @@ import Testing
         ]
         let plan = ReplayPlan(self.ledger(records))
         #expect(plan.entries.map(\.position.offset) == [2, 1, 4, 3, 0])
-        let rounds = ReplayPlan.rounds(plan.entries, order: \.order).map { $0.map(\.position.offset) }
+        let rounds = plan.entries.rounds(by: \.order).map { $0.map(\.position.offset) }
         #expect(rounds == [[2, 1], [4, 3], [0]])
     }
 

@@ -1,4 +1,3 @@
-import Dispatch
 import Kafka
 import Logging
 import Model
@@ -315,19 +314,6 @@ import Testing
         await redis.close()
     }
 
-    private final class Count: Sendable {
-        let value = Mutex(0)
-    }
-
-    private final class OneThread: TaskExecutor {
-        private let queue = DispatchQueue(label: "one thread")
-
-        func enqueue(_ job: consuming ExecutorJob) {
-            let job = UnownedJob(job)
-            self.queue.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-        }
-    }
-
     private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
 
     /// An order with a parcel, as the packager stores it.
@@ -405,4 +391,8 @@ import Testing
         await role.admin.close()
         broker.close()
     }
+}
+
+private final class Count: Sendable {
+    let value = Mutex(0)
 }

@@ -29,6 +29,31 @@ import Testing
             + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false)
     }
 
+    /// Faults of the role `ingest`.
+    private static var sources: [CheckFault] {
+        func source(_ environment: CheckedEnvironment) throws {
+            try environment.write(
+                "sources/shop/source.json",
+                """
+                {"topics": ["shop.orders", "^oms"], "format": "json", "name": "/shop",
+                 "orderType": "order.com.example.shop"}
+                """)
+            try environment.write("sources/shop/map.lua", "function map(event) end")
+            environment.variables["WAYBILL_SOURCES"] = environment.directory.path("sources")
+            environment.topics["shop.orders"] = environment.topics["waybill.order-changes"]
+        }
+        return [
+            CheckFault("kafka", "topic shop.orders does not exist", "create it") {
+                try source($0)
+                $0.topics["shop.orders"] = nil
+            },
+            CheckFault("kafka", "topic shop.orders is refused", "grant Read on topic shop.orders") {
+                try source($0)
+                $0.topics["shop.orders"]?.error = 29
+            },
+        ]
+    }
+
     /// Returns the findings of a report, as its JSON has them.
     private func findings(_ report: PreflightReport, _ severity: String) -> [(area: String, text: String, fix: String)]
     {
@@ -58,6 +83,21 @@ import Testing
             try await fault.cause(in: world)
             try kafka.tell(world.topics)
             let report = await Packager.preflight(world.variables, isOffline: false, patience: Self.patience)
+            #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
+        }
+        await kafka.stop()
+        await redis.stop()
+    }
+
+    @Test(.server, .timeLimit(.minutes(1)))
+    func eachFaultOfServersOfIngestIsNamedWithItsFix() async throws {
+        let redis = try await RedisServer.startAlone(["--maxmemory", "100mb"])
+        let kafka = try await ScriptedKafka.start([:])
+        for fault in Self.sources {
+            let world = try CheckedEnvironment(kafka: kafka.bootstrap, redis: redis.url)
+            try await fault.cause(in: world)
+            try kafka.tell(world.topics)
+            let report = await Ingest.preflight(world.variables, isOffline: false, patience: Self.patience)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
         await kafka.stop()
@@ -117,6 +157,29 @@ import Testing
         #expect(five.exitCode == 78)
         await kafka.stop()
         await redis.stop()
+    }
+
+    @Test func theTableOfRightsHasWhatIngestChecks() {
+        let topics = Topics()
+        let role = KafkaRole.ingest(topics, sources: ["shop.orders"])
+        let needs = Ingest.needs(topics, ["shop.orders"])
+        #expect(needs.filter(\.isRead).map(\.name) == role.reads)
+        #expect(needs.filter(\.isWritten).map(\.name) == role.writes)
+        #expect(role.groups == [topics.group(of: Ingest.group)])
+    }
+
+    @Test func theTopicsOfWebhooksAreThoseOfMerchants() throws {
+        let directory = try TemporaryDirectory("merchants")
+        for (name, webhooks) in [("b", #"{"x": {"topic": "stripe"}}"#), ("a", #"{"y": {"topic": "shop"}, "z": {}}"#)] {
+            try FileManager.default.createDirectory(atPath: directory.path(name), withIntermediateDirectories: true)
+            try directory.write("\(name)/merchant.json", #"{"webhooks": \#(webhooks)}"#)
+        }
+        try directory.write("README", "text")
+        let path = directory.path("")
+        #expect(try AccessListsCommand.webhookTopics(path) == ["shop", "stripe"])
+        try directory.write("a/merchant.json", "{")
+        #expect(throws: SettingsError.self) { try AccessListsCommand.webhookTopics(path) }
+        #expect(throws: SettingsError.self) { try AccessListsCommand.webhookTopics("\(path)/none") }
     }
 
     @Test func theTableOfRightsHasWhatTheServiceChecks() {

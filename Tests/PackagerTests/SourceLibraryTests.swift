@@ -99,7 +99,7 @@ import Testing
                 return {{order = "7", data = {
                     createdAt = "2026-01-01T00:00:00Z", status = "open", orderManagementURL = "https://shop.example/7",
                     merchant = event.merchant,
-                    payment = {total = {amount = 1, currency = "EUR"}}}}}
+                    payment = {total = {amount = "1.00", currency = "EUR"}}}}}
             end
             """, value: #"{"merchant": {"merchantIdentifier": "m", "displayName": "S", "url": "https://shop.example"}}"#
         )

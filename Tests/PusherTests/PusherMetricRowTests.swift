@@ -1,5 +1,4 @@
 import APNS
-import Foundation
 import Operations
 import TestKit
 import Testing
@@ -9,10 +8,7 @@ import Testing
 /// The table of the pusher's metrics.
 @Suite struct PusherMetricRowTests {
     @Test func theDocumentsRepeatTheTable() throws {
-        let text = try ["Services/Pusher/README.md"].map {
-            try String(contentsOf: Repository.root.appending(path: $0), encoding: .utf8)
-        }.joined()
-        for row in MetricRow.pusher { #expect(text.contains("\n\(row.markdown)\n"), "\(row.markdown)") }
+        #expect(try Repository.lines(MetricRow.pusher.map(\.markdown), missingIn: "Services/Pusher/README.md") == [])
     }
 
     /// Each brand has a credential of its own, with a few dozen series; histograms are for all of them.

@@ -135,6 +135,9 @@ class Stack:
     def start(self, *services):
         for service in services:
             self.run("start", service)
+            if service == "redis":
+                # The connection to the former process has ended.
+                self.__dict__.pop("redis", None)
 
     def stop(self, *services):
         for service in services:

@@ -81,7 +81,9 @@ CASES = {
     "WaybillRedisFault": ([gauge('redis_fault{fault="f"}', 1)], [gauge('redis_fault{fault="f"}', 0)]),
     "WaybillRedisFull": ([gauge("redis_memory_bytes", 95), gauge("redis_memory_limit_bytes", 100)],
                          [gauge("redis_memory_bytes", 95), gauge("redis_memory_limit_bytes", 0)]),
-    "WaybillCommitsFail": ([counter('commit_failures_total{job="j"}', 2)], [counter('commit_failures_total{job="j"}', 0)]),
+    "WaybillCommitsFail": ([counter('commit_failures_total{job="j"}', 2)],
+                           # A roll-out: while a worker comes or goes, the others commit nothing.
+                           [('waybill_commit_failures_total{job="j"}', f"0x{NOW // STEP - 6} 10 20x5")]),
     "WaybillPartitionsLost": ([counter('rebalances_total{job="j",kind="lost"}', 1)],
                               [counter('rebalances_total{job="j",kind="revoked"}', 9)]),
     "WaybillVersionsDiffer": ([gauge('build_info{job="j",version="1",commit="a"}', 1),

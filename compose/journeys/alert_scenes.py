@@ -4,6 +4,7 @@ The scenes of compose/journey alerts: what provokes each alert, and the cure.
 A scene yields the alerts that must fire before it goes on.
 """
 
+import collections
 import hashlib
 import http.server
 import inspect
@@ -206,27 +207,32 @@ class Scenes(World):
             yield ["WaybillHandshakesFail"]
 
     def connections_refused(self):
-        def connect():
-            with socket.create_connection(("127.0.0.1", self.tls_port), timeout=5):
-                pass
-
-        held = [socket.create_connection(("127.0.0.1", self.tls_port)) for _ in range(64)]
-        with self.repeated(connect, 20):
+        # A connection without a request gives way to others after a second: more of them than the limit arrive in one.
+        crowd = collections.deque(maxlen=200)
+        with self.repeated(lambda: crowd.append(socket.create_connection(("127.0.0.1", self.tls_port), 5)), 150):
             yield ["WaybillConnectionsRefused"]
-        for one in held:
-            one.close()
+        crowd.clear()
+
+    def new_devices(self, orders):
+        """Registers new devices for some orders in turn, in the background."""
+        client, numbers = Client(self.stack.gateway_port), itertools.count(100_000)
+
+        def register():
+            number = next(numbers)
+            key = f"{self.type}/alerts-{number % orders}"
+            Device(number, key, derived_token(self.secret, key)).register(client)
+
+        return self.repeated(register, 20)
 
     def registrations_refused(self):
-        key, client, numbers = f"{self.type}/alerts-0", Client(self.stack.gateway_port), itertools.count(100_000)
-        token = derived_token(self.secret, key)
-        with self.repeated(lambda: Device(next(numbers), key, token).register(client), 20):
+        with self.new_devices(1):
             yield ["WaybillRegistrationsRefused"]
 
     def kafka_away(self):
         client = Client(self.checkout_port)
         self.stack.stop("kafka")
         with self.repeated(lambda: self.publish(client, "alerts-1"), 2):
-            yield ["WaybillUpstreamDown", "WaybillCheckoutChangesFail", "WaybillCommitsFail"]
+            yield ["WaybillUpstreamDown", "WaybillCheckoutChangesFail"]
         self.stack.redis.ask("FLUSHALL")
         yield ["WaybillViewIncomplete"]
         self.stack.start("kafka")
@@ -237,7 +243,8 @@ class Scenes(World):
             time.sleep(0.9)
             self.stack.signal("kafka", signal.SIGCONT)
 
-        with self.repeated(stall, 1):
+        # Only a registration that changes something waits for Kafka.
+        with self.repeated(stall, 1), self.new_devices(250):
             yield ["WaybillGatewaySlow"]
 
     def workers_paused(self):
@@ -247,6 +254,11 @@ class Scenes(World):
             # The group does without them after the session timeout, 10 s.
             time.sleep(13 if number == signal.SIGSTOP else 0)
         yield ["WaybillPartitionsLost"]
+
+    def group_rebalances(self):
+        # Meanwhile Kafka takes no positions. Without Kafka a worker soon has no partitions, and commits nothing.
+        with self.repeated(lambda: self.stack.restart("packager-2"), 1):
+            yield ["WaybillCommitsFail"]
 
     def partitions_added(self):
         count = self.stack.redis.ask("HGET", PARTITIONS, "waybill.orders")
@@ -268,11 +280,20 @@ class Scenes(World):
         folder = f"{self.stack.env['BRANDS']}/{OTHER}"
         if not os.path.exists(folder):
             self.stack.add_brand(OTHER)
+            self.await_packagers(OTHER, 0)
             key = f"{OTHER}/1"
             self.publisher.send_event(key, "waybill.order.replaced", self.document)
             place = f"waybill:1:order:{{{key}}}"
             eventually("a package of another brand", lambda: self.stack.redis.ask("EXISTS", place))
         return folder
+
+    def await_packagers(self, brand, has_failed):
+        """Waits until all packagers have looked at a new brand; a change that one gets before that is a dead letter."""
+        def is_known(service):
+            metrics = Metrics.of(f"http://127.0.0.1:{self.operations_port(service)}")
+            return metrics.by("waybill_brand_load_failed", "brand").get(brand) == has_failed
+
+        eventually(f"packagers that know {brand}", lambda: all(map(is_known, PACKAGERS)))
 
     def brand_broken(self):
         file = Path(f"{self.other_brand()}/brand.json")
@@ -303,7 +324,12 @@ class Scenes(World):
     def pictures_missing(self):
         file = Path(f"{self.other_brand()}/brand.json")
         text = file.read_text()
+        reloaded = f'"brand reloaded","brand":"{OTHER}"'
+        before = {service: self.log(service).count(reloaded) for service in PACKAGERS}
         file.write_text(json.dumps(json.loads(text) | {"pictures": {"hosts": ["pictures.example.invalid"]}}))
+        # Without its host a picture is left out.
+        eventually("packagers that know the host", lambda: all(
+            self.log(service).count(reloaded) > count for service, count in before.items()))
         keys = [f"{OTHER}/pictured-{number}" for number in range(5)]
         for key in keys:
             merchant = self.document["merchant"] | {"logo": f"https://pictures.example.invalid/{key}.png"}
@@ -318,6 +344,7 @@ class Scenes(World):
         folder = f"{self.stack.env['BRANDS']}/{LATE}"
         os.makedirs(folder)
         Path(f"{folder}/brand.json").write_text("{")
+        self.await_packagers(LATE, 1)
         for number in range(120):
             self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
                 "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
@@ -344,7 +371,7 @@ class Scenes(World):
     # --- APNs --------------------------------------------------------------------------------------------------------
 
     def push_refused(self):
-        self.fault(status=400, reason="BadTopic", probability=0.3)
+        self.fault(status=400, reason="DeviceTokenNotForTopic", probability=0.3)
         yield ["WaybillPushRefused", "WaybillPushDeadLetters"]
         self.heal()
 

@@ -104,7 +104,7 @@ struct OrderDetailsEndpoints: Sendable {
             verifying: text, origin: origin.description, tokens: self.mint.tokens, nowEpochSeconds: self.now())
         guard let grant, merchant.orderTypes.contains(grant.key.orderType) else {
             var failure = CheckoutFailure(.grantRefused, "the grant is not valid for this page")
-            failure.offense = .guess
+            failure.isGuess = true
             throw failure
         }
         let answer: JSON = ["orderDetails": self.mint.details(of: grant.key).json]

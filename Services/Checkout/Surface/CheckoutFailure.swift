@@ -93,8 +93,8 @@ struct CheckoutFailure: Error, Hashable, Sendable {
     var headers: [String: String] = [:]
     /// True if the request may have taken effect all the same.
     var mayHaveActed: Bool
-    /// The offense that counts against the client's address.
-    var offense: Answer.Offense?
+    /// True if it counts against the client's address.
+    var isGuess = false
 
     init(_ code: Code, _ message: String, param: String? = nil) {
         self.code = code
@@ -139,8 +139,6 @@ struct CheckoutFailure: Error, Hashable, Sendable {
         }
         let body: JSON = ["error": .object(error)]
         let headers = HTTPHeaders(self.headers.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
-        var answer = Answer.json(self.code.status, body.serialized, headers: headers)
-        answer.offense = self.offense
-        return answer
+        return .json(self.code.status, body.serialized, headers: headers)
     }
 }

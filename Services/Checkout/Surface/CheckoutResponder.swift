@@ -177,7 +177,7 @@ final class CheckoutResponder: Responder {
         let key = try KeyReading.key(request.fields)
         guard let caller = merchants.caller(key: key) else {
             var failure = KeyReading.refused
-            failure.offense = .guess
+            failure.isGuess = true
             throw failure
         }
         return caller
@@ -226,7 +226,7 @@ final class CheckoutResponder: Responder {
 
     /// Asks a client that guesses repeatedly to wait.
     private func slowedDown(_ failure: CheckoutFailure, _ client: ClientAddress) -> CheckoutFailure {
-        guard failure.offense == .guess, let seconds = self.guesses.withLock({ $0.failed(client, at: .now()) }) else {
+        guard failure.isGuess, let seconds = self.guesses.withLock({ $0.failed(client, at: .now()) }) else {
             return failure
         }
         var slowed = CheckoutFailure(.rateLimited, "too many wrong keys or grants came from this address")

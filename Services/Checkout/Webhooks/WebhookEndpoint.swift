@@ -58,7 +58,7 @@ final class WebhookEndpoint: Sendable {
     private static var refused: CheckoutFailure {
         var failure = CheckoutFailure(.signatureRefused, "the signature is missing, wrong or too old")
         failure.headers = ["www-authenticate": "Signature"]
-        failure.offense = .guess
+        failure.isGuess = true
         return failure
     }
 }

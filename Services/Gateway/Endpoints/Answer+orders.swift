@@ -9,7 +9,7 @@ extension Answer {
         .unauthorized, "the authentication token is missing or wrong", headers: ["www-authenticate": "AppleOrder"])
 
     /// The same for a wrong token. One that is right for an order that no longer exists is not a guess.
-    static let wrongToken = Answer.unauthorized.counting(.guess)
+    static let wrongToken = Answer.unauthorized.asGuess
 
     /// Data lost by Redis is being restored: at the moment it is unknown what does not exist.
     static let restoring = Answer.unavailable("the stored orders are being restored", retryAfterSeconds: 10)

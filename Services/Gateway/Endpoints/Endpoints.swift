@@ -63,8 +63,8 @@ final class Endpoints: Responder {
             let answer: Answer
             switch result {
             case .success(let made):
-                answer = self.slowedDown(made, request)
-                guard made.offense != .guess else {
+                answer = self.slowedDown(made, request, route)
+                guard !made.isGuess else {
                     let due = Self.refusalMoment(since: started, now: .now())
                     eventLoop.scheduleTask(deadline: due) {
                         self.count(route.endpoint, answer, since: started)
@@ -121,14 +121,13 @@ final class Endpoints: Responder {
 
     /// Slows down clients that repeatedly send wrong tokens, or that poll repeatedly without any change. No other
     /// answer is affected: a correct token is answered whatever came from its address before.
-    private func slowedDown(_ answer: Answer, _ request: Request) -> Answer {
+    private func slowedDown(_ answer: Answer, _ request: Request, _ route: Route) -> Answer {
         let (seconds, reason): (Int64?, String) =
-            switch answer.offense {
-            case nil: (nil, "")
-            case .guess: (self.limits.guessed(request.client), "too many wrong tokens came from this address")
-            case .emptyList:
+            if answer.isGuess {
+                (self.limits.guessed(request.client), "too many wrong tokens came from this address")
+            } else if route.endpoint == .changes, answer.status == .noContent {
                 (self.limits.listedNothing(request.client), "too many lists without a change went to this address")
-            }
+            } else { (nil, "") }
         guard let seconds else { return answer }
         return .tooManyRequests(reason, retryAfterSeconds: seconds)
     }

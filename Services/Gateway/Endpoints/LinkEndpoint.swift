@@ -34,7 +34,7 @@ struct LinkEndpoint: Sendable {
             return Self.refuse("this link was made for more than the \(hours) hours that are allowed", eventLoop)
         case .forged:
             let answer = Answer.failure(.forbidden, "this link is not valid: a part of it is missing or was changed")
-            return eventLoop.makeSucceededFuture(answer.counting(.guess))
+            return eventLoop.makeSucceededFuture(answer.asGuess)
         }
     }
 

@@ -102,7 +102,7 @@ struct RegistrationEndpoints: Sendable {
                 switch $0 {
                 case .changed(let changes): Self.answer(changes)
                 case .unchanged, .unknown:
-                    Answer(.noContent, headers: ["cache-control": "no-store"]).counting(.emptyList)
+                    Answer(.noContent, headers: ["cache-control": "no-store"])
                 case .uncertain: .restoring
                 }
             }

@@ -134,7 +134,7 @@ final class DeadLetterReplay: Service {
             let letters = chunk.compactMap { found[$0.position] }
             self.tally.withLock { $0.gone += chunk.count - letters.count }
             // The next one of an order is sent once the one before is acknowledged, so a retry cannot reorder them.
-            for round in ReplayPlan.rounds(letters, order: \.orderHash) { try await self.send(round) }
+            for round in letters.rounds(by: \.orderHash) { try await self.send(round) }
             self.show(since: start, isLast: false)
             let wait = pace.wait(after: chunk.count, now: ContinuousClock.now - start)
             // Ends immediately on a graceful shutdown; the guard above does the rest.

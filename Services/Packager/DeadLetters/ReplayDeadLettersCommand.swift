@@ -232,17 +232,4 @@ struct ReplayPlan: Sendable {
         for (place, letter) in zip(places, letters) { ordered[place] = entries[letter] }
         return ordered
     }
-
-    /// Splits items into rounds, in sequence, each with at most one item of an order.
-    static func rounds<Item>(_ items: [Item], order: (Item) -> UInt64) -> [[Item]] {
-        var rounds: [[Item]] = []
-        var next: [UInt64: Int] = [:]
-        for item in items {
-            let round = next[order(item), default: 0]
-            next[order(item)] = round + 1
-            if round == rounds.count { rounds.append([]) }
-            rounds[round].append(item)
-        }
-        return rounds
-    }
 }

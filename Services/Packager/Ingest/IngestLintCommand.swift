@@ -7,12 +7,12 @@ import Operations
 struct IngestLintCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lint",
-        abstract:
-            "Finds mistakes in the sources' files: globals and functions that do not exist, members that no order has.",
+        abstract: "Finds mistakes in the sources' files: names that do not exist, members that no order has.",
         discussion: """
             It loads each source, and reads the text of its program. A member is looked for in the tables that the \
             program writes, so one of a table of its own may be reported: such a finding is a note only. Exit codes: \
-            0: no mistake, perhaps notes; 1: a source cannot be loaded, or names a global or a function of the library that does not exist.
+            0: no mistake, perhaps notes; 1: a source cannot be loaded, or names a global or a function of the library \
+            that does not exist.
             """)
 
     @Argument(help: "Sources; default: all.")

@@ -167,12 +167,20 @@ struct IngestProcessor: Sendable {
         self.metrics.age(.milliseconds(max(0, self.now() - record.timestampMilliseconds)), source)
     }
 
-    /// Publishes changes in sequence. After one that fails, no later one of its work is published.
+    /// Publishes changes, those of an order in sequence: one that fails is published again, and would come after a
+    /// later one that was not. After one that fails, no later one of its work is published.
     private func publish(_ batch: inout Batch) async {
-        let open = batch.drafts.filter { !batch.outcomes.isPostponed($0.place) }
+        let rounds = batch.drafts.rounds { $0.change.change.key }
         (batch.drafts, batch.bytes) = ([], 0)
-        guard !open.isEmpty else { return }
-        for (draft, outcome) in zip(open, await self.producer.produce(open.map(\.change.message))) {
+        for round in rounds {
+            await self.publish(round.filter { !batch.outcomes.isPostponed($0.place) }, &batch)
+        }
+        CrashPoint.reached(.published)
+    }
+
+    /// Publishes changes of different orders.
+    private func publish(_ drafts: [Draft], _ batch: inout Batch) async {
+        for (draft, outcome) in zip(drafts, await self.producer.produce(drafts.map(\.change.message))) {
             switch outcome {
             case .success: self.metrics.published(draft.change.type, draft.source)
             case .failure(let error) where error.code == .messageTooLarge:
@@ -183,7 +191,6 @@ struct IngestProcessor: Sendable {
                 batch.outcomes.postpone(draft.place, "publishing a change: \(error.message)")
             }
         }
-        CrashPoint.reached(.published)
     }
 }
 

@@ -9,20 +9,19 @@ struct TransportMetrics: Sendable {
     let gaveWay: Counter
     /// TLS handshakes that failed.
     let handshakesFailed: Counter
-    /// The last second of the served certificate.
-    let certificateExpiry: Meter
     let certificateState: ReloadState
     /// Certificates that were loaded while running.
     let certificatesLoaded: Counter
     /// Certificates that could not be loaded; the former one stays in use.
     let certificatesRefused: Counter
     private let refusals: [ConnectionLimits.Refusal: Counter]
+    private let factory: any MetricsFactory
 
     init(factory: any MetricsFactory) {
+        self.factory = factory
         self.connections = Meter(label: "waybill_connections", factory: factory)
         self.gaveWay = Counter(label: "waybill_connections_gave_way_total", factory: factory)
         self.handshakesFailed = Counter(label: "waybill_tls_handshakes_failed_total", factory: factory)
-        self.certificateExpiry = CertificateExpiry.meter(owner: "gateway", certificate: "tls", factory: factory)
         self.certificateState = ReloadState("tls", factory: factory)
         let reloads = "waybill_tls_certificate_reloads_total"
         self.certificatesLoaded = Counter(label: reloads, dimensions: [("outcome", "loaded")], factory: factory)
@@ -31,6 +30,12 @@ struct TransportMetrics: Sendable {
             refusals[reason] = Counter(
                 label: "waybill_connections_refused_total", dimensions: [("reason", reason.rawValue)], factory: factory)
         }
+    }
+
+    /// The last second of the served certificate, in seconds since 1970. A server without TLS has no such metric: its 0
+    /// would be an expiry in 1970.
+    func certificateEnds(epochSeconds: Int64) {
+        CertificateExpiry.meter(owner: "gateway", certificate: "tls", factory: self.factory).set(epochSeconds)
     }
 
     func refused(_ reason: ConnectionLimits.Refusal) { self.refusals[reason]?.increment() }

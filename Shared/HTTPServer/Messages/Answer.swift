@@ -10,16 +10,8 @@ public struct Answer: Sendable {
     public var headers: HTTPHeaders
     /// Written one after the other, without being concatenated.
     public var body: [ByteBuffer]
-    /// The offense for which the client is refused, if it counts against a limit of the role. The server ignores it.
-    public var offense: Offense?
-
-    /// An offense that counts against a client's address.
-    public enum Offense: Hashable, Sendable {
-        /// Sent an invalid token or signature.
-        case guess
-        /// Asked for changes when there are none.
-        case emptyList
-    }
+    /// True for the refusal of a wrong token or signature, for roles that count these. The server ignores it.
+    public var isGuess = false
 
     /// Makes an answer that counts against no limit.
     public init(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: [ByteBuffer] = []) {
@@ -45,10 +37,10 @@ public struct Answer: Sendable {
         return .json(status, body.serialized, headers: headers)
     }
 
-    /// Returns the same answer with an offense.
-    public func counting(_ offense: Offense) -> Answer {
+    /// The same answer to a guess.
+    public var asGuess: Answer {
         var answer = self
-        answer.offense = offense
+        answer.isGuess = true
         return answer
     }
 

@@ -73,7 +73,7 @@ public final class CertificateReload: Service {
     }
 
     private func showExpiry(_ certificate: ServerCertificate) {
-        self.metrics.certificateExpiry.set(certificate.notAfterEpochSeconds)
+        self.metrics.certificateEnds(epochSeconds: certificate.notAfterEpochSeconds)
     }
 
     private static func now() -> Int64 { Int64(time(nil)) }

@@ -11,15 +11,23 @@ public struct KafkaRole: Hashable, Sendable {
     /// The consumer groups whose offsets it reads, without joining them.
     var watchedGroups: [String] = []
 
-    /// True for a topic that is matched by a pattern, and so has no single name.
+    /// The topics that have a name of their own, without patterns.
     private static func named(_ topics: [String]) -> [String] { topics.filter { !Topics.isPattern($0) } }
 
     public static func gateway(_ topics: Topics) -> KafkaRole {
         KafkaRole(name: "waybill-gateway", reads: [], writes: [topics.registrations], groups: [])
     }
 
-    public static func checkout(_ topics: Topics) -> KafkaRole {
-        KafkaRole(name: "waybill-checkout", reads: [], writes: [topics.orderChanges], groups: [])
+    /// - Parameter webhooks: the topics that webhooks of merchants are written to.
+    public static func checkout(_ topics: Topics, webhooks: [String] = []) -> KafkaRole {
+        KafkaRole(name: "waybill-checkout", reads: [], writes: [topics.orderChanges] + webhooks, groups: [])
+    }
+
+    /// - Parameter sources: the topics of sources, names and patterns.
+    public static func ingest(_ topics: Topics, sources: [String]) -> KafkaRole {
+        KafkaRole(
+            name: "waybill-ingest", reads: sources, writes: [topics.orderChanges, topics.deadLetters],
+            groups: [topics.group(of: "waybill-ingest")])
     }
 
     public static func packager(_ topics: Topics) -> KafkaRole {
@@ -38,29 +46,59 @@ public struct KafkaRole: Hashable, Sendable {
     }
 
     /// The commands of operators: looking at orders, dead letters and replay, signing again, restoring, moving keys,
-    /// telling devices.
-    public static func tools(_ topics: Topics) -> KafkaRole {
+    /// telling devices, trying the programs of sources.
+    static func tools(_ topics: Topics, sources: [String]) -> KafkaRole {
         KafkaRole(
-            name: "waybill-tools", reads: topics.orderChangeSources + topics.made,
+            name: "waybill-tools", reads: topics.orderChangeSources + topics.made + sources,
             writes: [topics.orderChanges] + topics.made, groups: [],
             watchedGroups: [topics.group(of: "waybill-packager")])
     }
 
-    /// All that run all the time or are run by operators.
-    public static func all(_ topics: Topics) -> [KafkaRole] {
-        [.gateway(topics), .checkout(topics), .packager(topics), .pusher(topics), .tools(topics)]
+    /// All that run all the time or are run by operators. The role `ingest` is one of them if there are sources.
+    ///
+    /// - Parameters:
+    ///   - sources: the topics of sources, names and patterns.
+    ///   - webhooks: the topics that webhooks are written to.
+    public static func all(_ topics: Topics, sources: [String] = [], webhooks: [String] = []) -> [KafkaRole] {
+        [.gateway(topics), .checkout(topics, webhooks: webhooks), .packager(topics)]
+            + (sources.isEmpty ? [] : [.ingest(topics, sources: sources)]) + [
+                .pusher(topics), .tools(topics, sources: sources),
+            ]
     }
 
     /// The names of its topics without patterns, each once, in the order of the table, with the operations on each.
     ///
     /// Read and Write include Describe. DescribeConfigs lets a service check the topic's settings.
     var rights: [(topic: String, operations: [String])] {
-        var topics: [String] = []
-        for topic in Self.named(self.reads + self.writes) where !topics.contains(topic) { topics.append(topic) }
-        return topics.map { topic in
+        Self.distinct(Self.named(self.reads + self.writes)).map { topic in
             let read = self.reads.contains(topic) ? ["Read"] : []
             return (topic, read + (self.writes.contains(topic) ? ["Write"] : []) + ["DescribeConfigs"])
         }
+    }
+
+    /// The beginnings of topics that its patterns match, each once: Read is granted on all topics that begin with one.
+    var prefixes: [String] { Self.distinct(self.reads.compactMap { Self.prefix(of: $0) }) }
+
+    private static func distinct(_ names: [String]) -> [String] {
+        names.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+    }
+
+    /// Returns the text that all topics of a pattern begin with; nil for a name, and for a pattern without such a text.
+    ///
+    /// It may be shorter than it could be. Source: regex(7)
+    static func prefix(of pattern: String) -> String? {
+        // Each branch has a beginning of its own.
+        guard Topics.isPattern(pattern), !pattern.contains("|") else { return nil }
+        var prefix = ""
+        var rest = pattern.dropFirst()
+        while let first = rest.popFirst() {
+            let isDot = first == "\\" && rest.first == "."
+            guard isDot || first.isLetter || first.isNumber || "_-".contains(first) else { break }
+            if isDot { rest.removeFirst() }
+            if let next = rest.first, "*?{".contains(next) { break }
+            prefix.append(isDot ? "." : first)
+        }
+        return prefix.isEmpty ? nil : prefix
     }
 
     /// Its groups, each once, with the operation on each. Read includes Describe.
@@ -68,8 +106,8 @@ public struct KafkaRole: Hashable, Sendable {
         self.groups.map { ($0, "Read") } + self.watchedGroups.map { ($0, "Describe") }
     }
 
-    /// The patterns of topics that it reads, for which a right must be granted by name or by prefix.
-    var patterns: [String] { self.reads.filter { Topics.isPattern($0) } }
+    /// The patterns of topics that it reads and that have no prefix: rights must be granted by name.
+    var patterns: [String] { self.reads.filter { Topics.isPattern($0) && Self.prefix(of: $0) == nil } }
 }
 
 /// The forms of an access list.
@@ -102,14 +140,15 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                 + " \(resource)\n"
         }
         return role.rights.map { line($0.operations, "--topic \($0.topic)") }.joined()
+            + role.prefixes.map { line(["Read"], "--topic \($0) --resource-pattern-type prefixed") }.joined()
             + role.groupRights.map { line([$0.operation], "--group \($0.group)") }.joined()
     }
 
     /// Source: Strimzi, `KafkaUser` schema reference, `AclRule`
     private static func strimzi(_ role: KafkaRole) -> String {
-        func rule(_ type: String, _ name: String, _ operations: [String]) -> String {
+        func rule(_ type: String, _ name: String, _ operations: [String], _ match: String = "literal") -> String {
             """
-                  - resource: {type: \(type), name: \(name), patternType: literal}
+                  - resource: {type: \(type), name: \(name), patternType: \(match)}
                     operations: [\(operations.joined(separator: ", "))]
 
             """
@@ -125,13 +164,15 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                 acls:
 
             """ + role.rights.map { rule("topic", $0.topic, $0.operations) }.joined()
+                + role.prefixes.map { rule("topic", $0, ["Read"], "prefix") }.joined()
                 + role.groupRights.map { rule("group", $0.group, [$0.operation]) }.joined() + "---\n"
     }
 
     /// Source: Terraform registry, Mongey/kafka, `kafka_acl`
     private static func terraform(_ role: KafkaRole) -> String {
-        func resource(_ type: String, _ name: String, _ operation: String) -> String {
-            let identifier = "\(role.name)_\(type)_\(name)_\(operation)".lowercased().map {
+        func resource(_ type: String, _ name: String, _ operation: String, _ match: String = "Literal") -> String {
+            let kind = match == "Literal" ? "" : "_\(match)"
+            let identifier = "\(role.name)_\(type)\(kind)_\(name)_\(operation)".lowercased().map {
                 $0.isLetter || $0.isNumber ? String($0) : "_"
             }.joined()
             return """
@@ -142,11 +183,14 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
                   acl_host            = "*"
                   acl_operation       = "\(operation)"
                   acl_permission_type = "Allow"
+
+                  resource_pattern_type_filter = "\(match)"
                 }
 
                 """
         }
         return role.rights.map { right in right.operations.map { resource("Topic", right.topic, $0) }.joined() }
-            .joined() + role.groupRights.map { resource("Group", $0.group, $0.operation) }.joined()
+            .joined() + role.prefixes.map { resource("Topic", $0, "Read", "Prefixed") }.joined()
+            + role.groupRights.map { resource("Group", $0.group, $0.operation) }.joined()
     }
 }

@@ -9,6 +9,10 @@ def utc: (.[0:19] + "Z" | fromdateiso8601) as $local
     | (if .[19:] == "Z" then 0 else ((.[20:22] | tonumber) * 3600 + (.[23:25] | tonumber) * 60)
         * (if .[19:20] == "-" then -1 else 1 end) end) as $offset
     | $local - $offset | todateiso8601;
+def has_arrived: .shipment_status == "delivered"
+    or (.line_items // [] | length > 0 and all(.requires_shipping == false));
+def is_delivered: [.fulfillments[]? | select(.status | IN("cancelled", "error", "failure") | not)]
+    | length > 0 and all(has_arrived);
 def payments: {pending: "pending", authorized: "authorized", partially_paid: "pending", paid: "paid",
     partially_refunded: "paid", refunded: "refunded", voided: "voided"};
 def payment: .currency as $currency | (.total_price | minor) as $total
@@ -30,8 +34,8 @@ select(.test | not) | .currency as $currency | {
     owns: "status,payment,lineItems,customer,createdAt,orderNumber,orderManagementURL",
     data: ({
         createdAt: (.created_at | utc), orderNumber: .name,
-        status: (if (.cancelled_at | text) then "cancelled" elif .fulfillment_status == "fulfilled" then "completed"
-            else "open" end),
+        status: (if (.cancelled_at | text) then "cancelled"
+            elif .fulfillment_status == "fulfilled" and is_delivered then "completed" else "open" end),
         statusDescription: (if (.cancelled_at | text) then "Your order was cancelled." else null end),
         orderManagementURL: .order_status_url,
         customer: (if .customer then (.customer

@@ -58,10 +58,32 @@ def payment(order):
         "total": money(total, currency), "summaryItems": items, "status": PAYMENTS.get(order["financial_status"])})
 
 
+def has_arrived(fulfillment):
+    """
+    >>> has_arrived({"shipment_status": None, "line_items": [{"requires_shipping": False}]})
+    True
+    >>> has_arrived({"shipment_status": "in_transit", "line_items": []})
+    False
+    """
+    items = fulfillment.get("line_items") or []
+    is_virtual = items and all(item.get("requires_shipping") is False for item in items)
+    return bool(is_virtual or fulfillment["shipment_status"] == "delivered")
+
+
 def status(order):
+    """
+    >>> status({"cancelled_at": None, "fulfillment_status": "fulfilled", "fulfillments": [
+    ...     {"status": "success", "shipment_status": "delivered"}, {"status": "failure", "shipment_status": None}]})
+    'completed'
+    >>> status({"cancelled_at": None, "fulfillment_status": "fulfilled"})
+    'open'
+    """
     if order["cancelled_at"]:
         return "cancelled"
-    return "completed" if order["fulfillment_status"] == "fulfilled" else "open"
+    failed = ("cancelled", "error", "failure")
+    parcels = [has_arrived(one) for one in order.get("fulfillments") or [] if one["status"] not in failed]
+    is_delivered = order["fulfillment_status"] == "fulfilled" and parcels and all(parcels)
+    return "completed" if is_delivered else "open"
 
 
 def data(order):

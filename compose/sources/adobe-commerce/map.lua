@@ -55,6 +55,12 @@ local states = {
     ["holded"] = {"holded"}, ["payment_review"] = {"payment_review", "pending"},
 }
 
+-- Complete is handed to the carrier: that parcels arrived is told by a status of the shop's own in this state.
+local function is_done(order)
+    local is_virtual = waybill.integer(text(order.is_virtual) or 0) == 1
+    return order.state == "complete" and (is_virtual or order.status == constants.delivered)
+end
+
 local function order_saved(order)
     -- A save of single columns has nothing else.
     if not text(order.grand_total) or not text(order.items) then return end
@@ -65,7 +71,7 @@ local function order_saved(order)
     return identifier, {
         createdAt = moment(order.created_at),
         orderNumber = order.increment_id,
-        status = waybill.status.adobe(state[1]),
+        status = is_done(order) and "completed" or waybill.status.adobe(state[1]),
         orderManagementURL = constants.shop
             .. (is_guest and "sales/guest/form" or "sales/order/view/order_id/" .. tostring(identifier)),
         customer = {

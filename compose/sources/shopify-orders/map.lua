@@ -5,10 +5,35 @@ local function text(value)
     if value ~= null and value ~= nil and value ~= "" then return value end
 end
 
+-- Gift cards and downloads arrive when they are fulfilled.
+local function has_arrived(fulfillment)
+    if fulfillment.shipment_status == "delivered" then return true end
+    local items = text(fulfillment.line_items) or {}
+    for _, item in ipairs(items) do
+        if item.requires_shipping ~= false then return false end
+    end
+    return #items > 0
+end
+
+local failed = {["cancelled"] = true, ["error"] = true, ["failure"] = true}
+
+-- Fulfilled is handed to the carrier: the order is completed when every parcel arrived.
+local function is_delivered(order)
+    local parcels = 0
+    for _, fulfillment in ipairs(text(order.fulfillments) or {}) do
+        if not failed[fulfillment.status] then
+            if not has_arrived(fulfillment) then return false end
+            parcels = parcels + 1
+        end
+    end
+    return order.fulfillment_status == "fulfilled" and parcels > 0
+end
+
 local function status(order)
     if text(order.cancelled_at) then return "cancelled" end
-    if order.fulfillment_status == "fulfilled" then return "completed" end
-    return "open"
+    if is_delivered(order) then return "completed" end
+    -- Closed is archived, which Shopify does by itself to paid orders that are fulfilled, unless the shop forbids it.
+    return text(order.closed_at) and constants.archived or "open"
 end
 
 local payments = {

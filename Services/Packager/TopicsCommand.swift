@@ -1,5 +1,7 @@
 public import ArgumentParser
+import FoundationEssentials
 import Kafka
+import Model
 public import Operations
 
 /// `waybill-packager topics`: the topics of an installation.
@@ -39,7 +41,11 @@ struct AccessListsCommand: ParsableCommand {
         abstract:
             "Prints the rights that each program needs, with the topics and groups of this configuration.",
         discussion:
-            "Each program is a user of its name. Nothing is asked of Kafka, and nothing is changed there."
+            """
+            Each program is a user of its name. With WAYBILL_SOURCES the role ingest is one of them; with \
+            WAYBILL_MERCHANTS the checkout role may write to the topics of webhooks. A pattern of topics becomes a \
+            right on the prefix that it begins with. Nothing is asked of Kafka, and nothing is changed there.
+            """
     )
 
     @Option(
@@ -49,8 +55,29 @@ struct AccessListsCommand: ParsableCommand {
     var format = AccessListFormat.commands
 
     func run() throws {
-        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
-        StandardStream.output.write(self.format.text(KafkaRole.all(environment.common.topics)))
+        let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let topics = environment.common.topics
+        let sources = try settings.text(.sources).map {
+            try SourceLibrary(directory: $0, topics: topics, isStrict: true).table.topics
+        }
+        let webhooks = try settings.text(.merchants).map { try Self.webhookTopics($0) }
+        let roles = KafkaRole.all(topics, sources: sources ?? [], webhooks: webhooks ?? [])
+        StandardStream.output.write(self.format.text(roles))
+    }
+
+    /// Returns the topics that the webhooks of all merchants write to.
+    ///
+    /// - Parameter directory: that of merchants. Source: merchant.schema.json, `webhooks`
+    static func webhookTopics(_ directory: String) throws(SettingsError) -> [String] {
+        do {
+            return try FileManager.default.contentsOfDirectory(atPath: directory).sorted().flatMap { name in
+                guard let file = FileManager.default.contents(atPath: "\(directory)/\(name)/merchant.json") else {
+                    return [String]()
+                }
+                let webhooks = try JSON(parsing: Array(file)).object?["webhooks"]?.object?.members ?? []
+                return webhooks.compactMap { $0.value.object?["topic"]?.string }
+            }
+        } catch { throw SettingsError(.merchants, value: directory, "\(error)") }
     }
 }
 
