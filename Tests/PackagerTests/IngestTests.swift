@@ -234,11 +234,62 @@ import Testing
         await server.stop()
     }
 
-    /// All tasks share one thread here. The second one is what every other source needs: a turn.
+    /// All tasks share one thread here, which every other source needs as well.
     @Test(.timeLimit(.minutes(1)))
-    func aSlowProgramGivesWayBetweenItsRecords() async throws {
+    func aSlowProgramLeavesTheThreadsToOthers() async throws {
+        try await Self.withSlowProgram(longest: .seconds(30)) { processor, begun in
+            let works = (0..<40).map { Self.slowWork("slow/\($0)", [Int64($0)]) }
+            let thread = OneThread()
+            let isDone = Flag()
+            let turns = await withTaskGroup(of: Set<Int>.self) { group in
+                group.addTask(executorPreference: thread) {
+                    let outcomes = await processor.process(works)
+                    isDone.set()
+                    #expect(outcomes == works.map { _ in .done })
+                    return []
+                }
+                group.addTask(executorPreference: thread) {
+                    var turns: Set<Int> = []
+                    while !isDone.isSet {
+                        turns.insert(begun())
+                        await Task.yield()
+                    }
+                    return turns
+                }
+                return await group.reduce(into: Set()) { $0.formUnion($1) }
+            }
+            #expect(turns.count > 10, "between most records")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func aBatchOfASlowProgramEndsInTime() async throws {
+        try await Self.withSlowProgram(longest: .milliseconds(20)) { processor, begun in
+            let works = [Self.slowWork("slow/a", 0..<1000), Self.slowWork("slow/b", 1000..<1001)]
+            let outcomes = await processor.process(works)
+            let count = begun()
+            #expect(count > 0 && count < 1000)
+            #expect(outcomes == [.partly(count), .partly(0)])
+            #expect(works[0].finished(by: outcomes[0]).map(\.offset) == (0..<Int64(count)).map { $0 })
+        }
+    }
+
+    private static func slowWork(_ key: String, _ offsets: some Sequence<Int64>) -> KeyedWork {
+        let records = offsets.map { offset in
+            KafkaRecord(
+                topic: "slow", partition: 0, offset: offset, timestampMilliseconds: -1, key: Array(key.utf8),
+                value: Array("{}".utf8))
+        }
+        return KeyedWork(key: Array(key.utf8), records: records)
+    }
+
+    /// Runs a body with a processor whose program ignores each record after some milliseconds.
+    ///
+    /// - Parameter body: gets the number of records that were begun, too.
+    private static func withSlowProgram(
+        longest: Duration, _ body: (IngestProcessor, _ begun: @escaping @Sendable () -> Int) async throws -> Void
+    ) async throws {
         let fixture = try SourceFixture()
-        // Ignores each record, after some milliseconds.
         try fixture.write("slow", topics: ["slow"], "function map(e) for i = 1, 50000 do local t = {i} end end")
         let table = SourceTable([try fixture.load("slow")])
         // Neither is needed for a record that is ignored.
@@ -253,38 +304,12 @@ import Testing
                 topics: Topics(), producer: producer, counter: metrics.deadLetters,
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }),
             metrics: metrics, table: { table }, parcels: ParcelIndex(redis),
-            unknown: UnknownOrders(patience: .zero, gauge: metrics.unknownAliases),
+            unknown: UnknownOrders(patience: .zero, gauge: metrics.unknownAliases), longest: longest,
             now: {
                 begun.value.withLock { $0 += 1 }
                 return 1_767_225_600_000
             })
-        let works = (0..<20).map { number in
-            let key = Array("slow/\(number)".utf8)
-            let record = KafkaRecord(
-                topic: "slow", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: key,
-                value: Array("{}".utf8))
-            return KeyedWork(key: key, records: [record])
-        }
-        let thread = OneThread()
-        let isDone = Flag()
-        let turns = await withTaskGroup(of: Set<Int>.self) { group in
-            group.addTask(executorPreference: thread) {
-                let outcomes = await processor.process(works)
-                isDone.set()
-                #expect(outcomes == works.map { _ in .done })
-                return []
-            }
-            group.addTask(executorPreference: thread) {
-                var turns: Set<Int> = []
-                while !isDone.isSet {
-                    turns.insert(begun.value.withLock { $0 })
-                    await Task.yield()
-                }
-                return turns
-            }
-            return await group.reduce(into: Set()) { $0.formUnion($1) }
-        }
-        #expect(turns.count > 15, "after nearly each record")
+        try await body(processor) { begun.value.withLock { $0 } }
         await producer.close()
         await redis.close()
     }

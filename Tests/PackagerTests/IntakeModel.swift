@@ -133,12 +133,19 @@ struct IntakeModel {
                 self.intake.queue.later(work.key, now: self.now) { .milliseconds(100 * min($0, 5)) }
                 continue
             }
-            for record in work.records where self.inHand[Int(record.partition)].remove(record.offset) != nil {
+            let part = self.roll(work.records.count + 1)
+            let outcome: KeyedWork.Outcome = self.roll(4) == 0 ? .partly(part) : .done
+            for record in work.finished(by: outcome) {
+                if self.inHand[Int(record.partition)].remove(record.offset) == nil { continue }
                 #expect(self.done[Int(record.partition)].insert(record.offset).inserted, "\(work.name) is done once")
                 #expect(record.offset > self.last[work.name] ?? -1, "\(work.name) keeps its order")
                 self.last[work.name] = record.offset
             }
-            self.intake.queue.done(work.key)
+            if outcome == .done {
+                self.intake.queue.done(work.key)
+            } else {
+                self.intake.queue.partly(work.key, work.finished(by: outcome))
+            }
         }
     }
 

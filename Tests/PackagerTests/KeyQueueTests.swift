@@ -44,6 +44,29 @@ struct KeyQueueTests {
         #expect(queue.bytes == 0)
     }
 
+    @Test func theRestOfAKeyIsReadyAgainBeforeRecordsThatCameMeanwhile() {
+        var queue = KeyQueue(limits: Self.limits)
+        let key = Array("a".utf8)
+        queue.add([self.record("a", 0), self.record("a", 1), self.record("a", 2, 1), self.record("b", 3)])
+        let works = queue.next()
+        queue.add([self.record("a", 4)])
+        queue.partly(key, works[0].finished(by: .partly(1)))
+        #expect(queue.records == 4)
+        queue.partly(Array("b".utf8), works[1].finished(by: .partly(0)))
+        let rest = queue.next()
+        #expect(self.shown(rest) == ["a:1,2,4", "b:3"])
+        #expect(rest.map(\.attempts) == [0, 0])
+        // Those of partition 1 are another member's now; one of them is done nevertheless.
+        #expect(queue.drop([KafkaPartition(topic: "t", partition: 1)]).isEmpty)
+        queue.partly(key, rest[0].finished(by: .partly(2)))
+        #expect(self.shown(queue.next()) == ["a:4"])
+        #expect(queue.drop([KafkaPartition(topic: "t", partition: 1)]).isEmpty)
+        queue.done(key)
+        queue.done(Array("b".utf8))
+        #expect(queue.records == 0)
+        #expect(queue.bytes == 0)
+    }
+
     @Test func aBatchRespectsItsLimitsButHoldsAtLeastOneKey() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add((0..<6).map { self.record("small\($0)", Int64($0)) })

@@ -80,7 +80,7 @@ import Testing
     static let budgets: [String: Int] = [
         "Services/Checkout": 4630,
         "Services/Gateway": 2010,
-        "Services/Packager": 14300,
+        "Services/Packager": 14400,
         "Services/Pusher": 6080,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,

@@ -243,7 +243,7 @@ class Mapped(World):
         self.registry.fail(trouble)
         # One that no worker has asked for.
         self.schema += 1
-        events = list(self.stories(f"registry-{trouble}", 20, EACH))
+        events = list(self.stories(f"registry-{trouble}", min(20, -(-self.arguments.events // EACH)), EACH))
         began = time.monotonic()
         self.publish(events)
         orders = sorted({event.order for event in events})

@@ -16,9 +16,9 @@ struct IngestProcessor: Sendable {
     /// The time after which a record that waits for its parcel's order looks for it again.
     private static let aliasPause = Duration.seconds(1)
 
-    /// The time that a batch computes until it gives way: a program may take long for each record, and the threads are
-    /// those of all sources, of fetching and of probes.
-    private static let turn = Duration.milliseconds(1)
+    /// The time after which the rest of a batch is computed on other threads, where slow programs take turns of this
+    /// length: a record may take 50 ms, and the present threads are those of all sources, of fetching and of probes.
+    private static let turn = Duration.milliseconds(5)
 
     let topics: Topics
     let producer: KafkaProducer
@@ -31,6 +31,8 @@ struct IngestProcessor: Sendable {
     let unknown: UnknownOrders
     /// Takes the spans of records; nil if there is no collector.
     var spans: SpanExporter?
+    /// The time after which a batch ends before its records do, so that a stop need not wait for a slow program.
+    var longest = Duration.seconds(2)
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -48,8 +50,11 @@ struct IngestProcessor: Sendable {
         var drafts: [Draft] = []
         var bytes = 0
         var refused: [RefusedRecord] = []
-        /// The time at which it last began to compute.
-        var turn = ContinuousClock.now
+        /// The place of the work, and of its record, that comes next.
+        var next = (work: 0, record: 0)
+        /// True if a record of this work has waited for its order as long as it may. The time of the first one is that
+        /// of all: each would begin to wait when the one before ends.
+        var isLate = false
         /// By source.
         var schemas: [String: [UInt32: Result<AvroSchema, ChangeFault>]] = [:]
     }
@@ -59,52 +64,84 @@ struct IngestProcessor: Sendable {
         let table = self.table()
         var batch = Batch(outcomes: BatchOutcomes(count: works.count))
         CrashPoint.reached(.batchTaken)
-        for (place, work) in works.enumerated() { await self.map(work, at: place, table, into: &batch) }
+        await self.map(works, table, into: &batch)
         await self.publish(&batch)
         await self.deadLetters.send(batch.refused, &batch.outcomes)
         CrashPoint.reached(.deadLettersSent)
         let outcomes = batch.outcomes.outcomes
-        self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
-        self.deadLetters.forget(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
+        // The rest of a key began to wait with its first record, too.
+        let ended = zip(works, outcomes).lazy.filter { !$0.1.isWaiting && !$0.1.isPart }
+        self.unknown.forget(ended.compactMap(\.0.key))
+        self.deadLetters.forget(zip(works, outcomes).flatMap { $0.finished(by: $1) })
         return outcomes
     }
 
-    /// Maps the records of a key, up to one that must wait.
-    private func map(_ work: KeyedWork, at place: Int, _ table: SourceTable, into batch: inout Batch) async {
-        // The time of the first record is that of all: each would begin to wait when the one before ends.
-        var isLate = false
-        for record in work.records {
-            guard let source = table.source(of: record.topic) else {
-                return batch.outcomes.postpone(place, "no source reads \(record.topic) any more")
-            }
-            let record = record.keyed(SourceKey.original(record.key))
-            if let away = source.add(knownSchemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
-                return batch.outcomes.postpone(place, away)
-            }
-            let start = ContinuousClock.now
-            let mapping: SourceMapping
-            do {
-                mapping = try await SourceMapping.map(
-                    record, source, topic: self.topics.orderChanges, schemas: batch.schemas[source.name] ?? [:],
-                    index: self.parcels, nowEpochSeconds: self.now() / 1000)
-            } catch {
-                return batch.outcomes.postpone(place, "\(error)")
-            }
-            if case .refused(let fault) = mapping.outcome, fault.code == .mapUnknownAlias, !isLate {
-                let bytes = work.records.reduce(0) { $0 + $1.size }
-                if let time = self.unknown.wait(work.key ?? [], bytes: bytes, now: .now) {
-                    return batch.outcomes.wait(place, min(time, Self.aliasPause))
+    private func map(_ works: [KeyedWork], _ table: SourceTable, into batch: inout Batch) async {
+        let end = ContinuousClock.now + self.longest
+        await self.takeTurn(works, table, &batch)
+        if batch.next.work < works.count {
+            await withTaskExecutorPreference(BackgroundExecutor.shared) {
+                while batch.next.work < works.count, .now < end {
+                    await self.takeTurn(works, table, &batch)
+                    await Task.yield()
                 }
-                isLate = true
-            }
-            self.account(for: mapping, of: record, source.name, took: .now - start)
-            self.add(mapping, of: record, source.name, at: place, to: &batch)
-            if batch.bytes > Self.publishBytes { await self.publish(&batch) }
-            if .now - batch.turn > Self.turn {
-                await Task.yield()
-                batch.turn = .now
             }
         }
+        for place in batch.next.work..<works.count {
+            batch.outcomes.end(place, after: place == batch.next.work ? batch.next.record : 0)
+        }
+    }
+
+    /// Maps records until their time is over, those of a key up to one that must wait.
+    private func takeTurn(_ works: [KeyedWork], _ table: SourceTable, _ batch: inout Batch) async {
+        let end = ContinuousClock.now + Self.turn
+        while batch.next.work < works.count, .now < end {
+            let (work, place) = (works[batch.next.work], batch.next.record)
+            if await self.map(work.records[place], of: work, table, into: &batch), place + 1 < work.records.count {
+                batch.next.record += 1
+            } else {
+                batch.next = (batch.next.work + 1, 0)
+                batch.isLate = false
+            }
+        }
+    }
+
+    /// - Returns: false if the work must wait.
+    private func map(
+        _ record: KafkaRecord, of work: KeyedWork, _ table: SourceTable, into batch: inout Batch
+    ) async -> Bool {
+        let place = batch.next.work
+        guard let source = table.source(of: record.topic) else {
+            batch.outcomes.postpone(place, "no source reads \(record.topic) any more")
+            return false
+        }
+        let record = record.keyed(SourceKey.original(record.key))
+        if let away = source.add(knownSchemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
+            batch.outcomes.postpone(place, away)
+            return false
+        }
+        let start = ContinuousClock.now
+        let mapping: SourceMapping
+        do {
+            mapping = try await SourceMapping.map(
+                record, source, topic: self.topics.orderChanges, schemas: batch.schemas[source.name] ?? [:],
+                index: self.parcels, nowEpochSeconds: self.now() / 1000)
+        } catch {
+            batch.outcomes.postpone(place, "\(error)")
+            return false
+        }
+        if case .refused(let fault) = mapping.outcome, fault.code == .mapUnknownAlias, !batch.isLate {
+            let bytes = work.records.reduce(0) { $0 + $1.size }
+            if let time = self.unknown.wait(work.key ?? [], bytes: bytes, now: .now) {
+                batch.outcomes.wait(place, min(time, Self.aliasPause))
+                return false
+            }
+            batch.isLate = true
+        }
+        self.account(for: mapping, of: record, source.name, took: .now - start)
+        self.add(mapping, of: record, source.name, at: place, to: &batch)
+        if batch.bytes > Self.publishBytes { await self.publish(&batch) }
+        return true
     }
 
     private func add(

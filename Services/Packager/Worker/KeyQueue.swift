@@ -223,6 +223,19 @@ struct KeyQueue: Sendable {
         self.release(key, entry)
     }
 
+    /// Completes the first records of a key whose work has returned. The others are ready again.
+    mutating func partly(_ key: Key, _ records: some Sequence<KafkaRecord>) {
+        guard var entry = self.entries[key], entry.place == .inWork else { return }
+        let done = Set(records.lazy.map(\.receipt))
+        self.forget(entry.inWork.filter { done.contains($0.receipt) }, of: &entry)
+        entry.inWork.removeAll { done.contains($0.receipt) }
+        entry.left.removeAll { done.contains($0.receipt) }
+        self.entries[key] = entry
+        guard let back = self.takeBack(key) else { return }
+        self.delayed[key] = nil
+        self.release(key, back)
+    }
+
     /// Parks a key whose work has returned and must be done again.
     ///
     /// - Parameter delay: the length of the wait, from the number of times the key had to wait.
@@ -237,19 +250,12 @@ struct KeyQueue: Sendable {
     ///
     /// - Parameter due: the time at which it is handed out again in any case.
     mutating func awaits(_ key: Key, until due: ContinuousClock.Instant) {
-        guard var entry = self.entries[key], entry.place == .inWork else { return }
         // A record arrived in the meantime.
-        let isDue = !entry.waiting.isEmpty
-        guard let back = self.takeBack(key) else { return }
-        entry = back
-        entry.attempts = 0
+        let isDue = self.entries[key]?.waiting.isEmpty == false
+        guard var entry = self.takeBack(key) else { return }
         self.delayed[key] = nil
-        guard !isDue else {
-            entry.place = .ready
-            self.entries[key] = entry
-            self.makeReady(key, entry.group)
-            return
-        }
+        if isDue { return self.release(key, entry) }
+        entry.attempts = 0
         entry.awaits = true
         self.park(key, entry, until: due)
     }

@@ -125,6 +125,7 @@ final class KeyQueueDriver: Sendable {
             for (work, outcome) in zip(works, outcomes) {
                 switch outcome {
                 case .done: state.intake.queue.done(work.key)
+                case .partly: state.intake.queue.partly(work.key, work.finished(by: outcome))
                 case .later: state.intake.queue.later(work.key, now: now, delay: delay)
                 case .awaits(let time): state.intake.queue.awaits(work.key, until: now + time)
                 }

@@ -190,12 +190,12 @@ final class KeyedWorker: Service {
         precondition(works.count == outcomes.count, "one outcome for each piece of work")
         let now = ContinuousClock.now
         // First, so that no finished record is let go on a revoke.
-        self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
+        self.consumer.finished(zip(works, outcomes).flatMap { $0.finished(by: $1) })
         let look = self.driver.complete(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
         var retried: [(work: KeyedWork, reason: String)] = []
         for case (let work, .later(let reason)) in zip(works, outcomes) { retried.append((work, reason)) }
         self.metrics.retries.increment(by: retried.count)
-        let done = outcomes.count { $0 == .done }
+        let done = zip(works, outcomes).count { !$0.finished(by: $1).isEmpty }
         let (change, isLogged) = self.watch.withLock { watch in
             let change = watch.record(done: done, delayed: look.delayed, now: now)
             return (change, retried.isEmpty ? false : watch.isLogged(now: now))
@@ -233,6 +233,8 @@ struct KeyedWork: Sendable {
     enum Outcome: Hashable, Sendable {
         /// Fully processed.
         case done
+        /// The first so many records are done, perhaps none. The rest was not tried, and is handed out again at once.
+        case partly(Int)
         /// It must be retried; a retry is safe at any point.
         ///
         /// - Parameter reason: for people; no secrets.
@@ -242,6 +244,20 @@ struct KeyedWork: Sendable {
         case awaits(Duration)
 
         var isWaiting: Bool { if case .awaits = self { true } else { false } }
+
+        var isPart: Bool { if case .partly = self { true } else { false } }
+
+        /// True if what was made of its records stands.
+        fileprivate var isGood: Bool { self == .done || self.isPart }
+    }
+
+    /// Returns the records that are done with an outcome.
+    func finished(by outcome: Outcome) -> ArraySlice<KafkaRecord> {
+        switch outcome {
+        case .done: self.records[...]
+        case .partly(let count): self.records.prefix(count)
+        case .later, .awaits: []
+        }
     }
 }
 
@@ -256,12 +272,17 @@ struct BatchOutcomes: Sendable {
 
     /// Postpones a piece of work; one that must wait already keeps its first reason.
     mutating func postpone(_ place: Int, _ reason: String) {
-        if self.outcomes[place] == .done { self.outcomes[place] = .later(reason: reason) }
+        if self.outcomes[place].isGood { self.outcomes[place] = .later(reason: reason) }
+    }
+
+    /// Ends a piece of work after some of its records.
+    mutating func end(_ place: Int, after count: Int) {
+        if self.outcomes[place] == .done { self.outcomes[place] = .partly(count) }
     }
 
     /// Makes a piece of work wait for records that may still arrive.
     mutating func wait(_ place: Int, _ time: Duration) {
-        if self.outcomes[place] == .done { self.outcomes[place] = .awaits(time) }
+        if self.outcomes[place].isGood { self.outcomes[place] = .awaits(time) }
     }
 
     mutating func postpone(_ places: some Sequence<Int>, _ reason: String) {
@@ -277,7 +298,7 @@ struct BatchOutcomes: Sendable {
         return self.overtaken
     }
 
-    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done || self.isOvertaken(place) }
+    func isPostponed(_ place: Int) -> Bool { !self.outcomes[place].isGood || self.isOvertaken(place) }
 
     func isOvertaken(_ place: Int) -> Bool { self.overtaken.contains(place) }
 }
