@@ -83,6 +83,8 @@ import Testing
         await #expect { _ = try await http.send(request, within: .seconds(2)) } throws: {
             ($0 as? ToolError)?.code == .timeout
         }
+        // A request that a busy machine has not read in time has left it to the next one.
+        provider.conduct.fail(nil)
         #expect(try await http.send(request).status == 200)
         await http.close()
         await provider.stop()
