@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from options import flag, list_programs, number, parser_of, word
-from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, program
+from stack import ROOT, Failure, Stack, catch_signals, exit_code, ignore_signals, program
 from subject import QUICK_METADATA
 
 # Class, description, options.
@@ -92,6 +92,8 @@ def travel(make, arguments):
     # compose/prepare has just installed it.
     from confluent_kafka import KafkaException
     stack = Stack(os.path.abspath(f"{arguments.dir}/stack"))
+    if os.path.exists(stack.folder):
+        raise Failure(f"--dir {arguments.dir}: has the data of an earlier journey, name another folder")
     os.makedirs(stack.folder, exist_ok=True)
     os.environ |= ENVIRONMENT
     catch_signals()

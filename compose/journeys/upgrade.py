@@ -47,6 +47,9 @@ class Upgrade(TrackedOrders):
     def replace(self, service, old, new):
         self.stack.edit_command(service, f"{old}/waybill-", f"{new}/waybill-")
         self.stack.restart(service)
+        if service == "gateway":
+            # Its connection has ended.
+            self.client.close()
 
     def judge(self):
         offsets = Offsets(self.stack)
