@@ -2,12 +2,13 @@
 Services are replaced one after the other by those of the release before, and by the present ones again, under load.
 
 The earlier programs write records and keys first, so that the present ones read their data, and the other way round.
+Each time that packagers are replaced, Redis is emptied: they build it again from what the other release wrote.
 """
 
 import os
 
 from pace import Repeater
-from stack import SERVICES, Failure, program, say
+from stack import SERVICES, Failure, eventually, program, say
 from topics import CHANGES, Offsets
 from tracked import TrackedOrders
 from world import Client
@@ -38,6 +39,8 @@ class Upgrade(TrackedOrders):
                     self.publish(self.devices, 1)
                     self.replace(service, old, new)
                     say(f"{service}: the {word} release")
+                    if service == "packager":
+                        self.lose_redis()
                     self.publish(self.devices, 1)
                 self.findings.saw(f"services replaced by the {word} release", len(SERVICES))
         self.await_changes(self.stack.env["KAFKA_BOOTSTRAP"], [CHANGES])
@@ -50,6 +53,11 @@ class Upgrade(TrackedOrders):
         if service == "gateway":
             # Its connection has ended.
             self.client.close()
+
+    def lose_redis(self):
+        self.stack.redis.ask("FLUSHALL")
+        eventually("the restore", lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch") == 1)
+        self.findings.saw("restores of what the other release wrote")
 
     def judge(self):
         offsets = Offsets(self.stack)
