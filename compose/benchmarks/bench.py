@@ -68,7 +68,8 @@ SUBJECTS = {
     "fleet": Subject(
         "fleet.bench:FleetBench",
         "changes a second and memory with 1, 2 and 4 packagers; a plot of the changes that wait",
-        {"orders": ORDERS, "svg": word("file for the plot (waybill-fleet.svg)", default="waybill-fleet.svg")}),
+        {"orders": ORDERS, "svg": word("file for the plot (waybill-fleet.svg)", default="waybill-fleet.svg"),
+         "samples": word("file for a sample a second of the metrics that autoscaling reads; none by default")}),
     "restore": Subject(
         "restore.bench:RestoreBench",
         "orders and registrations restored a second after Redis was emptied, with 1 and 2 packagers",

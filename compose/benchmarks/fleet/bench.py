@@ -1,5 +1,6 @@
 """One, two and four packagers on one topic."""
 
+import json
 import os
 import time
 
@@ -15,6 +16,8 @@ FLEETS = (1, 2, 4)
 STREAM = 200
 # Seconds between two readings of the progress.
 STEP = 0.25
+# What KEDA's queries read, and the seconds between two samples of it.
+SAMPLED, SAMPLE = ("waybill_unworked_records", "waybill_waiting_records", "waybill_brand_load_failed"), 1
 # The most seconds that a fleet may take for the backlog.
 LIMIT = 200
 # Numbers of orders after which the memory of two workers is measured.
@@ -25,14 +28,37 @@ CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 
 
 class Run:
-    """The changes of one fleet that wait, over time in seconds; and its processor time."""
+    """
+    The changes of one fleet that wait, over time in seconds; its processor time; and samples of its metrics: seconds,
+    changes without a committed offset, and values by series.
+    """
 
     def __init__(self, workers, backlog):
         self.workers, self.began = workers, time.monotonic()
-        self.lags = [(0, backlog)]
+        self.lags, self.samples = [(0, backlog)], []
 
     def note(self, lag):
         self.lags.append((time.monotonic() - self.began, lag))
+
+    def is_due(self):
+        return len(self.samples) * SAMPLE <= time.monotonic() - self.began
+
+    def sample(self, lag, workers):
+        values = {}
+        for index, worker in enumerate(workers):
+            for name, labels, value in worker.metrics().series:
+                if name in SAMPLED:
+                    words = ",".join(f'{label}="{text}"' for label, text in labels.items())
+                    values[f'{name}{{pod="waybill-packager-{index}",{words}}}'] = value
+        self.samples.append((time.monotonic() - self.began, lag, values))
+
+    def recording(self):
+        """The samples as JSON can have them; a series has null where it was not exposed."""
+        names = sorted({name for _, _, values in self.samples for name in values})
+        return {
+            "workers": self.workers, "seconds": [round(moment, 1) for moment, _, _ in self.samples],
+            "uncommitted": [lag for _, lag, _ in self.samples],
+            "series": {name: [values.get(name) for _, _, values in self.samples] for name in names}}
 
     @property
     def rate(self):
@@ -44,13 +70,17 @@ class FleetBench(CrewBench):
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
         self.cores = os.cpu_count() or 1
-        if not os.path.isdir(os.path.dirname(os.path.abspath(arguments.svg))):
-            raise Failure(f"--svg {arguments.svg}: must be a file in a folder that exists")
+        for option, file in (("svg", arguments.svg), ("samples", arguments.samples)):
+            if not os.path.isdir(os.path.dirname(os.path.abspath(file or ""))):
+                raise Failure(f"--{option} {file}: must be a file in a folder that exists")
 
     def measure(self):
         runs = [self.measure_fleet(count) for count in FLEETS]
         self.tell(runs, self.measure_memory())
         self.draw(runs)
+        if self.arguments.samples:
+            with open(self.arguments.samples, "w") as file:
+                file.writelines(f"{json.dumps(run.recording())}\n" for run in runs)
 
     # --- measurements ------------------------------------------------------------------------------------------------
 
@@ -99,6 +129,8 @@ class FleetBench(CrewBench):
         time.sleep(STEP)
         lag = self.crew.lag()
         run.note(max(0, lag))
+        if run.is_due():
+            run.sample(lag, self.crew.workers)
         return lag
 
     def stream(self, _):
