@@ -2,15 +2,46 @@ import Model
 import NIOCore
 import Redis
 import Store
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
 
 @testable import Gateway
+@testable import Operations
 
 /// Fetches of packages. Serialized: each test has its own servers.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct FetchTests {
     typealias Fixture = GatewayFixture
+
+    @Test func aFetchOfASampledTraceIsASpan() async throws {
+        let spans = Mutex<[TraceSpan]>([])
+        var options = Fixture.Options()
+        options.onSpan = { span in spans.withLock { $0.append(span) } }
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1")
+            let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+            let header = "traceparent: \(parent)"
+            func fetch(_ headers: [String], token: String = Fixture.ownToken) async throws -> Int {
+                try await fixture.once("GET", fixture.package("1"), token: token, headers).status
+            }
+            for headers in [[], ["traceparent: \(parent.dropLast())0"], ["traceparent: x"], [header, header]] {
+                #expect(try await fetch(headers) == 200)
+            }
+            #expect(try await fetch([header], token: "the token of nobody") == 401)
+            let list = try await fixture.once("GET", fixture.list("device"), [header])
+            #expect(list.status == 204)
+            #expect(spans.withLock { $0.isEmpty })
+            #expect(try await fetch([header, "tracestate: a=1"]) == 200)
+            #expect(try await fetch([header, "If-None-Match: \"tag-1\""]) == 304)
+            let found = spans.withLock { $0 }
+            #expect(found.map(\.name) == ["waybill.fetch", "waybill.fetch"])
+            #expect(found.map { $0.attributes[0].value } == ["200", "304"])
+            #expect(found.allSatisfy { $0.contexts.map(\.traceparent) == [parent] && $0.start <= $0.end })
+            #expect(found.allSatisfy { !$0.isError })
+            #expect(found.first?.contexts.first?.tracestate == "a=1")
+        }
+    }
 
     @Test func aPackageComesOutByteForByteWithItsHeaders() async throws {
         try await Fixture.with { fixture in

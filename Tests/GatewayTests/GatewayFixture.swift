@@ -64,6 +64,8 @@ struct GatewayFixture: WalletServer, Sendable {
         var isComplete = true
         /// True if the gateway has the routes of the compatible dialect.
         var isCompatible = false
+        /// Receives the spans of fetches; nil if none are made.
+        var onSpan: (@Sendable (TraceSpan) -> Void)?
     }
 
     /// Runs `body` while the gateway listens, then stops the gateway and waits until it ends.
@@ -104,7 +106,8 @@ struct GatewayFixture: WalletServer, Sendable {
             basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
             link: LinkEndpoint(package: package, tokens: tokens),
             registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
-            logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil)
+            logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil,
+            onSpan: options.onSpan)
         var edge = TransportPolicy(metrics: TransportMetrics(factory: environment.metrics))
         edge.requestLimit = options.idleLimit
         options.edge(&edge)

@@ -95,27 +95,33 @@ import Testing
             ])
     }
 
-    @Test func aDeadLetterHasTheNewestTraceOfItsChanges() throws {
-        let parents = [1, 2].map { "00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000\($0)-01" }
+    @Test func aDeadLetterHasItsTrace() throws {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000001-01"
         let message = try PushDeadLetter(
             .refused, "400", registration: RegistrationKey("a/secret/order.com.example/7"),
             origin: KafkaPosition(topic: "waybill.orders", partition: 3, offset: 17),
-            trace: TraceContext(traceparent: parents[0], tracestate: "a=1")
+            trace: TraceContext(traceparent: parent, tracestate: "a=1")
         ).message(Topics())
         #expect(message.headers.suffix(2).map(\.name) == ["traceparent", "tracestate"])
-        #expect(message.headers.suffix(2).map(\.value) == [Array(parents[0].utf8), Array("a=1".utf8)])
+        #expect(message.headers.suffix(2).map(\.value) == [Array(parent.utf8), Array("a=1".utf8)])
         #expect(try !Self.deadLetter().message(Topics()).headers.contains { $0.name == "traceparent" })
 
-        let records = parents.enumerated().map { index, parent in
+    }
+
+    @Test func aParkedPushHasTheTracesOfAllItsChanges() throws {
+        let parents = [1, 2, 3].map { "00-4bf92f3577b34da6a3ce929d0e0e4736-000000000000000\($0)-01" }
+        let headers = [[("traceparent", parents[0])], [("traceparent", parents[2]), ("waybill-links", parents[1])]]
+        let records = headers.enumerated().map { index, headers in
             KafkaRecord(
                 topic: "waybill.orders", partition: 0, offset: Int64(index), timestampMilliseconds: 1,
                 key: Array("order.com.example/7".utf8), value: [],
-                headers: [KafkaHeader(name: "traceparent", text: parent)])
+                headers: headers.map { KafkaHeader(name: $0.0, text: $0.1) })
         }
         var batch = PushBatch(records, topics: Topics())
-        #expect(batch.traces.mapValues(\.traceparent) == [0: parents[0], 1: parents[1]])
+        let traces = batch.traces.mapValues { $0.map(\.traceparent) }
+        #expect(traces == [0: [parents[0]], 1: [parents[2], parents[1]]])
         let parked = batch.setAside { _ in true }.map(\.push)
-        #expect(parked.map(\.trace?.traceparent) == [parents[1]])
+        #expect(parked.map { $0.traces.map(\.traceparent) } == [parents.reversed()])
         let pending = parked[0].message("pending", nowEpochMilliseconds: 1)
         let read = KafkaRecord(
             topic: "pending", partition: 0, offset: 0, timestampMilliseconds: 1, key: pending.key,
@@ -124,8 +130,12 @@ import Testing
             Issue.record("the pending record is not read")
             return
         }
-        #expect(push.trace?.traceparent == parents[1])
-        #expect(PushBatch([push]).traces[0]?.traceparent == parents[1])
+        #expect(push.traces.map(\.traceparent) == parents.reversed())
+        #expect(PushBatch([push]).traces == [0: push.traces])
+        var first = ParkedPush(key: push.key, receipts: [], epochMilliseconds: 1)
+        first.merge(push)
+        first.merge(first)
+        #expect(first.traces == push.traces)
     }
 
     @Test func everyDeadLetterReasonIncludesAdviceAndOmitsTheDevice() throws {

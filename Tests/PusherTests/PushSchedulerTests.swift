@@ -236,6 +236,7 @@ import Testing
     }
 
     private static let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    private static let otherTraceparent = "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b8-00"
 
     @Test func anUndeliverableNotificationBecomesADeadLetterWithItsHistory() async throws {
         try await PusherFixture.run { fixture in
@@ -253,7 +254,10 @@ import Testing
                 record = KafkaRecord(
                     topic: record.topic, partition: 0, offset: 0,
                     timestampMilliseconds: record.timestampMilliseconds, key: record.key, value: record.value,
-                    headers: [KafkaHeader(name: "traceparent", text: Self.traceparent)])
+                    headers: [
+                        KafkaHeader(name: "traceparent", text: Self.traceparent),
+                        KafkaHeader(name: "waybill-links", text: "\(Self.otherTraceparent),x,"),
+                    ])
                 try await table.process([record])
             }
             let letters = try await fixture.broker.records(1, of: fixture.topics.deadLetters)
@@ -267,7 +271,8 @@ import Testing
             #expect(deadLetter.value.object?["device"]?.string == "d1")
             #expect(deadLetter.value.object?["history"]?.array?.count == 2)
             let attempts = spans.withLock { $0 }
-            #expect(attempts.allSatisfy { $0.contexts.map(\.traceparent) == [Self.traceparent] && $0.start <= $0.end })
+            let traces = [Self.traceparent, Self.otherTraceparent]
+            #expect(attempts.allSatisfy { $0.contexts.map(\.traceparent) == traces && $0.start <= $0.end })
             let outcomes = attempts.compactMap { $0.attributes.first { $0.name == "waybill.outcome" }?.value.string }
             #expect(outcomes.sorted() == ["again", "delivered", "given_up"])
         }

@@ -79,7 +79,7 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Checkout": 4630,
-        "Services/Gateway": 2010,
+        "Services/Gateway": 2030,
         "Services/Packager": 14400,
         "Services/Pusher": 6080,
         "Shared/APNS": 3320,
@@ -92,7 +92,7 @@ import Testing
         "Shared/Kafka": 4150,
         "Shared/Lua": 1030,
         "Shared/Model": 6320,
-        "Shared/Operations": 4210,
+        "Shared/Operations": 4230,
         "Shared/Packaging": 1490,
         "Shared/Redis": 3410,
         "Shared/Store": 5200,

@@ -57,12 +57,13 @@ class Publisher(Producer):
     def send(self, order, kind, data):
         self.send_event(f"{self.stack.type}/{order}", f"waybill.order.{kind}", data)
 
-    def send_event(self, key, kind, data):
+    def send_event(self, key, kind, data, **attributes):
+        """Queues an event. attributes: extension attributes of CloudEvents."""
         self.count += 1
         event = {
             "specversion": "1.0", "type": kind, "source": "/waybill/bench",
             "id": f"{time.time_ns()}-{self.count}", "subject": key, "datacontenttype": "application/json", "data": data,
-        }
+        } | attributes
         self.put(
             CHANGES, key, json.dumps(event), timestamp=int((time.time() - self.late) * 1000),
             headers={"content-type": "application/cloudevents+json"})

@@ -63,6 +63,10 @@ JOURNEYS = {
          "seconds": number(8, "seconds that a registry is away (8)"),
          "waiting": number(20_000, "records of one source that wait; 0: no delays are measured (20000)", 0, 10_000_000),
          "seed": number(1, "the seed of the events and disturbances (1)")}),
+    "traces": (
+        "traces:Traces",
+        "changes with a trace are found by it from their publisher to the device, and a collector of traces goes away",
+        {}),
     "upgrade": (
         "upgrade:Upgrade",
         "services are replaced by those of an earlier release and back, one after the other, under load",
@@ -98,6 +102,7 @@ def travel(make, arguments):
     os.environ |= ENVIRONMENT
     catch_signals()
     world = pkgutil.resolve_name(make)
+    os.environ |= world.environment()
 
     def journey():
         try:

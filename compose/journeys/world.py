@@ -141,6 +141,11 @@ class World:
     # Of each kind, on a stack with the embedded broker.
     WORKERS = 1
 
+    @classmethod
+    def environment(cls):
+        """Starts what the stack is given, and returns its variables. Called before the stack is brought up."""
+        return {}
+
     def __init__(self, arguments, stack):
         self.arguments, self.stack, self.findings = arguments, stack, Findings()
         self.publisher = Publisher(self.stack, {"partitioner": "murmur2_random"})

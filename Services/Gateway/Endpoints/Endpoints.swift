@@ -5,6 +5,7 @@ import Logging
 import Model
 import NIOCore
 import NIOHTTP1
+import Operations
 import Redis
 import Store
 
@@ -12,6 +13,8 @@ import Store
 ///
 /// A class so that a request waiting for Redis keeps one reference and not a copy of everything.
 final class Endpoints: Responder {
+    /// The rules for reading fields that Wallet does not send: the media type that a client of the compatible dialect
+    /// accepts, and the trace of a request. Nil if neither is needed.
     let reading: ExtendedReading?
     let basePath: String
     let brands: BrandLibrary
@@ -24,11 +27,14 @@ final class Endpoints: Responder {
     let metrics: GatewayMetrics
     let logger: Logger
     let limits: GatewayLimits
+    /// Called with the span of each fetch of a sampled trace; nil: no span is made.
+    let onSpan: (@Sendable (TraceSpan) -> Void)?
 
     init(
         basePath: String, brands: BrandLibrary, package: PackageEndpoint, link: LinkEndpoint,
         registrations: RegistrationEndpoints, log: LogEndpoint, metrics: GatewayMetrics, logger: Logger,
-        limits: GatewayLimits = GatewayLimits(), compatibility: CompatibilityEndpoints? = nil
+        limits: GatewayLimits = GatewayLimits(), compatibility: CompatibilityEndpoints? = nil,
+        onSpan: (@Sendable (TraceSpan) -> Void)? = nil
     ) {
         self.basePath = basePath
         self.brands = brands
@@ -37,10 +43,15 @@ final class Endpoints: Responder {
         self.registrations = registrations
         self.log = log
         self.compatibility = compatibility
-        self.reading = compatibility.map { _ in CompatibilityEndpoints.reading }
+        self.reading =
+            compatibility == nil && onSpan == nil
+            ? nil
+            : ExtendedReading(
+                bodyLimit: { _ in RequestLimits.body }, bodies: RequestLimits.bodies, arrivalLimit: RequestLimits.idle)
         self.metrics = metrics
         self.logger = logger
         self.limits = limits
+        self.onSpan = onSpan
     }
 
     /// Answers a request; never fails.
@@ -59,6 +70,12 @@ final class Endpoints: Responder {
             return eventLoop.makeSucceededFuture(answer)
         }
         let promise = eventLoop.makePromise(of: Answer.self)
+        if let onSpan = self.onSpan, route.endpoint == .package, let trace = request.fields.trace {
+            let start = TraceSpan.now
+            promise.futureResult.whenSuccess { answer in
+                if let span = answer.span(of: trace, from: start, to: TraceSpan.now) { onSpan(span) }
+            }
+        }
         let complete: PackageEndpoint.Completion = { result in
             let answer: Answer
             switch result {
@@ -174,6 +191,17 @@ final class Endpoints: Responder {
     private func count(_ endpoint: GatewayMetrics.Endpoint, _ answer: Answer, since started: NIODeadline) {
         self.metrics.answered(
             endpoint, status: Int(answer.status.code), nanoseconds: (NIODeadline.now() - started).nanoseconds)
+    }
+}
+
+extension Answer {
+    /// Returns the span of a fetch; nil for a refusal, so that a client without a token cannot make any.
+    func span(of trace: TraceContext, from start: Int64, to end: Int64) -> TraceSpan? {
+        let isFailure = self.status.code >= 500
+        guard isFailure || self.status.code < 400 else { return nil }
+        return TraceSpan(
+            "waybill.fetch", .server, of: [trace], from: start, to: end,
+            attributes: [("waybill.outcome", .string("\(self.status.code)"))], isError: isFailure)
     }
 }
 

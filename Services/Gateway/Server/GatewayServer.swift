@@ -52,12 +52,15 @@ enum GatewayServer {
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),
             index: TokenIndex(redis: redis), brands: settings.brands)
+        var onSpan: (@Sendable (TraceSpan) -> Void)?
+        if let spans = environment.spans { onSpan = { spans.record($0) } }
         let endpoints = Endpoints(
             basePath: settings.basePath, brands: settings.brands, package: package,
             link: link, registrations: registrations,
             log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
             metrics: metrics,
-            logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil)
+            logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil,
+            onSpan: onSpan)
         let edge = TransportPolicy(settings.edge, environment)
         let server = HTTPListener(
             address: settings.listen, endpoints: endpoints, environment: environment, edge: edge,

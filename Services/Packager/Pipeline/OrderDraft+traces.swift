@@ -16,11 +16,5 @@ extension OrderDraft {
     /// The headers by which its record is followed: the newest trace, and links to the others.
     ///
     /// They are no part of the value, which a restored or a renewed version repeats without its changes.
-    var traceHeaders: [KafkaHeader] {
-        let traces = self.traces
-        guard let newest = traces.first else { return [] }
-        let others = traces.dropFirst().map(\.traceparent).joined(separator: ",")
-        return Optional(newest).headers
-            + (others.isEmpty ? [] : [KafkaHeader(name: TraceHeader.links, text: others)])
-    }
+    var traceHeaders: [KafkaHeader] { self.traces.headers }
 }

@@ -299,7 +299,7 @@ enum PendingReading {
                     ParkedPush(
                         key: key, receipts: [record.receipt], epochMilliseconds: waits.sinceEpochMilliseconds,
                         registeredEpochMilliseconds: waits.registeredEpochMilliseconds,
-                        trace: record.trace))
+                        traces: record.traces))
             } else {
                 let header = record.headers.first { $0.name == PendingPushHeader.completed }?.value
                 let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
@@ -318,6 +318,6 @@ extension ParkedPush {
             sinceEpochMilliseconds: self.epochMilliseconds >= 0 ? self.epochMilliseconds : max(0, now),
             registeredEpochMilliseconds: self.registeredEpochMilliseconds)
         return KafkaMessage(
-            topic: topic, key: Array(self.key.text.utf8), value: record.encoded, headers: self.trace.headers)
+            topic: topic, key: Array(self.key.text.utf8), value: record.encoded, headers: self.traces.headers)
     }
 }

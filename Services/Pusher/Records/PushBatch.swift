@@ -31,8 +31,8 @@ struct PushBatch {
     /// For every record: its receipt, and the time when its change was published, in milliseconds since 1970; -1: not
     /// known, or not a change.
     let records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]
-    /// The traces of the records that have one.
-    private(set) var traces: [Int: TraceContext] = [:]
+    /// The traces of the records that have some, the newest first.
+    private(set) var traces: [Int: [TraceContext]] = [:]
 
     /// - Parameter staleBefore: milliseconds since 1970; earlier changes cause no notification.
     init(_ records: [KafkaRecord], topics: Topics, staleBefore: Int64 = .min) {
@@ -47,7 +47,8 @@ struct PushBatch {
                 continue
             }
             if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
-            if let trace = record.trace { self.traces[index] = trace }
+            let traces = record.traces
+            if !traces.isEmpty { self.traces[index] = traces }
             do {
                 // A record without a key, or with one that is not text, names nothing.
                 let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
@@ -81,7 +82,7 @@ struct PushBatch {
         for push in parked {
             let numbers = Array(records.count..<records.count + push.receipts.count)
             records += push.receipts.map { ($0, push.epochMilliseconds) }
-            if let last = numbers.last { self.traces[last] = push.trace }
+            if let last = numbers.last, !push.traces.isEmpty { self.traces[last] = push.traces }
             if let device = push.key.device {
                 let key = RegistrationKey(device: device, order: push.key.order)
                 self.awaited.append((key, push.registeredEpochMilliseconds, numbers))
@@ -124,14 +125,15 @@ struct PushBatch {
     }
 
     private static func parked(
-        _ all: ([(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: TraceContext]),
+        _ all: ([(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: [TraceContext]]),
         _ key: PendingPushKey, _ records: [Int], _ registered: Int64? = nil
     ) -> ParkedPush {
         ParkedPush(
             key: key, receipts: records.map { all.0[$0].receipt },
             epochMilliseconds: records.reduce(-1) { max($0, all.0[$1].epochMilliseconds) },
             registeredEpochMilliseconds: registered,
-            trace: all.traces.isEmpty ? nil : records.reversed().lazy.compactMap { all.traces[$0] }.first)
+            traces: all.traces.isEmpty
+                ? [] : TraceContext.links(records.flatMap { all.traces[$0]?.reversed() ?? [] }))
     }
 }
 
@@ -144,13 +146,13 @@ struct ParkedPush: Hashable, Sendable {
     /// The time of a device's registration, milliseconds since 1970. The device is notified only if its order changed
     /// shortly before. nil: it is notified in any case.
     var registeredEpochMilliseconds: Int64?
-    /// The trace of the newest change that has one.
-    var trace: TraceContext?
+    /// The traces of the changes, the newest first.
+    var traces: [TraceContext] = []
 
     /// Merges another entry of the same key.
     mutating func merge(_ other: ParkedPush) {
         self.receipts += other.receipts
-        self.trace = other.trace ?? self.trace
+        self.traces = TraceContext.links((other.traces + self.traces).reversed())
         self.epochMilliseconds = max(self.epochMilliseconds, other.epochMilliseconds)
         if let registered = self.registeredEpochMilliseconds {
             self.registeredEpochMilliseconds = other.registeredEpochMilliseconds.map { max($0, registered) }

@@ -171,9 +171,9 @@ package final class PushScheduler: Sendable {
 
     /// Adds records whose devices are not looked up yet.
     ///
-    /// - Parameter traces: those of the records that have one, by index.
+    /// - Parameter traces: those of the records that have some, by index, the newest first.
     package func receive(
-        _ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: TraceContext] = [:]
+        _ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: [TraceContext]] = [:]
     ) -> [Int32] {
         self.state.withLock { $0.machine.receive(records, traces: traces) }
     }

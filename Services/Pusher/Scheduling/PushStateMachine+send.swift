@@ -171,7 +171,7 @@ extension PushStateMachine {
         // Only targets with links are sent, and only sent ones are dropped; a link's record is in hand.
         let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
         let order = OrderKey(orderType: self.queues[Int(target.queue)].orderType, order: last.order)
-        let trace = self.trace(of: target.sent)
+        let trace = self.traces(of: target.sent).first
         self.queues[Int(target.queue)].counts.drop(reason, of: PushCounts.Dropped(order: order, trace: trace))
         let deadLetter = PushDeadLetter(
             code, reason, registration: RegistrationKey(device: last.device, order: order),

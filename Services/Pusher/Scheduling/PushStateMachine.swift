@@ -106,8 +106,8 @@ struct PushStateMachine {
     /// The slot that the search for devices that wait too long examined last.
     var suspendCursor = 0
     var records: [Record] = []
-    /// The traces of the records that have one, by number.
-    private var traces: [Int32: TraceContext] = [:]
+    /// The traces of the records that have some, by number, the newest first.
+    private var traces: [Int32: [TraceContext]] = [:]
     private var freeRecords: [Int32] = []
     var targets: [Target] = []
     private var freeTargets: [Int32] = []
@@ -187,13 +187,13 @@ struct PushStateMachine {
 
     /// Adds records whose devices are not looked up yet.
     ///
-    /// - Parameter traces: those of the records that have one, by index.
+    /// - Parameter traces: those of the records that have some, by index, the newest first.
     /// - Returns: their numbers, in order; `endLookup` must be called for each.
     mutating func receive(
-        _ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: TraceContext] = [:]
+        _ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], traces: [Int: [TraceContext]] = [:]
     ) -> [Int32] {
         let numbers = self.add(taken)
-        for (index, trace) in traces { self.traces[numbers[index]] = trace }
+        for (index, traces) in traces { self.traces[numbers[index]] = traces }
         return numbers
     }
 
@@ -260,16 +260,10 @@ struct PushStateMachine {
         self.freeRecords.append(number)
     }
 
-    /// Returns the trace of the newest record among some links that has one.
-    func trace(of links: [Link]) -> TraceContext? {
-        if self.traces.isEmpty { return nil }
-        return links.reversed().lazy.compactMap { self.traces[$0.record] }.first
-    }
-
     /// Returns the traces of the records among some links, the newest first.
     func traces(of links: [Link]) -> [TraceContext] {
         if self.traces.isEmpty { return [] }
-        return TraceContext.links(links.compactMap { self.traces[$0.record] })
+        return TraceContext.links(links.flatMap { self.traces[$0.record]?.reversed() ?? [] })
     }
 
     /// Removes and returns the spans.
@@ -431,9 +425,8 @@ extension PushStateMachine {
             let key = PendingPushKey(order: OrderKey(orderType: type, order: link.order), device: link.device)
             let published = self.records[Int(link.record)].epochMilliseconds
             let push = ParkedPush(
-                key: key, receipts: [], epochMilliseconds: max(published, pushes[key]?.epochMilliseconds ?? -1),
-                trace: self.trace(of: [link]) ?? pushes[key]?.trace)
-            pushes[key] = push
+                key: key, receipts: [], epochMilliseconds: published, traces: self.traces(of: [link]))
+            pushes[key, default: push].merge(push)
         }
         return self.settleLater(slot, .suspend(Array(pushes.values)))
     }

@@ -9,6 +9,7 @@ public import Model
 public struct TraceSpan: Sendable {
     /// The relation to what other services do. The numbers are those of OTLP.
     public enum Kind: Int64, Sendable {
+        case server = 2
         case client = 3
         case producer = 4
         case consumer = 5

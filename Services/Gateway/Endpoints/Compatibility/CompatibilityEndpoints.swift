@@ -15,11 +15,6 @@ struct CompatibilityEndpoints: Sendable {
     let index: TokenIndex
     let brands: BrandLibrary
 
-    /// The rules for reading requests with these routes, for which the media type that a client accepts is needed.
-    static let reading = ExtendedReading(
-        bodyLimit: { _ in RequestLimits.body }, bodies: RequestLimits.bodies,
-        arrivalLimit: RequestLimits.idle)
-
     // MARK: The order
 
     /// `GET /v1/packages/{type}/{id}`: the package for a client that accepts it, else a small JSON view.
