@@ -93,12 +93,41 @@ import Testing
         ]
     }
 
+    /// The two variants, which `SchemaAgreementTests` has the JSON Schemas judge.
+    var orders: [JSON] { [self.order(self.shipping), self.order(self.pickup)] }
+
     @Test func everyMemberOfTheTablesIsKnown() {
-        for fulfillment in [self.shipping, self.pickup] {
+        for order in self.orders {
             let violations = OrderValidator.violations(
-                in: self.order(fulfillment), allowUnknownMembers: false, nowEpochSeconds: nil, images: .files)
+                in: order, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files)
             #expect(violations == [])
         }
+    }
+
+    /// A member that is only in `OrderSchema` is noticed here, and in this suite's orders by the JSON Schemas.
+    @Test func theOrdersHaveEveryMemberOfTheSchema() {
+        var (known, present): (Set<String>, Set<String>) = ([], [])
+        func visit(_ value: JSON, _ shape: Shape) {
+            switch shape {
+            case .object(let schema):
+                for member in schema.members {
+                    let name = "\(schema.title): \(member.name)"
+                    known.insert(name)
+                    guard let value = value.object?[member.name] else { continue }
+                    present.insert(name)
+                    visit(value, member.shape)
+                }
+            case .array(of: let element): for value in value.array ?? [] { visit(value, element) }
+            case .fulfillment:
+                let isPickup = value.object?["fulfillmentType"] == "pickup"
+                visit(value, .object(isPickup ? OrderSchema.pickup : OrderSchema.shipping))
+            case .amount: visit(value, .object(OrderSchema.currencyAmount))
+            case .text, .choice, .number, .wholeNumber, .boolean: break
+            }
+        }
+        for order in self.orders { visit(order, .object(OrderSchema.order)) }
+        #expect(known.subtracting(present).sorted() == [], "add them to order(_:), shipping or pickup")
+        #expect(known.count > 100)
     }
 
     /// Removed one by one, exactly these members are reported. Source: Wallet Orders §3.1 to §3.16, column R/O

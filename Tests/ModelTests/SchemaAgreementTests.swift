@@ -26,6 +26,9 @@ import Testing
         try (1...5).map {
             SchemaCase(schema: "order", name: "example \($0)", instance: try Examples.order($0), isValid: true)
         }
+            + OrderSchemaTests().orders.map {
+                SchemaCase(schema: "order", name: "every member", instance: $0, isValid: true)
+            }
     }
 
     /// Returns orders with mistakes of producers; each must be refused.

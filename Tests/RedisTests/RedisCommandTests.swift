@@ -91,11 +91,11 @@ import Testing
         #expect(error?.message.contains("/no.pem") == true)
     }
 
-    @Test func backoffDoublesFromFiftyMillisecondsToTwoSeconds() {
-        #expect(Backoff.delay(attempt: 1, jitter: 1) == .milliseconds(50))
-        #expect(Backoff.delay(attempt: 1, jitter: 0) == .milliseconds(25))
-        #expect(Backoff.delay(attempt: 3, jitter: 1) == .milliseconds(200))
-        #expect(Backoff.delay(attempt: 7, jitter: 1) == .seconds(2))
-        #expect(Backoff.delay(attempt: .max, jitter: 0) == .seconds(1))
+    @Test func thePauseBeforeConnectingDoublesFromFiftyMillisecondsToTwoSeconds() {
+        #expect(RedisLink.pause(attempt: 1, jitter: 1) == .milliseconds(50))
+        #expect(RedisLink.pause(attempt: 1, jitter: 0) == .milliseconds(25))
+        #expect(RedisLink.pause(attempt: 3, jitter: 1) == .milliseconds(200))
+        #expect(RedisLink.pause(attempt: 7, jitter: 1) == .seconds(2))
+        #expect(RedisLink.pause(attempt: .max, jitter: 0) == .seconds(1))
     }
 }

@@ -17,6 +17,17 @@ import Testing
         #expect(members.subtracting(read).sorted() == [], "the schema has them, \(reader) does not read them")
     }
 
+    /// The tables that no other test compares with the schema of order.json.
+    @Test(arguments: ["Tests/Devkit/Verify/OrderGrammar.swift", "Shared/Model/Documentation.docc/WalletOrders.md"])
+    func eachMemberOfOrderJSONIsInTheTables(path: String) throws {
+        let text = try DocumentTests.text("Shared/Model/Schemas/order.schema.json")
+        let members = Self.members(try JSONSerialization.jsonObject(with: Data(text.utf8)))
+        #expect(members.count > 80)
+        let table = try DocumentTests.text(path)
+        let missing = members.filter { !table.contains("\"\($0)\"") && !table.contains("`\($0)`") }
+        #expect(missing.sorted() == [], "\(path) does not have them")
+    }
+
     @Test func aMemberIsFoundWhereverItIsRead() {
         let text = #"a = try file.text("one"); b = try Self.part(&file, "two", 1); c.contains("three"); d("a b")"#
         #expect(Self.names(readBy: text) == ["one", "two"])

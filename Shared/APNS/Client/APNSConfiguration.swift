@@ -33,7 +33,7 @@ public struct APNSConfiguration: Sendable {
     /// The time for which notifications may wait without any connection until APNs is reported as unreachable.
     var reachTimeout: TimeAmount = .seconds(4)
     /// The waits after failed attempts to connect.
-    public var backoff = Backoff()
+    public var backoff = ConnectBackoff()
     /// The lifetime below which a connection that worked is short-lived: after three in a row the next ones wait.
     var shortLife: TimeAmount = .seconds(30)
     /// The age from which an open connection without an answer counts as one that worked: nobody needed it.

@@ -172,7 +172,7 @@ struct PushPool {
 
     /// The number of consecutive short lives after which the next connection waits.
     private static let shortLivesToWait = 3
-    /// The longest of these waits, as an attempt of `Backoff`; low, because such connections are of some use.
+    /// The longest of these waits, as an attempt of `ConnectBackoff`; low, because such connections are of some use.
     private static let lastShortLifeAttempt = 3
 
     /// Counts a connection that did not work as a failure, and delays the next one after several short-lived

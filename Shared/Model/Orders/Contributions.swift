@@ -253,7 +253,7 @@ extension Contributions {
     ) -> (document: OrderDocument, incomplete: [String]) {
         var members = Self.object(voices, omissions).withoutService
         var incomplete: [String] = []
-        for name in ["fulfillments", "lineItems", "returns"] {
+        for name in IdentifiedElements.arrays {
             guard let value = members[name], let elements = IdentifiedElements.of(value, named: name) else { continue }
             var shown: [JSON] = []
             for (identifier, element) in elements {

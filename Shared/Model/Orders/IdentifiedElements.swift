@@ -2,6 +2,8 @@
 ///
 /// Source: Wallet Orders §3.9, §3.12 to §3.14
 enum IdentifiedElements {
+    static let arrays = ["fulfillments", "lineItems", "returns"]
+
     /// Returns the members that identify an element of an array; the first that the element has counts.
     private static func identifiers(ofArray name: String) -> [String] {
         switch name {
@@ -34,15 +36,15 @@ enum IdentifiedElements {
     }
 
     /// Returns the members that an element lacks before an order can show it; none for a complete one.
+    ///
+    /// - Parameter name: one of `arrays`.
     static func missing(in element: JSONObject, ofArray name: String) -> [String] {
-        var required: [String] =
+        let schema =
             switch name {
-            case "fulfillments": ["fulfillmentType", "status"]
-            case "returns": ["status"]
-            case "lineItems": ["quantity", "title"]
-            default: []
+            case "fulfillments": element["fulfillmentType"] == "pickup" ? OrderSchema.pickup : OrderSchema.shipping
+            case "returns": OrderSchema.return
+            default: OrderSchema.lineItem
             }
-        if name == "fulfillments", element["fulfillmentType"] == "pickup" { required.append("displayName") }
-        return required.filter { element[$0] == nil }
+        return schema.members.lazy.filter { $0.isRequired && element[$0.name] == nil }.map(\.name)
     }
 }

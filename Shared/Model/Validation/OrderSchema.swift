@@ -74,7 +74,7 @@ enum OrderSchema {
             "status", .choice(["open", "processing", "readyForPickup", "pickedUp", "issue", "cancelled"])),
         .optional("statusDescription", .text(.filled)))
 
-    private static let lineItem = ObjectSchema(
+    static let lineItem = ObjectSchema(
         "a line item",
         .optional("gtin", .text(.filled)),
         .optional("image", .text(.image)),
@@ -119,7 +119,7 @@ enum OrderSchema {
         .required("status", .choice(["pending", "approved", "completed", "cancelled", "failed"])),
         .required("transactionType", .choice(["purchase", "refund"])))
 
-    private static let `return` = ObjectSchema(
+    static let `return` = ObjectSchema(
         "a return",
         .optional("carrier", .text(.filled)),
         .optional("dropOffBy", .text(.dateTime)),

@@ -121,7 +121,7 @@ extension LinkStateMachine {
     }
 
     /// The action for a connection that cannot be used any more: detach and close it, fail the requests, and after a
-    /// pause for this attempt (`Backoff`) call `pauseEnded`.
+    /// pause for this attempt (`RedisLink.pause`) call `pauseEnded`.
     struct Replacement {
         var failures: [Failure] = []
         var attempt: Int

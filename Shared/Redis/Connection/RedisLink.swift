@@ -232,9 +232,20 @@ extension RedisLink {
         }
     }
 
+    /// Returns the wait before the next attempt to connect: it doubles from 50 ms to 2 s, and half of it is random, so
+    /// that a fleet that lost its server does not reconnect all at once.
+    ///
+    /// - Parameters:
+    ///   - attempt: failures in a row, from 1.
+    ///   - jitter: from 0 to 1, random for each attempt.
+    static func pause(attempt: Int, jitter: Double) -> Duration {
+        let whole = min(.milliseconds(50) * (1 << max(0, min(attempt - 1, 6))), Duration.seconds(2))
+        return whole / 2 + (whole / 2) * max(0, min(jitter, 1))
+    }
+
     private func replaceConnection(_ replacement: Machine.Replacement) {
         self.dropConnection()
-        let delay = Backoff.delay(attempt: replacement.attempt, jitter: Double.random(in: 0...1))
+        let delay = Self.pause(attempt: replacement.attempt, jitter: Double.random(in: 0...1))
         self.pause = self.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(delay)) {
             if self.machine.pauseEnded() { self.connect() }
         }

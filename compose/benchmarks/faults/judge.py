@@ -22,7 +22,7 @@ RECONNECTS = "rapidReconnects"
 LONGEST_WAIT = 60
 # The same from its change, while there is a fault a second: of 20,000 devices some have six failures in a row, each of
 # which takes up to 10 s, with pauses that double from 1 s to 30 s (RetrySchedule.swift), and a brand whose connections
-# are short-lived waits up to 15 s for the next one (Backoff.swift).
+# are short-lived waits up to 15 s for the next one (ConnectBackoff.swift).
 LONGEST_WAIT_AMID_FAULTS = 150
 # The share of the devices that may be notified twice because an answer was not read: a fault that ends a connection
 # loses the answers of about a second.

@@ -3,7 +3,7 @@ public import NIOCore
 /// The wait before the next attempt to connect: short the first time, then doubling, with jitter.
 ///
 /// Source: Wallet Orders §4.5: rapid opening and closing looks like denial of service
-public struct Backoff: Hashable, Sendable {
+public struct ConnectBackoff: Hashable, Sendable {
     /// The longest wait after a connection that had worked.
     public var quick: TimeAmount = .milliseconds(100)
     /// The first wait after a failed attempt, before jitter.

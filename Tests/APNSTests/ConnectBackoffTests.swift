@@ -3,9 +3,9 @@ import Testing
 
 @testable import APNS
 
-@Suite struct BackoffTests {
+@Suite struct ConnectBackoffTests {
     @Test func theFirstWaitIsQuickAndTheOthersDoubleUpToAMinute() {
-        let backoff = Backoff()
+        let backoff = ConnectBackoff()
         #expect(backoff.delay(attempt: 0, jitter: 1) == .milliseconds(100))
         #expect(backoff.delay(attempt: 0, jitter: 0) == .zero)
         let longest = (1...8).map { backoff.delay(attempt: $0, jitter: 1) }
