@@ -63,12 +63,7 @@ class Trace:
 
 
 def linked(span):
-    """
-    Returns the identifiers of a span's links, or of its parent alone.
-
-    >>> linked({"parentSpanId": "a"}), linked({"parentSpanId": "b", "links": [{"spanId": "b"}, {"spanId": "a"}]})
-    (['a'], ['b', 'a'])
-    """
+    """Returns the identifiers of a span's links, or of its parent alone."""
     return [link["spanId"] for link in span.get("links", [])] or [span["parentSpanId"]]
 
 
