@@ -98,6 +98,7 @@ extension Packager {
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger,
             spans: environment.spans)
         processor.pictureIndex = pictureIndex
+        processor.policy = settings.policy
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
         processor.unknown = UnknownOrders(
             patience: settings.unknownOrderPatience, gauge: processor.metrics.unknownOrders)
@@ -113,6 +114,13 @@ extension Packager {
             hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
             brands.groups(served: packagers.orderTypes, restoring: awaited.current)
+        }
+        let requestClient = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
+        let requested = RequestedPackages(
+            requests: PackageRequests(redis: requestClient), repackager: repackager,
+            requested: processor.metrics.packagesRequested, logger: environment.logger
+        ) {
+            await requestClient.close()
         }
         let worker = try KeyedWorker(
             group: common.topics.group(of: Self.group), topics: common.topics.orderChangeSources,
@@ -141,7 +149,7 @@ extension Packager {
         let letters = DeadLetterWatch(
             DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
             metrics: environment.metrics, logger: environment.logger)
-        return [reloader, worker, pictures, recovery, sweeper, monitor, partitions, letters]
+        return [reloader, worker, pictures, requested, recovery, sweeper, monitor, partitions, letters]
     }
 
     /// Makes the service that maintains the view.

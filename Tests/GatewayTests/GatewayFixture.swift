@@ -168,7 +168,7 @@ struct GatewayFixture: WalletServer, Sendable {
     /// Stores a version of an order as the packager does.
     func put(
         _ order: String, version: Int64 = 1, token: String = ownToken, modified: Int64 = 784_111_777,
-        isRemoved: Bool = false
+        isRemoved: Bool = false, isPackaged: Bool = true
     ) async throws {
         let store = OrderStore(redis: self.redis)
         let state = OrderState(
@@ -180,7 +180,9 @@ struct GatewayFixture: WalletServer, Sendable {
             head: Self.head, assets: Self.assets.map(\.digest), tail: Self.tail, entityTag: "tag-\(version)")
         let revision = try await store.orders([state.key])[0].get()?.revision ?? 0
         let outcomes = try await store.write([
-            .init(state: state, expectedRevision: revision, content: isRemoved ? .removal : .version(package))
+            .init(
+                state: state, expectedRevision: revision,
+                content: isRemoved ? .removal : .version(isPackaged ? package : nil))
         ])
         #expect(outcomes == [.written])
     }

@@ -97,8 +97,9 @@ extension CrashFixture {
         state.positions = stored.state.positions
         state.recent = stored.state.recent
         #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
-        #expect(told.recipe == PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
-        #expect(told.seal.flatMap { PackageSeal($0) } != nil, "\(key): the record has no seal")
+        let recipe = PackageRecipe(assets: stored.assets, entityTag: stored.entityTag)
+        #expect(told.recipe == (stored.isPackaged ? recipe : nil))
+        #expect((told.seal.flatMap { PackageSeal($0) } != nil) == stored.isPackaged, "\(key): a seal and no package")
     }
 
     /// Expects a dead letter for each change that cannot be applied; a worker that dies after sending one repeats it.

@@ -23,7 +23,9 @@ class Worker(Program):
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         words = shlex.split(stack.command("packager").split("exec env", 1)[1])
         environment = dict(word.split("=", 1) for word in words[:-1])
-        environment |= {"WAYBILL_OPERATIONS_LISTEN": self.url.removeprefix("http://")} | (settings or {})
+        # Each change costs what an order costs that a device follows.
+        environment |= {"WAYBILL_OPERATIONS_LISTEN": self.url.removeprefix("http://"), "WAYBILL_PACKAGE": "always"}
+        environment |= settings or {}
         # taskset becomes the program: all its threads are bound, and it counts its cores as in a container.
         bound = [] if core is None else ["taskset", "-c", str(core)]
         super().__init__(bound + words[-1:], f"{stack.folder}/log/bench-packager.log", environment)

@@ -35,7 +35,7 @@ struct ConditionalFetch: Hashable {
             while let last = tag.last, last.isBlank { tag.removeLast() }
             if tag.elementsEqual("*".utf8) { return true }
             if tag.starts(with: "W/".utf8) { tag = tag.dropFirst(2) }
-            guard tag.count == entityTag.utf8.count + 2, tag.first == UInt8(ascii: "\""),
+            guard !entityTag.isEmpty, tag.count == entityTag.utf8.count + 2, tag.first == UInt8(ascii: "\""),
                 tag.last == UInt8(ascii: "\"")
             else { return false }
             return tag.dropFirst().dropLast().elementsEqual(entityTag.utf8)

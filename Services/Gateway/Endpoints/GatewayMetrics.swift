@@ -4,6 +4,8 @@ import CoreMetrics
 struct GatewayMetrics: Sendable {
     /// Requests that waited for a package being made.
     let held: Counter
+    /// Those of them that asked for it, since the version had none.
+    let unpackaged: Counter
     /// Messages that devices sent to the log.
     let deviceLogs: Counter
     /// Those of them that exceeded the limit and were not logged.
@@ -50,6 +52,7 @@ struct GatewayMetrics: Sendable {
 
     init(factory: any MetricsFactory) {
         self.held = Counter(label: "waybill_fetches_held_total", factory: factory)
+        self.unpackaged = Counter(label: "waybill_fetches_unpackaged_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
         self.deviceLogsDropped = Counter(label: "waybill_device_log_messages_dropped_total", factory: factory)
         self.refusals = Refusal.allCases.map {

@@ -13,6 +13,9 @@ extension MetricRow {
         MetricRow(.counter, "waybill_responses_total", by: ["endpoint", "status"], "answers"),
         MetricRow(.counter, "waybill_fetches_held_total", "requests that waited for a package on its way"),
         MetricRow(
+            .counter, "waybill_fetches_unpackaged_total",
+            "those of them for a version without a package, which a packager was asked for"),
+        MetricRow(
             .counter, "waybill_registrations_refused_total", by: ["reason"],
             "registrations refused because the order has as many devices as it may have, or for their rate"),
         MetricRow(.counter, "waybill_device_log_messages_total", "messages that devices sent"),

@@ -20,6 +20,10 @@ final class PackageEndpoint: Sendable {
         var time = TimeAmount.seconds(5)
         /// The time until the first check; it doubles after each check, up to four times as long.
         var step = TimeAmount.milliseconds(50)
+        /// The same for a package that was asked for, up to eight times as long: a packager makes it in milliseconds.
+        var requestStep = TimeAmount.milliseconds(2)
+        /// The time after which it is asked for again: its packager may have ended.
+        var requestAgain = TimeAmount.seconds(1)
     }
 
     private let reader: PackageReader
@@ -76,6 +80,8 @@ final class PackageEndpoint: Sendable {
         case refused
         /// The order does not exist.
         case unknown
+        /// The order has no package yet, which may be asked for.
+        case unpackaged
     }
     private typealias Look = @Sendable (Result<Seen, any Error>) -> Void
 
@@ -132,6 +138,10 @@ final class PackageEndpoint: Sendable {
                 completion(.success(self.views.holds(generation) ? answer : .restoring))
             case .success(.refused), .success(.unknown):
                 self.judge(fetch, under: generation, on: eventLoop, completion)
+            case .success(.unpackaged):
+                self.hold(fetch, .unpackaged, on: eventLoop) { result in
+                    completion(result.map { self.views.holds(generation) ? $0 : .restoring })
+                }
             case .failure(let error): completion(.failure(error))
             }
         }
@@ -179,6 +189,7 @@ final class PackageEndpoint: Sendable {
             case .success(nil): completion(.success(.unknown))
             case .success(let spans?):
                 guard self.opens(fetch, spans.stamp.token) else { return completion(.success(.refused)) }
+                guard spans.stamp.isPackaged else { return completion(.success(.unpackaged)) }
                 if let assets = self.cache.entries(list: spans.assetList) {
                     return completion(.success(.answer(Self.package(spans, assets))))
                 }
@@ -247,6 +258,7 @@ final class PackageEndpoint: Sendable {
                 case .success(.answer(let answer)): completion(.success(answer))
                 // The order was removed or got another token in the meantime.
                 case .success(.refused), .success(.unknown): completion(.success(Self.late))
+                case .success(.unpackaged): self.hold(fetch, .unpackaged, on: eventLoop, completion)
                 }
             }
         } else if !standing.isComplete {
@@ -281,36 +293,67 @@ final class PackageEndpoint: Sendable {
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(true): completion(.success(Self.gone(fetch, isRight: true)))
-            case .success(false): self.hold(fetch, on: eventLoop, completion)
+            case .success(false): self.hold(fetch, .unknown, on: eventLoop, completion)
             }
         }
     }
 
-    private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
+    /// Holds a request until its order is there and has a package.
+    ///
+    /// - Parameter seen: the reason, `.unknown` or `.unpackaged`.
+    private func hold(_ fetch: Fetch, _ seen: Seen, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         guard self.held.withLock({ $0.enter(fetch.key, fetch.client) }) else { return completion(.success(Self.late)) }
         self.metrics.held.increment()
-        let deadline = NIODeadline.now() + self.holding.time
-        self.wait(fetch, self.holding.step, until: deadline, on: eventLoop) { result in
+        var wait = Wait(deadline: NIODeadline.now() + self.holding.time, delay: self.holding.step)
+        if case .unpackaged = seen { wait = self.next(fetch, wait, seen, on: eventLoop) }
+        self.wait(fetch, wait, on: eventLoop) { result in
             self.held.withLock { $0.leave(fetch.key, fetch.client) }
             completion(result)
         }
     }
 
+    /// The times of a request that is held.
+    private struct Wait {
+        let deadline: NIODeadline
+        /// The time until the next check.
+        var delay: TimeAmount
+        /// The last time when the package was asked for; nil for never.
+        var requested: NIODeadline?
+    }
+
+    /// Returns the wait until the next check, and asks for a package that is missing.
+    private func next(_ fetch: Fetch, _ wait: Wait, _ seen: Seen, on eventLoop: any EventLoop) -> Wait {
+        var next = wait
+        guard case .unpackaged = seen else {
+            next.delay = min(wait.delay * 2, self.holding.step * 4)
+            return next
+        }
+        let now = NIODeadline.now()
+        if wait.requested.map({ now - $0 < self.holding.requestAgain }) ?? false {
+            next.delay = min(wait.delay * 2, self.holding.requestStep * 8)
+        } else {
+            if wait.requested == nil { self.metrics.unpackaged.increment() }
+            next.delay = self.holding.requestStep
+            next.requested = now
+            // If it fails, so does the next check, or the package is asked for again.
+            _ = self.reader.request(fetch.key, on: eventLoop)
+        }
+        return next
+    }
+
     private func wait(
-        _ fetch: Fetch, _ delay: TimeAmount, until deadline: NIODeadline, on eventLoop: any EventLoop,
-        _ completion: @escaping Completion
+        _ fetch: Fetch, _ wait: Wait, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
-        eventLoop.scheduleTask(in: delay) {
+        eventLoop.scheduleTask(in: wait.delay) {
             self.look(fetch, on: eventLoop) { result in
                 switch result {
                 case .success(.answer(let found)): completion(.success(found))
                 case .success(.refused): completion(.success(.wrongToken))
-                case .success(.unknown):
+                case .success(let seen):
                     // A client that closed its half of the connection gets an answer as well, if it still reads.
-                    let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
+                    let isOver = NIODeadline.now() >= wait.deadline || fetch.presence?.isGone == true
                     guard !isOver else { return completion(.success(Self.late)) }
-                    let next = min(delay * 2, self.holding.step * 4)
-                    self.wait(fetch, next, until: deadline, on: eventLoop, completion)
+                    self.wait(fetch, self.next(fetch, wait, seen, on: eventLoop), on: eventLoop, completion)
                 case .failure(let error): completion(.failure(error))
                 }
             }

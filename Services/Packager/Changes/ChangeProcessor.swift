@@ -34,6 +34,8 @@ struct ChangeProcessor: Sendable {
     var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
     /// Confirms that the work is in the view that is served; nil skips the check.
     var view: ViewEpochCache?
+    /// The versions that are packaged at once.
+    var policy = PackagePolicy.always
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
     /// The documents of all batches that are in work.
@@ -121,7 +123,7 @@ struct ChangeProcessor: Sendable {
         CrashPoint.reached(.statesRead)
         let maker = DraftMaker(
             packagers: self.packagers, pictureIndex: self.pictureIndex, recordLimit: self.recordLimit,
-            metrics: self.metrics)
+            policy: self.policy, metrics: self.metrics)
         var drafts = await maker.drafts(of: page.orders, nowEpochSeconds: self.now() / 1000, &outcomes)
         let made = drafts
         moments?.ended(.sign)

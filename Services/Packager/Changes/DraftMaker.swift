@@ -1,3 +1,4 @@
+import CoreMetrics
 import Model
 import Packaging
 import Store
@@ -7,19 +8,28 @@ struct DraftMaker: Sendable {
     let packagers: [OrderTypeIdentifier: OrderPackager]
     let pictureIndex: PictureIndex?
     let recordLimit: RecordLimit
+    let policy: PackagePolicy
     let metrics: PackagerMetrics
 
-    /// Folds and packages orders, with those of their pictures from URLs that are available.
+    /// Folds orders, and packages those that are packaged at once, with those of their pictures from URLs that are
+    /// available.
     ///
     /// - Returns: the drafts that were made; the other orders are postponed.
     func drafts(
         of orders: [(BatchOrder, OrderStore.StoredOrder?)], nowEpochSeconds seconds: Int64,
         _ outcomes: inout BatchOutcomes
     ) async -> [OrderDraft] {
-        let folded = await self.each(orders, \.0, .fold, &outcomes) { packager, order in
+        let all = await self.each(orders, \.0, .fold, &outcomes) {
+            [policy, limit = self.recordLimit.value] packager, order in
             defer { CrashPoint.reached(.folded) }
-            return packager.fold(order.0, stored: order.1, nowEpochSeconds: seconds)
+            let draft = packager.fold(order.0, stored: order.1, nowEpochSeconds: seconds)
+            let isLeft = policy.leavesPackage(
+                after: order.1, isSilent: draft.result.isSilent, nowEpochSeconds: seconds)
+            return (isLeft ? packager.unpackaged(draft, recordBytes: limit) : nil) ?? draft
         }
+        let unpackaged = all.filter { $0.record != nil }
+        self.metrics.packagesLeft.increment(by: unpackaged.count)
+        let folded = all.filter { $0.record == nil }
         let pictured = self.pictureIndex == nil ? [] : folded.filter { !$0.pictures.isEmpty }
         var found = PictureIndex.Found()
         do {
@@ -39,7 +49,7 @@ struct DraftMaker: Sendable {
         } catch {
             outcomes.postpone(pictured.map(\.place), "\(error)")
         }
-        return outcomes.open(drafts)
+        return unpackaged + outcomes.open(drafts)
     }
 
     /// Takes a step with each order's packager, on all cores.

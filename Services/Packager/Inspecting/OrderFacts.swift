@@ -59,6 +59,8 @@ struct StoredFacts: Hashable, Sendable {
     /// True if the record of this version was acknowledged.
     var isPublished = true
     var hasPackage = true
+    /// True if its package is made when somebody asks for it.
+    var isUnpackaged = false
     /// The files of its package.
     var assets = 0
     /// Those of them that are not stored.

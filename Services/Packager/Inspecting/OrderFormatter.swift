@@ -35,7 +35,11 @@ enum OrderFormatter {
             guard let order = facts.order else { return facts.corruption == nil ? "nothing" : "unreadable" }
             let state = order.isRemoved ? "removed with version" : "version"
             let package =
-                order.isRemoved ? "" : order.hasPackage ? ", package with \(order.assets) files" : ", no package"
+                order.isRemoved
+                ? ""
+                : order.isUnpackaged
+                    ? ", packaged when it is fetched"
+                    : order.hasPackage ? ", package with \(order.assets) files" : ", no package"
             return "\(state) \(OrderVerdict.name(order.version)), updated "
                 + "\(RFC3339.format(epochSeconds: order.modifiedEpochSeconds))\(package)"
         }

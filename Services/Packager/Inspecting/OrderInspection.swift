@@ -223,7 +223,8 @@ extension OrderInspection {
         facts.isPublished = stored.isPublished
         facts.sequences = SequenceFact.all(state.positions)
         guard !state.isRemoved else { return facts }
-        facts.hasPackage = around.hasPackage && !stored.entityTag.isEmpty
+        facts.hasPackage = around.hasPackage && stored.isPackaged
+        facts.isUnpackaged = !around.hasPackage && !stored.isPackaged
         (facts.assets, facts.missingAssets) = (stored.assets.count, around.missingAssets)
         facts.sources = state.contributions?.summaries ?? []
         let brand = self.settings.brands.brands[state.key.orderType]
@@ -233,6 +234,7 @@ extension OrderInspection {
         let shown: OrderPackager.Shown
         (facts.pictures, shown) = try await self.pictures(
             of: state, OrderPackager(brand, tokens: self.settings.tokens), nowEpochSeconds)
+        guard !facts.isUnpackaged else { return facts }
         facts.isSigned = stored.signer == brand.signer
         let content = PackageBuilder(brand).contentDigest(of: state.orderJSON(rules: brand.rules), pictures: shown)
         facts.isCurrent = stored.content == content

@@ -257,7 +257,9 @@ extension OrderVerdict {
     private mutating func judge(_ order: StoredFacts) {
         let type = self.facts.key.orderType
         let touch = "publish waybill.order.announced with \"touch\": true for it, which packages it again"
-        if !order.hasPackage {
+        if order.isUnpackaged {
+            // Its package is made when somebody asks for it.
+        } else if !order.hasPackage {
             self.fault(.packageMissing, "state without package: the gateway cannot serve the order", fix: touch)
         } else if order.missingAssets > 0 {
             self.fault(

@@ -26,6 +26,10 @@ extension MetricRow {
             "changes among the dead letters that were neither replayed nor closed, the same for all packagers"),
         MetricRow(.gauge, "waybill_dead_letters_oldest_seconds", "age of the oldest of them, 0 without one"),
         MetricRow(.counter, "waybill_packages_built_total", "packages that were built and signed"),
+        MetricRow(
+            .counter, "waybill_packages_left_total",
+            "versions stored without a package, since no device follows their order"),
+        MetricRow(.counter, "waybill_packages_requested_total", "those that were packaged because somebody asked"),
         MetricRow(.histogram, "waybill_change_age_seconds", "from a change's arrival in Kafka to its package in Redis"),
         MetricRow(
             .histogram, "waybill_change_step_seconds", by: ["step"],

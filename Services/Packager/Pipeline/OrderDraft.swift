@@ -18,12 +18,13 @@ final class OrderDraft: Sendable {
     let result: FoldResult
     /// The pictures from URLs that its package needs; none if nothing is packaged.
     let pictures: [OrderPicture]
-    /// Present once the effect is `.changed` and the order is packaged, and for a new signature.
+    /// Present once the effect is `.changed` and the order is packaged, for a new signature, and for a package that is
+    /// asked for.
     let package: OrderPackage?
     /// The write to Redis; nil if there is nothing to store.
     let write: OrderStore.Write?
     /// The value of the record for `waybill.orders`; nil for a removed order, whose record is a tombstone, and for one
-    /// that was not packaged for its changes.
+    /// that has no new version, or is not packaged yet.
     let record: [UInt8]?
     /// The reason why an order cannot be packaged with its brand as it is now; nothing is written.
     let refusal: String?
@@ -72,6 +73,13 @@ final class OrderDraft: Sendable {
         self.init(
             order, stored: stored, result: result, pictures: pictures, package: package, content: content,
             record: record)
+    }
+
+    /// The next version of an order without a package, which is made when somebody asks for it.
+    convenience init(unpackaged draft: OrderDraft, _ state: OrderState) {
+        self.init(
+            draft.order, stored: draft.stored, result: draft.result, pictures: [], content: .version(nil),
+            record: OrderRecord(state, recipe: nil).encoded)
     }
 
     /// A stored order as it was read.
@@ -134,8 +142,8 @@ extension OrderDraft {
     /// change still has to be.
     var completesPublication: Bool { !self.result.isSilent || (self.stored?.isPublished ?? true) }
 
-    /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
-    var isAlreadyStored: Bool { self.needsPublishing && self.package == nil && self.state?.isRemoved == false }
+    /// True if the version to publish is already in Redis and was not made here, so that only Redis has its seal.
+    var isAlreadyStored: Bool { self.needsPublishing && self.record == nil && self.state?.isRemoved == false }
 
     /// The headers of its record.
     var headers: [KafkaHeader] {

@@ -14,6 +14,7 @@ struct OrderPackager: Sendable {
     private let rebuild: Rebuild?
     private let remake: Remake?
     private let digest: Digest?
+    private let fits: Fits
     private let signer: String
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
@@ -33,11 +34,14 @@ struct OrderPackager: Sendable {
     typealias Remake = @Sendable ([UInt8], [AssetDigest], PackageSeal) -> OrderPackage?
     /// Returns the `OrderPackage.contentDigest` that `Build` would give, without signing.
     typealias Digest = @Sendable (JSON, Shown) -> String
+    /// Returns true if a package is certainly not too large, without making it.
+    typealias Fits = @Sendable (JSON) -> Bool
 
     init(_ brand: Brand, tokens: TokenAuthority) {
         let builder = PackageBuilder(brand)
         self.init(
             brand, tokens: tokens, digest: { builder.contentDigest(of: $0, pictures: $1) },
+            fits: { builder.fits($0) },
             rebuild: { (order, pictures, seal, seconds) throws(PackagingError) in
                 try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: seconds)
             },
@@ -49,15 +53,17 @@ struct OrderPackager: Sendable {
 
     /// - Parameters:
     ///   - digest: nil if only building yields the digest.
+    ///   - fits: by default only building shows it.
     ///   - rebuild: nil to sign each package.
     ///   - remake: nil to make each package from the order's values.
     ///   - build: for tests, which need packages that cannot be built.
     init(
-        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, rebuild: Rebuild? = nil, remake: Remake? = nil,
-        build: @escaping Build
+        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, fits: @escaping Fits = { _ in false },
+        rebuild: Rebuild? = nil, remake: Remake? = nil, build: @escaping Build
     ) {
         self.rules = brand.rules
         self.digest = digest
+        self.fits = fits
         self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
@@ -120,6 +126,18 @@ struct OrderPackager: Sendable {
         return try self.packageSingly(draft, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
     }
 
+    /// Returns a folded order with its new version and without a package; nil if it has to be packaged to see that all
+    /// of its changes can be.
+    func unpackaged(_ draft: OrderDraft, recordBytes: Int) -> OrderDraft? {
+        guard draft.result.effect == .changed, let state = draft.state, self.fits(state.orderJSON(rules: self.rules))
+        else { return nil }
+        let unpackaged = OrderDraft(unpackaged: draft, state)
+        return (unpackaged.record?.count ?? 0) + Self.recipeBytes <= recordBytes ? unpackaged : nil
+    }
+
+    /// The bytes that a package adds to its order's record, so that one which is made later can be published.
+    private static let recipeBytes = 16 << 10
+
     /// Packages a state, signed now and not at the modification second, which may be in the future: versions are at
     /// least a second apart.
     private func package(
@@ -180,6 +198,8 @@ struct OrderPackager: Sendable {
         _ draft: OrderDraft, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderDraft {
         guard let stored = draft.stored, !stored.state.isRemoved else { return draft }
+        // It will be made with the brand as that is when somebody asks for it.
+        guard stored.isPackaged || self.tokenRenewal != nil else { return draft }
         do {
             if let renewal = self.tokenRenewal {
                 guard let token = renewal.token(for: stored.state) else { return draft }
@@ -198,6 +218,24 @@ struct OrderPackager: Sendable {
                 }
             }
             return try self.nextVersion(draft, stored, stored.state.token, pictures, nowEpochSeconds: nowEpochSeconds)
+        } catch {
+            guard error.code == .tooLarge else { throw error }
+            return draft.refused(error.message)
+        }
+    }
+
+    /// Makes the package of a stored order that has none and was asked for.
+    ///
+    /// - Throws: `PackagingError` `.signing`.
+    func answer(
+        _ draft: OrderDraft, pictures: Shown = [:], nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        guard let stored = draft.stored, !stored.state.isRemoved, !stored.isPackaged else { return draft }
+        do {
+            let package = try self.build(stored.state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
+            return OrderDraft(
+                draft.order, stored: stored, result: draft.result, pictures: draft.pictures, package: package,
+                content: .requested(OrderStore.StoredPackage(package), epochSeconds: nowEpochSeconds))
         } catch {
             guard error.code == .tooLarge else { throw error }
             return draft.refused(error.message)

@@ -18,6 +18,10 @@ struct PackagerMetrics: Sendable {
     let deadLetters: Counter
     /// Packages that were built and signed.
     let packagesBuilt: Counter
+    /// Versions that were stored without a package, which is made when somebody asks for it.
+    let packagesLeft: Counter
+    /// Those that were made then.
+    let packagesRequested: Counter
     /// Files that an order names and its brand does not have; they were left out of the package.
     let filesOmitted: Counter
     /// Writes that found another version than was read.
@@ -43,6 +47,8 @@ struct PackagerMetrics: Sendable {
         self.changesConflated = Counter(label: "waybill_changes_conflated_total", factory: factory)
         self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
         self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)
+        self.packagesLeft = Counter(label: "waybill_packages_left_total", factory: factory)
+        self.packagesRequested = Counter(label: "waybill_packages_requested_total", factory: factory)
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
         self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
         self.overtaken = Counter(label: "waybill_versions_overtaken_total", factory: factory)

@@ -49,11 +49,11 @@ struct PictureIndex: Sendable {
         return found
     }
 
-    /// Notes in Redis which pictures the orders with a new version wait for. Called before the versions are written, so
-    /// that no crash loses it; a worker that gets a picture before the version is written waits for the version.
+    /// Notes in Redis which pictures the orders wait for whose version is packaged for the first time. Called before the
+    /// write, so that no crash loses it; a worker that gets a picture before the version is written waits for it.
     func note(_ drafts: [OrderDraft], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
         var waiting: [PictureKey: [Pictures.Waiting]] = [:]
-        for draft in drafts where draft.result.effect == .changed {
+        for draft in drafts where draft.result.effect == .changed || draft.stored?.isPackaged == false {
             guard let package = draft.package, let version = draft.state?.version else { continue }
             self.metrics.omitted.increment(by: package.missingPictures.count)
             for picture in draft.pictures where !found.resting.contains(picture.key) {

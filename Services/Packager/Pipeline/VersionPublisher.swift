@@ -75,7 +75,9 @@ struct VersionPublisher: Sendable {
                 PackageSeal(head: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
             }
             let record = OrderRecord(
-                stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag),
+                stored.state,
+                recipe: stored.isPackaged
+                    ? PackageRecipe(assets: stored.assets, entityTag: stored.entityTag) : nil,
                 seal: seal?.text)
             let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
             return KafkaMessage(

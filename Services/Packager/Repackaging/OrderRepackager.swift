@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Kafka
 import Model
+import Packaging
 import Store
 
 /// Packages stored orders again with their present brands, without a change from upstream.
@@ -19,7 +20,8 @@ struct OrderRepackager: Sendable {
     enum Outcome: Hashable, Sendable {
         /// It is stored as it would be packaged now.
         case current
-        /// Signed again under the same version. Source: Wallet Orders §7: a renewal needs no change on devices
+        /// Signed under the same version, again or for the first time. Source: Wallet Orders §7: a renewal needs no change
+        /// on devices
         case signed
         /// A new version, announced.
         case renewed
@@ -51,6 +53,28 @@ struct OrderRepackager: Sendable {
     func repackage(
         _ keys: [OrderKey], evenIfCurrent: Bool = false, isDryRun: Bool = false
     ) async throws -> [Outcome] {
+        try await self.run(keys, isDryRun: isDryRun) { (packager, draft, pictures, seconds) throws(PackagingError) in
+            try packager.renew(
+                draft, pictures: pictures, evenIfCurrent: evenIfCurrent, nowEpochSeconds: seconds)
+        }
+    }
+
+    /// Makes the packages of orders that have none.
+    ///
+    /// - Returns: as `repackage`; `.current` for an order that has a package.
+    /// - Throws: as `repackage`.
+    func package(requested keys: [OrderKey]) async throws -> [Outcome] {
+        try await self.run(keys, isDryRun: false) { (packager, draft, pictures, seconds) throws(PackagingError) in
+            try packager.answer(draft, pictures: pictures, nowEpochSeconds: seconds)
+        }
+    }
+
+    private func run(
+        _ keys: [OrderKey], isDryRun: Bool,
+        _ make:
+            @escaping @Sendable (OrderPackager, OrderDraft, OrderPackager.Shown, Int64) throws(PackagingError) ->
+            OrderDraft
+    ) async throws -> [Outcome] {
         var outcomes = keys.map { _ in Outcome.absent }
         var open = keys.enumerated().map { BatchOrder(place: $0, key: $1) }
         var round = 0
@@ -77,9 +101,8 @@ struct OrderRepackager: Sendable {
             }
             let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
             drafts = try await onAllCores(drafts) { draft in
-                try packagers[draft.key.orderType]?.renew(
-                    draft, pictures: found.shown[draft.key.orderType] ?? [:], evenIfCurrent: evenIfCurrent,
-                    nowEpochSeconds: seconds) ?? draft
+                guard let packager = packagers[draft.key.orderType] else { return draft }
+                return try make(packager, draft, found.shown[draft.key.orderType] ?? [:], seconds)
             }
             for draft in drafts { outcomes[draft.place] = Outcome(draft) }
             if isDryRun { break }

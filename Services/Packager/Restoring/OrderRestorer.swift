@@ -126,7 +126,15 @@ struct OrderRestorer: Sendable {
             }
         }
         let begun = PackagingStart.now
-        let (remade, others) = await self.remake(lost, packagers)
+        for lost in lost where lost.record.isUnpackaged {
+            do {
+                let fields = lost.record.fields(key: lost.key)
+                restored.append(.fields(try fields ?? OrderFields(lost.record.record().state(key: lost.key)), nil))
+            } catch {
+                self.refuse("cannot read a record", "\(lost.key), offset \(lost.offset)", "\(error)")
+            }
+        }
+        let (remade, others) = await self.remake(lost.filter { !$0.record.isUnpackaged }, packagers)
         try await self.store.putAssets(packagers.assets(of: remade.lazy.map { ($0.fields.key, $0.package) }))
         restored += remade.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
         restored += try await self.package(others, packagers)

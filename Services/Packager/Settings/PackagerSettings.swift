@@ -10,6 +10,8 @@ struct PackagerSettings {
     let pictures: FetcherConfiguration
     /// The time that an update waits for an order that does not exist yet.
     let unknownOrderPatience: Duration
+    /// The versions that are packaged at once.
+    let policy: PackagePolicy
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -17,6 +19,11 @@ struct PackagerSettings {
         self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = try settings.unknownOrderPatience()
+        let policy = settings.text(.package) ?? PackagePolicy.followed.rawValue
+        guard let known = PackagePolicy(rawValue: policy) else {
+            throw SettingsError(.package, value: policy, "must be always or followed")
+        }
+        self.policy = known
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

@@ -1,4 +1,4 @@
-/// The value of `waybill.orders`: one version of an order, enough to make its package again. The key says which order.
+/// The value of `waybill.orders`: one version of an order, enough to make its package. The key says which order.
 ///
 /// A removed order is a tombstone (null value) there and has no record.
 /// Source: Design §3
@@ -9,13 +9,14 @@ public struct OrderRecord: Hashable, Sendable {
     public var modifiedEpochSeconds: Int64
     public var positions: AppliedPositions
     public var recent: RecentChanges
-    public var recipe: PackageRecipe
+    /// Nil for a version whose package is made when it is asked for.
+    public var recipe: PackageRecipe?
     /// The text of the `PackageSeal`, with which the package is built again without signing; nil if it is not known.
     public var seal: String?
     /// As in `OrderState`; nil or empty if the order has none.
     public var contributions: Contributions?
 
-    public init(_ state: OrderState, recipe: PackageRecipe, seal: String? = nil) {
+    public init(_ state: OrderState, recipe: PackageRecipe?, seal: String? = nil) {
         self.document = state.document
         self.token = state.token
         self.version = state.version
@@ -49,12 +50,12 @@ public struct OrderRecord: Hashable, Sendable {
         var others: JSONObject = [
             "format": .integer(RecordError.format),
             "modified": .integer(self.modifiedEpochSeconds),
-            "package": self.recipe.json,
             "recent": .string(self.recent.text),
             "sources": self.positions.json,
             "token": .string(self.token.rawValue),
             "version": .integer(self.version),
         ]
+        if let recipe = self.recipe { others["package"] = recipe.json }
         if let seal = self.seal { others["seal"] = .string(seal) }
         output.append(text: "\"document\":")
         output.append(json: document.span)
@@ -76,7 +77,8 @@ public struct OrderRecord: Hashable, Sendable {
         var object = members
         self.document = OrderDocument(members: try object.object("document"))
         self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
-        self.recipe = try PackageRecipe(json: try object.value("package"), path: "$.package")
+        self.recipe =
+            object.has("package") ? try PackageRecipe(json: try object.value("package"), path: "$.package") : nil
         self.recent = try RecentChanges(decoding: Array(try object.string("recent").utf8))
         self.positions = try AppliedPositions(json: try object.value("sources"), path: "$.sources")
         self.token = try object.identifier("token") { (text) throws(IdentifierError) in

@@ -9,7 +9,7 @@ public struct OrderRecordText: Sendable {
         var document = 0..<0
         var members: [JSONScanner.Member] = []
         var fractions: [Range<Int>] = []
-        var package = 0..<0
+        var package: Range<Int>?
         var recent = 0..<0
         var sources = 0..<0
         var token = 0..<0
@@ -59,8 +59,8 @@ public struct OrderRecordText: Sendable {
             }
             found += 1
         }
-        let optional = (places.seal == nil ? 0 : 1) + (places.contributions == nil ? 0 : 1)
-        guard found == 8 + optional, format == RecordError.format, let version, let modified,
+        let optional = [places.package, places.seal, places.contributions].count { $0 != nil }
+        guard found == 7 + optional, format == RecordError.format, let version, let modified,
             OrderState.versionRange.contains(version),
             OrderState.modificationRange.contains(modified)
         else { return nil }
@@ -95,12 +95,17 @@ public struct OrderRecordText: Sendable {
     /// - Throws: `RecordError` as `OrderRecord.decode`.
     public func record() throws(RecordError) -> OrderRecord { try OrderRecord.decode(self.bytes) }
 
+    /// True if it is known that the version has no package.
+    public var isUnpackaged: Bool { self.places.map { $0.package == nil } ?? false }
+
     /// As in `OrderRecord`; nil also if it has to be read from `record()`.
     public var seal: String? { self.places?.seal.flatMap { self.string($0) } }
 
     /// As in `PackageRecipe`; nil if they have to be read from `record()`.
     public var assets: [String]? {
-        guard let places, let json = try? JSON(parsing: Array(self.bytes[places.package])) else { return nil }
+        guard let place = self.places?.package, let json = try? JSON(parsing: Array(self.bytes[place])) else {
+            return nil
+        }
         return (try? PackageRecipe(json: json, path: "$"))?.assets
     }
 

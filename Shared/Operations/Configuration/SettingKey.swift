@@ -87,6 +87,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     /// Addresses from which pictures are fetched although they are not public, separated by commas. For development:
     /// any writer of orders reaches the services there.
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
+    /// `followed`, or `always`: the versions that are packaged with their changes; others are when they are asked for.
+    case package = "WAYBILL_PACKAGE"
     /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600.
     case unknownOrderSeconds = "WAYBILL_UNKNOWN_ORDER_SECONDS"
     /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`.

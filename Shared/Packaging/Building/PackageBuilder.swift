@@ -117,6 +117,12 @@ public struct PackageBuilder: Sendable {
         return Self.contentDigest(SHA256.digest(Self.manifest(of: files.order.serialized, files.assets)))
     }
 
+    /// Returns true if an order's package is certainly not too large, without making it. Pictures that are fetched make
+    /// none too large.
+    public func fits(_ orderJSON: JSON) -> Bool {
+        self.finder.files(of: orderJSON, pictures: [:]).isWithinLimit
+    }
+
     /// Source: Wallet Orders §2.3
     private static func manifest(of document: [UInt8], _ assets: AssetSet) -> [UInt8] {
         let digits = Hexadecimal.digits(SHA256.digest(document))

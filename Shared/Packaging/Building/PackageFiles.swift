@@ -9,16 +9,22 @@ struct PackageFiles {
     var omitted: [String] = []
     /// URLs that may be fetched and whose pictures are missing, each once; they were left out too.
     var missingPictures: [String] = []
+
+    /// An upper bound on the bytes besides order.json and assets: manifest, signature and central directory.
+    private static let overhead = 16_384
+    private static let overheadPerAsset = 512
+
+    /// True if their package is certainly not too large.
+    var isWithinLimit: Bool {
+        self.assets.size + self.order.serialized.count + Self.overhead
+            + self.assets.digests.count * Self.overheadPerAsset <= OrderPackage.sizeLimit
+    }
 }
 
 /// Finds the files of orders: the brand's, and fetched pictures.
 struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
-
-    /// An upper bound on the bytes besides order.json and assets: manifest, signature and central directory.
-    private static let overhead = 16_384
-    private static let overheadPerAsset = 512
 
     init(_ assets: [String: Asset], _ hosts: PictureHosts) {
         self.catalog = AssetCatalog(assets)
@@ -39,10 +45,7 @@ struct PackageFileFinder: Sendable {
             guard let largest = shown.max(by: { ($0.value.size, $0.key) < ($1.value.size, $1.key) }) else {
                 return files
             }
-            let size =
-                files.assets.size + files.order.serialized.count + Self.overhead
-                + files.assets.digests.count * Self.overheadPerAsset
-            if size <= OrderPackage.sizeLimit { return files }
+            if files.isWithinLimit { return files }
             refused.insert(largest.key)
         }
     }

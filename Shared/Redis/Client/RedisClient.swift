@@ -44,6 +44,11 @@ public final class RedisClient: Sendable {
         precondition(!self.connections.isEmpty, "an event loop group has a loop")
     }
 
+    /// Makes one connection, or one to each master, for commands that wait: they hold up those behind them.
+    public convenience init(waiting configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
+        self.init(configuration, eventLoopGroup: eventLoopGroup.next())
+    }
+
     /// Makes all connections.
     /// - Throws: `RedisError` of the first that could not be made in time; attempts continue.
     public func connect() async throws(RedisError) {

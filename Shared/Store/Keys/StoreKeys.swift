@@ -61,6 +61,9 @@ enum StoreKeys {
     /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture.
     static func waitingOrders(_ key: String) -> String { "waybill:1:picture:waiting:{pictures}:\(key)" }
 
+    /// A sorted set: order -> the millisecond when its package was asked for, see `PackageRequests`.
+    static let packageRequests = "waybill:1:{requests}"
+
     /// The order of a token that was handed out, under the token's digest.
     static func token(_ token: String) -> String { "waybill:1:token:{\(SHA256.hex(Array(token.utf8)))}" }
     /// The order that has a parcel, under the digest of carrier and number: see `ParcelIndex`.
@@ -123,7 +126,7 @@ enum OrderField: String {
     case version
     /// Modification second, UNIX epoch: `updatedAt` and `Last-Modified`.
     case modified
-    /// Entity tag without quotes.
+    /// Entity tag without quotes. A version without a package has none of the package's fields.
     case etag
     /// Bytes of the archive before the assets.
     case head
@@ -152,6 +155,8 @@ enum OrderField: String {
     case unannounced
     /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
     case told
+    /// The UNIX second when a package was last asked for that had not been made.
+    case requested
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
     /// The changes that wait until the order is created. An order that never was has no field but this one and

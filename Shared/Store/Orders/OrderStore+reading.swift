@@ -136,7 +136,7 @@ extension OrderStore {
             replies = try await self.redis.evaluate(
                 keys.map {
                     RedisInvocation(
-                        StoreScripts.readOrder, keys: [StoreKeys.order($0)],
+                        StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.devices($0)],
                         arguments: [.integer(Int64(limit)), Self.fields])
                 }, checkedBy: checks)
         } catch {
@@ -158,15 +158,15 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced, .contributions, .told, .waiting,
+                .content, .unannounced, .contributions, .told, .waiting, .requested,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
         if case .error(let message) = reply {
             return .read(.failure(StoreError("reading order \(key)", reply: message)))
         }
-        guard let values = reply.array, values.count == 15 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): fifteen fields were expected")))
+        guard let values = reply.array, values.count == 17 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): seventeen values were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
         return .read(
@@ -191,7 +191,8 @@ extension OrderStore {
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
                     signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
-                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
+                    documentBytes: document.count + (values[12].bytes?.count ?? 0),
+                    hasDevices: values[16].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }

@@ -46,8 +46,8 @@ extension OrderStore {
     public enum Restored: Sendable {
         /// As published, with a new signature.
         case version(OrderState, StoredPackage)
-        /// As published, in the same bytes.
-        case fields(OrderFields, StoredPackage)
+        /// As published, in the same bytes; nil for a version without a package.
+        case fields(OrderFields, StoredPackage?)
         /// A removed order with the data that idempotence needs.
         case removed(OrderState)
         /// A removed order of which only the time of removal is known.
@@ -79,7 +79,8 @@ extension OrderStore {
         switch restored {
         case .version(let state, let package): self.invocation(OrderFields(state), package, begun)
         case .fields(let fields, let package): self.invocation(fields, package, begun)
-        case .removed(let state): self.invocation(OrderFields(state), nil, begun)
+        case .removed(let state):
+            self.invocation(OrderFields(state), "removal", 0, OrderFields(state).writtenAsRemoved)
         case .forgotten(let key, let milliseconds):
             RedisInvocation(
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
@@ -87,17 +88,24 @@ extension OrderStore {
         }
     }
 
-    /// - Parameter package: nil for a removed order.
     private func invocation(
         _ order: OrderFields, _ package: StoredPackage?, _ begun: PackagingStart
+    ) -> RedisInvocation {
+        self.invocation(
+            order, package == nil ? "unpackaged" : "version", self.lastMoment(assets: package?.assets ?? [], begun),
+            order.written(with: package))
+    }
+
+    private func invocation(
+        _ order: OrderFields, _ mode: RedisArgument, _ lastMoment: Int64, _ fields: [(OrderField, RedisArgument)]
     ) -> RedisInvocation {
         var arguments: [RedisArgument] = []
         arguments.reserveCapacity(36)
         arguments += [
-            .integer(order.version), .integer(order.modifiedEpochSeconds), package == nil ? "removal" : "version",
-            .integer(Self.removedSeconds), .integer(self.lastMoment(assets: package?.assets ?? [], begun)),
+            .integer(order.version), .integer(order.modifiedEpochSeconds), mode, .integer(Self.removedSeconds),
+            .integer(lastMoment),
         ]
-        arguments.append(order.written(with: package))
+        arguments.append(fields)
         return RedisInvocation(
             StoreScripts.restoreOrder, keys: [StoreKeys.order(order.key), StoreKeys.gone(order.key)],
             arguments: arguments)

@@ -35,7 +35,7 @@ public struct OrderStore: Sendable {
         public let state: OrderState
         /// Changes with each write of the order, also with one that keeps the version.
         public let revision: Int64
-        /// Without quotes; empty for a removed order.
+        /// Without quotes; empty for a removed order, and for a version without a package.
         public let entityTag: String
         /// Digests, in the order of the archive.
         public let assets: [String]
@@ -49,6 +49,13 @@ public struct OrderStore: Sendable {
         var publishedVersion = ""
         /// Bytes of its document in Redis.
         public var documentBytes = 0
+        /// True if a device was registered for it.
+        public var hasDevices = false
+        /// The UNIX second when a package was last asked for that had not been made; 0 for never.
+        public var requestedEpochSeconds: Int64 = 0
+
+        /// False for a removed order, and for a version whose package is made when it is asked for.
+        public var isPackaged: Bool { !self.entityTag.isEmpty }
 
         /// True if the current version is known to be published, with all that devices are to be notified of.
         public var isPublished: Bool { self.publishedVersion == String(self.state.version) }
@@ -70,12 +77,14 @@ public struct OrderStore: Sendable {
     /// Immutable. A class, since it goes through several arrays and has dozens of parts that each copy would retain.
     public final class Write: Sendable {
         public enum Content: Sendable {
-            /// A new version with its package.
-            case version(StoredPackage)
+            /// A new version with its package; nil leaves the package to be made when it is asked for.
+            case version(StoredPackage?)
             /// A new version that follows from no change, marked as unannounced until `acknowledge`.
             case unannouncedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
+            /// The same version with its package, which was asked for at a UNIX second.
+            case requested(StoredPackage, epochSeconds: Int64)
             /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not be
             /// notified; it counts as published if the previous version did.
             case renumbered(isPublished: Bool)
@@ -108,7 +117,8 @@ public struct OrderStore: Sendable {
             case .version, .unannouncedVersion, .removal:
                 let before = former.map { Set($0.parcels.keys) } ?? []
                 self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
-            case .signature, .renumbered, .positions, .positionsToPublish, .waiting: self.parcels = ([], [])
+            case .signature, .requested, .renumbered, .positions, .positionsToPublish, .waiting:
+                self.parcels = ([], [])
             }
         }
 
@@ -318,7 +328,8 @@ extension OrderStore.Write {
     /// Digests of the assets that its package names; none if it has no package.
     public var assets: [String] {
         switch self.content {
-        case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
+        case .version(let package): package?.assets ?? []
+        case .unannouncedVersion(let package), .signature(let package), .requested(let package, _): package.assets
         case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
         }
     }
@@ -326,9 +337,10 @@ extension OrderStore.Write {
     /// The script's mode for the hash.
     var mode: String {
         switch self.content {
+        case .version(nil): "unpackaged"
         case .version, .unannouncedVersion: "version"
         // They leave the rest of the hash, and the stamp, unchanged.
-        case .positions, .positionsToPublish, .renumbered, .signature: "positions"
+        case .positions, .positionsToPublish, .renumbered, .signature, .requested: "positions"
         case .removal: "removal"
         // An entry is deleted in which nothing would be left.
         case .waiting(let changes): changes.isEmpty ? self.state == nil ? "nothing" : "positions" : "waiting"
@@ -355,7 +367,8 @@ extension OrderStore.Write {
             return [(.version, version), (.unannounced, version)] + (parts ?? [])
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
-        case .removal: return OrderFields(state).written(with: nil)
+        case .requested(let package, let seconds): return package.fields + [(.requested, .integer(seconds))]
+        case .removal: return OrderFields(state).writtenAsRemoved
         case .version(let package): return OrderFields(state).written(with: package)
         case .unannouncedVersion(let package):
             return OrderFields(state).written(with: package) + [(.unannounced, version)]
@@ -366,16 +379,21 @@ extension OrderStore.Write {
 extension OrderFields {
     /// Returns the fields to write, in one HSET.
     ///
-    /// - Parameter package: nil for a removed order.
+    /// - Parameter package: nil for a version without one.
     func written(with package: OrderStore.StoredPackage?) -> [(OrderField, RedisArgument)] {
-        let fields: [(OrderField, RedisArgument)] = [
+        let parts = self.contributions.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
+        return self.written + (package?.fields ?? []) + parts
+    }
+
+    /// The fields of a removed order to write, in one HSET.
+    var writtenAsRemoved: [(OrderField, RedisArgument)] { self.written + [(.removed, "1")] }
+
+    private var written: [(OrderField, RedisArgument)] {
+        [
             (.sources, .bytes(self.sources)), (.recent, .bytes(self.recent)), (.token, .string(self.token.rawValue)),
             (.version, .integer(self.version)), (.modified, .integer(self.modifiedEpochSeconds)),
             (.document, .bytes(self.document)),
         ]
-        guard let package else { return fields + [(.removed, "1")] }
-        let parts = self.contributions.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
-        return fields + package.fields + parts
     }
 }
 

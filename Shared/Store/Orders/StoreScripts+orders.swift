@@ -29,12 +29,14 @@ extension StoreScripts {
             local time = redis.call('TIME')
             local now = time[1] * 1000000 + time[2]
             local fields = {'revision', string.format('%.0f', math.max(now, current + 1))}
-            if ARGV[2] == 'version' or ARGV[2] == 'removal' then
+            local isVersion = ARGV[2] == 'version' or ARGV[2] == 'unpackaged'
+            if isVersion or ARGV[2] == 'removal' then
               local stamp = math.max(now, (tonumber(standing[2] or '') or 0) + 1)
               fields[3], fields[4] = 'stamp', string.format('%.0f', stamp)
             end
-            local isTrace = standing[1] and (standing[4] or not standing[5]) and ARGV[2] == 'version'
+            local isTrace = standing[1] and (standing[4] or not standing[5]) and isVersion
             local reply = put(fields, 5, standing[3], isTrace, ARGV[2] == 'removal' and ARGV[3])
+            if ARGV[2] == 'unpackaged' and reply == 1 then dropPackage() end
             if ARGV[2] == 'waiting' and reply == 1 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
             return reply
             """)
@@ -52,7 +54,12 @@ extension StoreScripts {
     /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
     /// `unannounced`; true if there is something that expires; the seconds to keep a removal, false for any other.
     /// Returns 1, or the error of Redis.
+    ///
+    /// `dropPackage` deletes the package of the version before, so that it is never served for one that has none.
     static let put = """
+        local function dropPackage()
+          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer', 'content')
+        end
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
           local names, growth = {}, 0
@@ -98,13 +105,15 @@ extension StoreScripts {
 
     /// Reads fields of an order, with their size in place of large ones.
     ///
-    /// KEYS: the order. ARGV: most bytes of a document, then the fields: the fourth is the document, the 13th the parts
-    /// that it is made of, the 15th the changes that wait for it, which count with it.
+    /// KEYS: the order, its devices. ARGV: most bytes of a document, then the fields: the fourth is the document, the
+    /// 13th the parts that it is made of, the 15th the changes that wait for it, which count with it. After their values
+    /// the answer has 1 if a device is registered for the order, else 0.
     static let readOrder = RedisScript(
         """
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
         local size = #(values[4] or '') + #(values[13] or '') + #(values[15] or '')
         if size > tonumber(ARGV[1]) then values[4], values[13], values[15] = size, false, false end
+        values[#ARGV] = redis.call('EXISTS', KEYS[2])
         return values
         """)
 

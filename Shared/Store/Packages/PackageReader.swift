@@ -19,11 +19,14 @@ public struct PackageReader: Sendable {
         public let version: Int64
         /// `Last-Modified`, UNIX seconds.
         public let modifiedEpochSeconds: Int64
-        /// Without quotes.
+        /// Without quotes; empty for a version without a package.
         public let entityTag: String
+
+        /// False for a version whose package is made when it is asked for, see `PackageReader.request`.
+        public var isPackaged: Bool { !self.entityTag.isEmpty }
     }
 
-    /// The package's own parts with their stamp.
+    /// The package's own parts with their stamp; no parts if it has no package.
     public struct Spans: Sendable {
         public let stamp: Stamp
         public let head: ByteBuffer
@@ -88,6 +91,9 @@ public struct PackageReader: Sendable {
     private static func spans(_ replies: [RedisValue]) throws -> Spans? {
         let values = try Self.values(replies)
         guard let stamp = try Self.stamp(values) else { return nil }
+        guard stamp.isPackaged else {
+            return Spans(stamp: stamp, head: ByteBuffer(), assetList: "", tail: ByteBuffer())
+        }
         guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
             case .string(let tail) = values[7]
         else { throw StoreError(.corrupt, "reading package: a span is missing") }
@@ -103,10 +109,18 @@ public struct PackageReader: Sendable {
         guard values.count >= 5 else { throw StoreError(.corrupt, "reading order: not a hash") }
         guard values[1] != .null, values[4].text != "1" else { return nil }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
-            let tag = values[3].text, tag.utf8.allSatisfy({ (0x23...0x7E).contains($0) })
+            let tag = values[3] == .null ? "" : values[3].text, tag.utf8.allSatisfy({ (0x23...0x7E).contains($0) })
         else { throw StoreError(.corrupt, "reading order: a field is missing") }
         return Stamp(
             token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified, entityTag: tag)
+    }
+
+    /// Asks for the package of an order that has none.
+    ///
+    /// - Returns: fails with `RedisError` or `StoreError`.
+    public func request(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
+        PackageRequests(redis: self.redis).add(
+            key, epochMilliseconds: PackagingStart.now.epochMilliseconds, on: eventLoop)
     }
 
     /// Reads assets.

@@ -149,7 +149,9 @@ extension StoreScripts {
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
               'told', ARGV[1]
             }
-            return put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            local reply = put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            if ARGV[3] == 'unpackaged' and reply == 1 then dropPackage() end
+            return reply
             """)
 
     /// Deletes an order for a removal of which only the time is known, and leaves a mark, so that an older record that

@@ -58,7 +58,7 @@ struct CompatibilityEndpoints: Sendable {
             return (state.token, .unavailable("the order is not available right now", retryAfterSeconds: 5))
         }
         let (tag, modified) = (
-            "\"json-\(order.entityTag)\"", HTTPDate.format(epochSeconds: state.modifiedEpochSeconds)
+            "\"json-\(state.version)\"", HTTPDate.format(epochSeconds: state.modifiedEpochSeconds)
         )
         var headers: HTTPHeaders = [
             "etag": tag, "cache-control": "private, no-cache", "vary": "Authorization, Accept",

@@ -1,0 +1,51 @@
+import CoreMetrics
+import Logging
+import Model
+import ServiceLifecycle
+import Store
+
+/// Makes the packages that gateways ask for, of versions that had none, as long as the packager runs.
+///
+/// Any packager makes any order's: each write is a compare-and-set. A request that fails is not repeated here, since
+/// the gateway repeats it while a client waits.
+struct RequestedPackages: Service {
+    /// Most packages that are made together.
+    private static let batch = 64
+    private static let afterFailure: Duration = .seconds(1)
+
+    let requests: PackageRequests
+    let repackager: OrderRepackager
+    let requested: Counter
+    let logger: Logger
+    /// Called when the service stops.
+    var onStopped: @Sendable () async -> Void = {}
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                do {
+                    try await self.make(try await self.requests.take(Self.batch))
+                } catch {
+                    guard !Task.isCancelled else { break }
+                    self.logger.warning("cannot make packages that are asked for", metadata: ["error": "\(error)"])
+                    try await Task.sleep(for: Self.afterFailure)
+                }
+            }
+        }
+        await self.onStopped()
+    }
+
+    private func make(_ keys: [OrderKey]) async throws {
+        guard !keys.isEmpty else { return }
+        for (key, outcome) in zip(keys, try await self.repackager.package(requested: keys)) {
+            switch outcome {
+            case .signed: self.requested.increment()
+            case .refused(let reason):
+                self.logger.error(
+                    "an order that is asked for cannot be packaged",
+                    metadata: ["order": "\(key)", "reason": "\(reason)"])
+            case .current, .renewed, .absent: break
+            }
+        }
+    }
+}

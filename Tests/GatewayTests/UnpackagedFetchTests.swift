@@ -1,0 +1,90 @@
+import Foundation
+import HTTPServer
+import Model
+import NIOCore
+import Redis
+import Store
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Gateway
+
+/// Fetches of versions without a package: held while a packager is asked for it.
+@Suite(.server, .timeLimit(.minutes(2))) struct UnpackagedFetchTests {
+    private typealias Fixture = GatewayFixture
+
+    /// Packages an order under the version that it has, as a packager does.
+    private func package(_ key: OrderKey, _ fixture: GatewayFixture) async throws {
+        let store = OrderStore(redis: fixture.redis)
+        let stored = try #require(try await store.orders([key])[0].get())
+        let package = OrderStore.StoredPackage(
+            head: Fixture.head, assets: Fixture.assets.map(\.digest), tail: Fixture.tail, entityTag: "made")
+        let outcomes = try await store.write([
+            .init(
+                state: stored.state, expectedRevision: stored.revision,
+                content: .requested(package, epochSeconds: 1_700_000_000))
+        ])
+        #expect(outcomes == [.written])
+    }
+
+    @Test func aFetchIsHeldUntilAPackagerHasMadeThePackage() async throws {
+        try await Fixture.with(.init(holding: .init(time: .seconds(60)))) { fixture in
+            try await fixture.put("1")
+            try await fixture.put("1", version: 2, isPackaged: false)
+            try await fixture.connected { connection in
+                try await connection.send(fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
+                let asked = try await PackageRequests(redis: fixture.redis).take(10)
+                #expect(asked == [try Fixture.key("1")])
+                try await self.package(asked[0], fixture)
+                let answer = try await connection.response()
+                #expect(answer.status == 200)
+                #expect(answer["etag"] == "\"made\"")
+                #expect(answer.body == Fixture.package)
+            }
+            #expect(fixture.metricsText.contains("waybill_fetches_unpackaged_total 1\n"))
+        }
+    }
+
+    @Test func aRequestThatWasLostIsRepeated() async throws {
+        let holding = PackageEndpoint.Hold(time: .seconds(60), requestAgain: .milliseconds(50))
+        try await Fixture.with(.init(holding: holding)) { fixture in
+            try await fixture.put("1", isPackaged: false)
+            try await fixture.connected { connection in
+                try await connection.send(fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
+                let requests = PackageRequests(redis: fixture.redis)
+                for _ in 0..<3 { #expect(try await requests.take(10) == [try Fixture.key("1")]) }
+                try await self.package(try Fixture.key("1"), fixture)
+                #expect(try await connection.response().status == 200)
+            }
+            #expect(fixture.metricsText.contains("waybill_fetches_unpackaged_total 1\n"))
+        }
+    }
+
+    @Test func withoutPackagersTheAnswerIs503() async throws {
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(300)))) { fixture in
+            try await fixture.put("1")
+            try await fixture.put("1", version: 2, isPackaged: false)
+            let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
+            #expect(answer.status == 503)
+            #expect(answer["retry-after"] == "1")
+            // A client that has an older package by its tag is not told that nothing changed.
+            let condition = ["If-None-Match: \"tag-1\""]
+            let known = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken, condition)
+            #expect(known.status == 503)
+        }
+    }
+
+    @Test func neitherAClientThatHasTheVersionNorAStrangerCausesARequest() async throws {
+        try await Fixture.with { fixture in
+            try await fixture.put("1", isPackaged: false)
+            let date = HTTPDate.format(epochSeconds: 784_111_777)
+            let known = try await fixture.once(
+                "GET", fixture.package("1"), token: Fixture.ownToken, ["If-Modified-Since: \(date)"])
+            #expect(known.status == 304)
+            let empty = try await fixture.once("GET", fixture.package("1"), token: "a-wrong-token-of-someone")
+            #expect(empty.status == 401)
+            #expect(try await PackageRequests(redis: fixture.redis).take(10).isEmpty)
+        }
+    }
+}

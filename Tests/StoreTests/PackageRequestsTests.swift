@@ -1,0 +1,50 @@
+import Model
+import NIOCore
+import Redis
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Store
+
+@Suite(.server) struct PackageRequestsTests {
+    @Test func theOldestRequestsAreTakenFirstAndEachOnce() async throws {
+        try await StoreFixture.with { fixture in
+            let requests = PackageRequests(redis: fixture.redis)
+            for (order, time) in [("b", 2), ("a", 1), ("c", 3), ("a", 9)] as [(String, Int64)] {
+                try await requests.add(try key(order), epochMilliseconds: time, on: fixture.loop).get()
+            }
+            #expect(try await requests.take(2) == [try key("a"), try key("b")])
+            #expect(try await requests.take(2) == [try key("c")])
+            #expect(try await requests.take(2).isEmpty)
+        }
+    }
+
+    @Test func someoneWhoWaitsGetsTheNextRequest() async throws {
+        try await StoreFixture.with { fixture in
+            let requests = PackageRequests(redis: fixture.redis)
+            let own = RedisClient(
+                waiting: try RedisConfiguration(url: fixture.server.url), eventLoopGroup: fixture.loop)
+            async let taken = PackageRequests(redis: own).take(10)
+            try await eventually("the command that waits") {
+                try await fixture.raw("CLIENT", "LIST").text?.contains("cmd=bzpopmin") == true
+            }
+            try await requests.add(try key("a"), epochMilliseconds: 1, on: fixture.loop).get()
+            #expect(try await taken == [try key("a")])
+            await own.close()
+        }
+    }
+
+    @Test func theOldestOfTooManyAreForgotten() async throws {
+        try await StoreFixture.with(isAlone: true) { fixture in
+            let requests = PackageRequests(redis: fixture.redis)
+            try await fixture.raw(
+                "EVAL",
+                "for i = 1, \(PackageRequests.limit) do redis.call('ZADD', KEYS[1], i, '\(orderType)/' .. i) end",
+                "1", StoreKeys.packageRequests)
+            try await requests.add(try key("new"), epochMilliseconds: 1 << 40, on: fixture.loop).get()
+            #expect(try await fixture.raw("ZCARD", StoreKeys.packageRequests).integer == PackageRequests.limit)
+            #expect(try await requests.take(1) == [try key("2")])
+        }
+    }
+}
