@@ -2,6 +2,7 @@ import Foundation
 import HTTPServer
 import Model
 import NIOCore
+import NIOPosix
 import Redis
 import Store
 import TestKit
@@ -28,13 +29,29 @@ import Testing
         #expect(outcomes == [.written])
     }
 
+    /// Takes the orders that gateways ask for, over a connection of its own, since it waits.
+    private func asked(_ fixture: GatewayFixture) async throws -> [OrderKey] {
+        let client = RedisClient(
+            waiting: try RedisConfiguration(url: fixture.server.url),
+            eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        do {
+            try await client.connect()
+            let asked = try await PackageRequests(redis: client).take(10)
+            await client.close()
+            return asked
+        } catch {
+            await client.close()
+            throw error
+        }
+    }
+
     @Test func aFetchIsHeldUntilAPackagerHasMadeThePackage() async throws {
         try await Fixture.with(.init(holding: .init(time: .seconds(60)))) { fixture in
             try await fixture.put("1")
             try await fixture.put("1", version: 2, isPackaged: false)
             try await fixture.connected { connection in
                 try await connection.send(fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
-                let asked = try await PackageRequests(redis: fixture.redis).take(10)
+                let asked = try await self.asked(fixture)
                 #expect(asked == [try Fixture.key("1")])
                 try await self.package(asked[0], fixture)
                 let answer = try await connection.response()
@@ -52,8 +69,7 @@ import Testing
             try await fixture.put("1", isPackaged: false)
             try await fixture.connected { connection in
                 try await connection.send(fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
-                let requests = PackageRequests(redis: fixture.redis)
-                for _ in 0..<3 { #expect(try await requests.take(10) == [try Fixture.key("1")]) }
+                for _ in 0..<3 { #expect(try await self.asked(fixture) == [try Fixture.key("1")]) }
                 try await self.package(try Fixture.key("1"), fixture)
                 #expect(try await connection.response().status == 200)
             }
@@ -84,7 +100,7 @@ import Testing
             #expect(known.status == 304)
             let empty = try await fixture.once("GET", fixture.package("1"), token: "a-wrong-token-of-someone")
             #expect(empty.status == 401)
-            #expect(try await PackageRequests(redis: fixture.redis).take(10).isEmpty)
+            #expect(try await self.asked(fixture).isEmpty)
         }
     }
 }

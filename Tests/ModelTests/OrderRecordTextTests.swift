@@ -107,7 +107,7 @@ import Testing
         for (path, value): (String, JSON?) in [
             ("format", nil), ("format", 2), ("document", nil), ("document", []), ("version", 0), ("version", "1"),
             ("modified", -1), ("sources", nil),
-            ("token", nil), ("package", nil), ("recent", nil),
+            ("token", nil), ("recent", nil),
         ] {
             #expect(throws: RecordError.self, "\(path)") {
                 try OrderRecordText(json.setting(value, path).serialized)

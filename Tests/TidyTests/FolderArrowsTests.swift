@@ -15,7 +15,7 @@ import Testing
         "Services/Packager": [
             // The sweeper deletes nothing while Redis is being restored.
             "Assets": ["CommandLine", "Restoring"],
-            "Changes": ["DeadLetters", "Pipeline", "Worker"],
+            "Changes": ["DeadLetters", "Pipeline", "Settings", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
             "Forgetting": ["CommandLine", "DeadLetters", "Pipeline", "Settings"],

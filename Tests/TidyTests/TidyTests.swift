@@ -79,8 +79,8 @@ import Testing
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
         "Services/Checkout": 4630,
-        "Services/Gateway": 2030,
-        "Services/Packager": 14400,
+        "Services/Gateway": 2100,
+        "Services/Packager": 14600,
         "Services/Pusher": 6080,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
@@ -91,11 +91,11 @@ import Testing
         "Shared/HTTPServer": 3590,
         "Shared/Kafka": 4150,
         "Shared/Lua": 1030,
-        "Shared/Model": 6320,
+        "Shared/Model": 6350,
         "Shared/Operations": 4230,
-        "Shared/Packaging": 1490,
+        "Shared/Packaging": 1510,
         "Shared/Redis": 3410,
-        "Shared/Store": 5200,
+        "Shared/Store": 5320,
         "Shared/Tokens": 370,
     ]
 

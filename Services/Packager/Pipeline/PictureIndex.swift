@@ -49,8 +49,8 @@ struct PictureIndex: Sendable {
         return found
     }
 
-    /// Notes in Redis which pictures the orders wait for whose version is packaged for the first time. Called before the
-    /// write, so that no crash loses it; a worker that gets a picture before the version is written waits for it.
+    /// Notes in Redis which pictures those orders wait for whose version is packaged for the first time. Called before
+    /// the write, so that no crash loses it; a worker that gets a picture before the version is written waits for it.
     func note(_ drafts: [OrderDraft], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
         var waiting: [PictureKey: [Pictures.Waiting]] = [:]
         for draft in drafts where draft.result.effect == .changed || draft.stored?.isPackaged == false {

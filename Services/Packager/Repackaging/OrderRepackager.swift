@@ -20,8 +20,8 @@ struct OrderRepackager: Sendable {
     enum Outcome: Hashable, Sendable {
         /// It is stored as it would be packaged now.
         case current
-        /// Signed under the same version, again or for the first time. Source: Wallet Orders §7: a renewal needs no change
-        /// on devices
+        /// Signed under the same version, again or for the first time. Source: Wallet Orders §7: a renewal needs no
+        /// change on devices
         case signed
         /// A new version, announced.
         case renewed

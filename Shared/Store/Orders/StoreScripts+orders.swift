@@ -106,8 +106,8 @@ extension StoreScripts {
     /// Reads fields of an order, with their size in place of large ones.
     ///
     /// KEYS: the order, its devices. ARGV: most bytes of a document, then the fields: the fourth is the document, the
-    /// 13th the parts that it is made of, the 15th the changes that wait for it, which count with it. After their values
-    /// the answer has 1 if a device is registered for the order, else 0.
+    /// 13th the parts that it is made of, the 15th the changes that wait for it, which count with it. After their
+    /// values the answer has 1 if a device is registered for the order, else 0.
     static let readOrder = RedisScript(
         """
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))

@@ -119,8 +119,7 @@ public struct PackageReader: Sendable {
     ///
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func request(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
-        PackageRequests(redis: self.redis).add(
-            key, epochMilliseconds: PackagingStart.now.epochMilliseconds, on: eventLoop)
+        PackageRequests(redis: self.redis).add(key, on: eventLoop)
     }
 
     /// Reads assets.

@@ -1,3 +1,4 @@
+import FoundationEssentials
 public import Model
 public import NIOCore
 public import Redis
@@ -17,13 +18,12 @@ public struct PackageRequests: Sendable {
     /// - Parameter redis: to take requests, a client of its own: the command that waits holds up those behind it.
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// Asks for the package of an order.
+    /// Asks for the package of an order. The oldest request is served first.
     ///
-    /// - Parameter epochMilliseconds: the oldest request is served first.
-    public func add(
-        _ key: OrderKey, epochMilliseconds: Int64, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Void> {
+    /// - Returns: fails with `RedisError` or `StoreError`.
+    public func add(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
         let requests = RedisArgument.string(StoreKeys.packageRequests)
+        let epochMilliseconds = Int64(Date().timeIntervalSince1970 * 1000)
         return self.redis.pipeline(
             [
                 RedisCommand("ZADD", requests, "NX", .integer(epochMilliseconds), .string(key.description)),
