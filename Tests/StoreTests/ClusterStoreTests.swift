@@ -12,8 +12,9 @@ import Testing
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterStoreTests {
     /// The user of `Shared/Redis/README.md`.
     static let rights = [
-        "on", ">secret", "~waybill:*", "-@all", "+asking", "+bzpopmin", "+cluster|slots", "+del", "+eval", "+evalsha", "+exists",
-        "+expire", "+get", "+hdel", "+hexists", "+hget", "+hgetall", "+hlen", "+hmget", "+hscan", "+hset", "+info",
+        "on", ">secret", "~waybill:*", "-@all", "+asking", "+bzpopmin", "+cluster|slots", "+del", "+eval",
+        "+evalsha", "+exists", "+expire", "+get", "+hdel", "+hexists", "+hget", "+hgetall", "+hlen", "+hmget", "+hscan",
+        "+hset", "+info",
         "+ping", "+sadd", "+scan", "+scard", "+script|load", "+select", "+set", "+sismember", "+smembers", "+srem",
         "+strlen", "+time", "+type", "+zadd", "+zcard", "+zpopmin", "+zrangebyscore", "+zrem",
         "+zremrangebyrank", "+zscore",
