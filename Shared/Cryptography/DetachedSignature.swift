@@ -3,44 +3,38 @@
 public struct DetachedSignature: Hashable, Sendable {
     /// The whole structure, in DER.
     public let der: [UInt8]
+    /// The index in `der` of the first byte that not each signature of the same identity has. Before it are the
+    /// certificates, after it signing time, digest and value.
+    public let ownStart: Int
     /// The value that only the key can make. It is at the end of the structure.
     public let value: [UInt8]
     /// The signed attribute signingTime.
     public let signingEpochSeconds: Int64
 
-    init(der: [UInt8], value: [UInt8], signingEpochSeconds: Int64) {
-        self.der = der
+    init(_ structure: (der: [UInt8], ownStart: Int), value: [UInt8], signingEpochSeconds: Int64) {
+        (self.der, self.ownStart) = structure
         self.value = value
         self.signingEpochSeconds = signingEpochSeconds
     }
 
-    /// Reads a signature back; nil for bytes of another structure. Nothing is verified.
+    /// Reads the value and the signing time back from bytes that begin at `ownStart`; nil for others. Nothing is
+    /// verified.
     ///
-    /// Source: RFC 5652 §3, §5.1, §5.3
-    public init?(der: [UInt8]) {
-        // ContentInfo, [0], SignedData; in it the signerInfos are the last element.
-        guard let contentInfo = Self.elements(der[...]).first?.content,
-            let explicit = Self.elements(contentInfo).last?.content,
-            let signedData = Self.elements(explicit).first?.content,
-            let signerInfos = Self.elements(signedData).last, signerInfos.tag == DER.set,
-            let signerInfo = Self.elements(signerInfos.content).first?.content
+    /// - Parameter bytes: more may follow after the signature.
+    /// Source: RFC 5652 §5.3
+    public static func parts(ofOwn bytes: [UInt8]) -> (value: [UInt8], signingEpochSeconds: Int64)? {
+        var reader = DERReader(bytes)
+        guard let time = reader.next(), reader.next() != nil, reader.next() != nil, let value = reader.next(),
+            value.tag == DER.octetString, let seconds = Self.signingTime(time.content)
         else { return nil }
-        let parts = Self.elements(signerInfo)
-        guard let value = parts.last, value.tag == DER.octetString,
-            let attributes = parts.first(where: { $0.tag == DER.context0 }),
-            let seconds = Self.signingTime(attributes.content)
-        else { return nil }
-        self.init(der: der, value: Array(value.content), signingEpochSeconds: seconds)
+        return (Array(value.content), seconds)
     }
 
     /// Source: RFC 5652 §11.3
-    private static func signingTime(_ attributes: ArraySlice<UInt8>) -> Int64? {
-        for attribute in Self.elements(attributes) {
-            let parts = Self.elements(attribute.content)
-            guard parts.count == 2, parts[0].content.elementsEqual(SignedDataTemplate.signingTimeType) else { continue }
-            return Self.elements(parts[1].content).first.flatMap { SigningTime.epochSeconds($0.tag, $0.content) }
-        }
-        return nil
+    private static func signingTime(_ attribute: ArraySlice<UInt8>) -> Int64? {
+        let parts = Self.elements(attribute)
+        guard parts.count == 2, parts[0].content.elementsEqual(SignedDataTemplate.signingTimeType) else { return nil }
+        return Self.elements(parts[1].content).first.flatMap { SigningTime.epochSeconds($0.tag, $0.content) }
     }
 
     /// Returns consecutive elements; none if the bytes are not DER.

@@ -59,7 +59,9 @@ struct SignedDataTemplate: Sendable {
     static func signedBytes(_ attributes: [UInt8]) -> [UInt8] { DER.element(DER.set, attributes) }
 
     /// Assembles the whole structure.
-    func assemble(attributes: [UInt8], signature: [UInt8]) -> [UInt8] {
+    ///
+    /// - Returns: the structure, and the index of the first byte that not each signature has: the signing time's.
+    func assemble(attributes: [UInt8], signature: [UInt8]) -> (der: [UInt8], ownStart: Int) {
         func size(_ length: Int) -> Int { DER.headerSize(length: length) + length }
 
         let signerInfo =
@@ -80,11 +82,12 @@ struct SignedDataTemplate: Sendable {
         DER.appendHeader(DER.sequence, length: signerInfo, to: &bytes)
         bytes += self.signerInfoStart
         DER.appendHeader(DER.context0, length: attributes.count, to: &bytes)
+        let ownStart = bytes.count + self.contentTypeAttribute.count
         bytes += attributes
         bytes += self.signatureAlgorithm
         DER.appendHeader(DER.octetString, length: signature.count, to: &bytes)
         bytes += signature
-        return bytes
+        return (bytes, ownStart)
     }
 
     /// id-signingTime. Source: RFC 5652 §11.3

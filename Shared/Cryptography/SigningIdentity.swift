@@ -70,7 +70,7 @@ public final class SigningIdentity: Sendable {
             messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
         let value = try self.rawSignature(SHA256.digest(SignedDataTemplate.signedBytes(attributes)))
         return DetachedSignature(
-            der: self.template.assemble(attributes: attributes, signature: value), value: value,
+            self.template.assemble(attributes: attributes, signature: value), value: value,
             signingEpochSeconds: signingEpochSeconds)
     }
 
@@ -89,7 +89,7 @@ public final class SigningIdentity: Sendable {
         let signed = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
         guard self.withSlot({ $0.verifies(value, digest: signed) }) else { return nil }
         return DetachedSignature(
-            der: self.template.assemble(attributes: attributes, signature: value), value: value,
+            self.template.assemble(attributes: attributes, signature: value), value: value,
             signingEpochSeconds: signingEpochSeconds)
     }
 

@@ -174,7 +174,8 @@ struct CheckoutFixture: Sendable {
                 token: try token.map { try AuthenticationToken($0) } ?? self.secrets.token(for: key), version: 1,
                 modifiedEpochSeconds: 1_767_323_045)
             let package = OrderStore.StoredPackage(
-                head: Array("PK".utf8), assets: [], tail: Array("end".utf8), entityTag: "tag-1")
+                assets: [], head: Array("PK".utf8), certificates: "certificates", tail: Array("end".utf8),
+                entityTag: "tag-1")
             let outcomes = try await OrderStore(redis: redis).write([
                 .init(state: state, expectedRevision: 0, content: .version(package))
             ])

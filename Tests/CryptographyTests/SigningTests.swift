@@ -83,7 +83,10 @@ import Testing
             let digest = SHA256.digest(self.manifest)
             for moment in [self.moment, 951_782_400, 2_524_607_999, 2_524_608_000, -1, 0, 253_402_300_799] {
                 let signature = try identity.signature(digest: digest, signingEpochSeconds: moment)
-                #expect(DetachedSignature(der: signature.der) == signature)
+                let own = Array(signature.der[signature.ownStart...])
+                let parts = try #require(DetachedSignature.parts(ofOwn: own + [1, 2, 3]))
+                #expect(parts.value == signature.value)
+                #expect(parts.signingEpochSeconds == moment)
                 #expect(
                     identity.signature(digest: digest, signingEpochSeconds: moment, value: signature.value)
                         == signature)
@@ -96,9 +99,10 @@ import Testing
                 let other = SHA256.digest([1])
                 #expect(
                     identity.signature(digest: other, signingEpochSeconds: moment, value: signature.value) == nil)
-                for length in stride(from: 0, to: signature.der.count, by: 31) {
-                    #expect(DetachedSignature(der: Array(signature.der[..<length])) == nil)
+                for length in stride(from: 0, to: own.count, by: 7) {
+                    #expect(DetachedSignature.parts(ofOwn: Array(own[..<length])) == nil)
                 }
+                #expect(DetachedSignature.parts(ofOwn: signature.der) == nil)
             }
         }
     }

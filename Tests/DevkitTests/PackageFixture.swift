@@ -137,7 +137,7 @@ struct PackageFixture: Sendable {
     private static func package(_ brand: Brand, _ order: JSON, _ moment: Int64) throws -> [UInt8] {
         let package = try PackageBuilder(brand).build(order, signingEpochSeconds: moment)
         let assets = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
-        return package.head + package.assets.flatMap { assets[$0] ?? [] } + package.tail
+        return package.assets.flatMap { assets[$0] ?? [] } + package.head + package.certificates.bytes + package.tail
     }
 
     /// Returns the content of one file.

@@ -162,8 +162,9 @@ struct GatewayFixture: WalletServer, Sendable {
     static let assets: [(digest: String, entry: [UInt8])] = [
         ("aa", Array("asset one\r\n\r\n".utf8)), ("bb", [0, 255]), ("cc", [UInt8](repeating: 9, count: 300_000)),
     ]
+    static let certificates = (digest: "dd", entry: Array("certificates".utf8))
     static let tail = Array("tail".utf8)
-    static var package: [UInt8] { head + assets.flatMap(\.entry) + tail }
+    static var package: [UInt8] { assets.flatMap(\.entry) + head + certificates.entry + tail }
 
     /// Stores a version of an order as the packager does.
     func put(
@@ -175,9 +176,10 @@ struct GatewayFixture: WalletServer, Sendable {
             key: try Self.key(order), document: OrderDocument(members: isRemoved ? [:] : ["orderNumber": "1"]),
             token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified + version - 1,
             isRemoved: isRemoved)
-        try await store.putAssets(Self.assets)
+        try await store.putAssets(Self.assets + [Self.certificates])
         let package = OrderStore.StoredPackage(
-            head: Self.head, assets: Self.assets.map(\.digest), tail: Self.tail, entityTag: "tag-\(version)")
+            assets: Self.assets.map(\.digest), head: Self.head, certificates: Self.certificates.digest,
+            tail: Self.tail, entityTag: "tag-\(version)")
         let revision = try await store.orders([state.key])[0].get()?.revision ?? 0
         let outcomes = try await store.write([
             .init(

@@ -20,7 +20,8 @@ import Testing
         let store = OrderStore(redis: fixture.redis)
         let stored = try #require(try await store.orders([key])[0].get())
         let package = OrderStore.StoredPackage(
-            head: Fixture.head, assets: Fixture.assets.map(\.digest), tail: Fixture.tail, entityTag: "made")
+            assets: Fixture.assets.map(\.digest), head: Fixture.head, certificates: Fixture.certificates.digest,
+            tail: Fixture.tail, entityTag: "made")
         let outcomes = try await store.write([
             .init(
                 state: stored.state, expectedRevision: stored.revision,

@@ -41,9 +41,11 @@ import Tokens
                     "HMGET", .string("waybill:1:order:{\(key)}"), "head", "assets", "tail", "token", "modified"))
             let fields = try #require(reply.array)
             let digests = try #require(fields[1].text).split(separator: " ")
-            #expect(digests.count == 2)
-            var archive = try #require(fields[0].bytes)
+            // Two files, and the certificates.
+            #expect(digests.count == 3)
+            var archive: [UInt8] = []
             for digest in digests {
+                if digest == digests.last { archive += try #require(fields[0].bytes) }
                 let asset = try await fixture.redis.send(RedisCommand("GET", .string("waybill:1:asset:{\(digest)}")))
                 archive += try #require(asset.bytes)
             }

@@ -314,7 +314,8 @@ import Testing
         await redis.close()
     }
 
-    private static let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
+    private static let package = OrderStore.StoredPackage(
+        assets: [], head: [1], certificates: "certificates", tail: [2], entityTag: "e")
 
     /// An order with a parcel, as the packager stores it.
     private static func order(number: String) throws -> OrderState {

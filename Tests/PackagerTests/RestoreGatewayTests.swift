@@ -201,7 +201,8 @@ import Tokens
                 guard let places = try? await view.look() else { return false }
                 return try await view.begin("plan", seen: places) != nil
             }
-            let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
+            let package = OrderStore.StoredPackage(
+                assets: [], head: [1], certificates: "certificates", tail: [2], entityTag: "e")
             #expect(try await store.restore([.version(state, package)]) == 1)
             try await eventually("served") { try await status(0) == 200 }
             #expect(try await status(1) == 503, "it may exist")

@@ -71,7 +71,7 @@ import Testing
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
             let package = try #require(packager.remade(try OrderRecordText(value), of: key))
-            #expect(package.head == (try await OrderStore(redis: fixture.redis).heads(of: [key]))[0])
+            #expect(package.tail == (try await OrderStore(redis: fixture.redis).tails(of: [key]))[0])
             #expect(packager.remade(try OrderRecordText(value), of: try ChangeLog.key("b")) == nil)
             var record = try OrderRecord.decode(value)
             record.document.members["orderNumber"] = "another"
@@ -178,18 +178,18 @@ import Testing
             #expect(seals[0] != nil)
             #expect(seals[0] == seals[1])
             let stored = try #require(try await fixture.stored("o"))
-            let head = try #require(try await OrderStore(redis: fixture.redis).heads(of: [stored.state.key])[0])
+            let tail = try #require(try await OrderStore(redis: fixture.redis).tails(of: [stored.state.key])[0])
             #expect(
-                PackageSeal(head: head, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)?
+                PackageSeal(tail: tail, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)?
                     .text == seals[0])
             #expect(
                 PackageSeal(
-                    head: head, signer: stored.signer, content: stored.content,
+                    tail: tail, signer: stored.signer, content: stored.content,
                     entityTag: String(repeating: "0", count: 32)) == nil)
-            for length in stride(from: 0, to: head.count, by: 97) {
+            for length in stride(from: 0, to: 350, by: 7) {
                 #expect(
                     PackageSeal(
-                        head: Array(head[..<length]), signer: stored.signer, content: stored.content,
+                        tail: Array(tail[..<length]), signer: stored.signer, content: stored.content,
                         entityTag: stored.entityTag) == nil)
             }
         }

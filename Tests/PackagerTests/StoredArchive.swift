@@ -17,8 +17,10 @@ struct StoredArchive {
         let reader = PackageReader(redis: redis)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         guard let spans = try await reader.spans(of: key, on: loop).get() else { return nil }
-        let assets = try await reader.assets(spans.assets, on: loop).get()
-        let bytes = ([spans.head] + assets + [spans.tail]).flatMap { Array($0.readableBytesView) }
+        let shared = try await reader.assets(spans.shared, on: loop).get()
+        let bytes = (shared.dropLast() + [spans.head] + shared.suffix(1) + [spans.tail]).flatMap {
+            Array($0.readableBytesView)
+        }
         return StoredArchive(stamp: spans.stamp, bytes: bytes)
     }
 

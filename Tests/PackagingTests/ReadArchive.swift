@@ -17,9 +17,9 @@ extension BrandFolder {
 /// Returns the archive as a device receives it.
 func archive(_ package: OrderPackage, _ brand: Brand) throws -> [UInt8] {
     let entries = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
-    var bytes = package.head
+    var bytes: [UInt8] = []
     for digest in package.assets { bytes += try entries[digest] ?? { throw ArchiveError() }() }
-    return bytes + package.tail
+    return bytes + package.head + package.certificates.bytes + package.tail
 }
 
 /// A package names an asset that its brand does not have.

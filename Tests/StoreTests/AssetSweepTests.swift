@@ -30,7 +30,8 @@ import Testing
         OrderStore.Write(
             state: try state(order, version: revision + 1), expectedRevision: revision,
             content: .version(
-                OrderStore.StoredPackage(head: [1], assets: assets, tail: [2], entityTag: "e\(revision)")))
+                OrderStore.StoredPackage(
+                    assets: assets, head: [1], certificates: "certificates", tail: [2], entityTag: "e\(revision)")))
     }
 
     private func stands(_ fixture: StoreFixture, _ digest: String) async throws -> Bool {
@@ -213,7 +214,8 @@ import Testing
                 let write = OrderStore.Write(
                     state: try state(order, version: (standing?.state.version ?? 0) + 1),
                     expectedRevision: standing?.revision ?? 0,
-                    content: .version(.init(head: [1], assets: assets, tail: [2], entityTag: "e")))
+                    content: .version(
+                        .init(assets: assets, head: [1], certificates: "certificates", tail: [2], entityTag: "e")))
                 switch try await store.write([write], begun: begun)[0] {
                 case .written: tally.wrote()
                 case .refused: tally.refused()

@@ -10,7 +10,8 @@ import Testing
 @Suite(.server) struct FullStoreTests {
     private func package(_ length: Int) -> OrderStore.StoredPackage {
         OrderStore.StoredPackage(
-            head: [UInt8](repeating: 7, count: length), assets: ["aa"], tail: [1], entityTag: "e\(length)")
+            assets: ["aa"], head: [UInt8](repeating: 7, count: length), certificates: "certificates", tail: [1],
+            entityTag: "e\(length)")
     }
 
     private func version(_ order: String, _ number: Int64, _ length: Int) throws -> OrderStore.Write {

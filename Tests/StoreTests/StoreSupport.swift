@@ -91,7 +91,7 @@ func state(_ order: String, version: Int64, isRemoved: Bool = false) throws -> O
 }
 
 let somePackage = OrderStore.StoredPackage(
-    head: Array(0...255), assets: ["aa", "bb"], tail: [13, 10, 0, 255], entityTag: "e1")
+    assets: ["aa", "bb"], head: Array(0...255), certificates: "certificates", tail: [13, 10, 0, 255], entityTag: "e1")
 
 func version(_ order: String, _ number: Int64, expecting expected: Int64? = nil) throws -> OrderStore.Write {
     OrderStore.Write(

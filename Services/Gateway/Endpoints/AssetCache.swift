@@ -13,9 +13,9 @@ final class AssetCache: Sendable {
         var lists: Set<Int> = []
     }
 
-    /// The assets of an order.
+    /// The assets of an order, and its certificates, which are kept like an asset.
     fileprivate struct List {
-        /// As a single buffer if they are small.
+        /// As a single buffer if they are small, except for the last one: what follows the others is the order's own.
         let entries: [ByteBuffer]
         /// Bytes of that buffer, in addition to the assets.
         let joinedBytes: Int
@@ -111,7 +111,7 @@ final class AssetCache: Sendable {
     ///
     /// - Parameter entries: those of the digests, in order.
     func keep(list: String, _ digests: [String], _ entries: [ByteBuffer]) {
-        let joined = Self.joined(entries)
+        let joined = Self.joined(entries.dropLast())
         self.state.withLock { state in
             let assets = digests.compactMap { state.assets.place(of: $0) }
             guard assets.count == digests.count, state.lists.place(of: list) == nil else { return }
@@ -119,7 +119,8 @@ final class AssetCache: Sendable {
             let size = joined?.readableBytes ?? 0
             let isJoined = size > 0 && state.joinedBytes + size <= self.limit / Self.joinedShare
             let kept = List(
-                entries: isJoined ? joined.map { [$0] } ?? entries : entries, joinedBytes: isJoined ? size : 0,
+                entries: isJoined ? joined.map { [$0] + entries.suffix(1) } ?? entries : entries,
+                joinedBytes: isJoined ? size : 0,
                 assets: assets, insertions: state.insertions)
             state.joinedBytes += kept.joinedBytes
             let place = state.lists.insert(kept, for: list)
@@ -128,7 +129,7 @@ final class AssetCache: Sendable {
     }
 
     /// Joins the entries into a single buffer; nil if they are large, or there is only one.
-    private static func joined(_ entries: [ByteBuffer]) -> ByteBuffer? {
+    private static func joined(_ entries: ArraySlice<ByteBuffer>) -> ByteBuffer? {
         let size = entries.reduce(0) { $0 + $1.readableBytes }
         guard size <= Self.joinedSize, entries.count > 1 else { return nil }
         var joined = ByteBufferAllocator().buffer(capacity: size)

@@ -190,34 +190,34 @@ final class PackageEndpoint: Sendable {
             case .success(let spans?):
                 guard self.opens(fetch, spans.stamp.token) else { return completion(.success(.refused)) }
                 guard spans.stamp.isPackaged else { return completion(.success(.unpackaged)) }
-                if let assets = self.cache.entries(list: spans.assetList) {
-                    return completion(.success(.answer(Self.package(spans, assets))))
+                if let shared = self.cache.entries(list: spans.sharedList) {
+                    return completion(.success(.answer(Self.package(spans, shared))))
                 }
-                self.assets(of: spans, on: eventLoop).whenComplete { result in
+                self.shared(of: spans, on: eventLoop).whenComplete { result in
                     completion(result.map { .answer(Self.package(spans, $0)) })
                 }
             }
         }
     }
 
-    private static func package(_ spans: PackageReader.Spans, _ assets: [ByteBuffer]) -> Answer {
-        var body: [ByteBuffer] = []
-        body.reserveCapacity(assets.count + 2)
-        body.append(spans.head)
-        body += assets
+    /// - Parameter shared: assets, then certificates.
+    private static func package(_ spans: PackageReader.Spans, _ shared: [ByteBuffer]) -> Answer {
+        var body = shared
+        body.reserveCapacity(shared.count + 2)
+        body.insert(spans.head, at: shared.count - 1)
         body.append(spans.tail)
         var headers = Self.headers(spans.stamp)
         headers.add(name: "content-type", value: "application/vnd.apple.finance.order")
         return Answer(.ok, headers: headers, body: body)
     }
 
-    private func assets(
+    private func shared(
         of spans: PackageReader.Spans, on eventLoop: any EventLoop
     ) -> EventLoopFuture<[ByteBuffer]> {
-        let digests = spans.assets
+        let digests = spans.shared
         let entries = self.cache.entries(digests, on: eventLoop) { self.reader.assets($0, on: eventLoop) }
         return entries.map { entries in
-            self.cache.keep(list: spans.assetList, digests, entries)
+            self.cache.keep(list: spans.sharedList, digests, entries)
             return entries
         }
     }

@@ -199,7 +199,7 @@ extension OrderInspection {
             do {
                 let entry = try await store.entries([key]).first?.get()
                 let stored = entry?.order
-                let around = try await store.surroundings(of: key, assets: stored?.assets ?? [])
+                let around = try await store.surroundings(of: key, assets: stored.map(\.shared) ?? [])
                 (facts.devices, facts.wasRemoved) = (around.devices, around.wasRemoved)
                 facts.early = entry.flatMap { IncompleteOrder($0, of: key) }?.changes.count ?? 0
                 guard let stored else { return facts }

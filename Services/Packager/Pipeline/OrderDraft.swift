@@ -176,8 +176,9 @@ extension OrderStore.StoredPackage {
     /// The parts of a package that are stored.
     init(_ package: OrderPackage) {
         self.init(
-            head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
-            entityTag: package.entityTag, signer: package.signer, content: package.contentDigest)
+            assets: package.assets.map(\.rawValue), head: package.head,
+            certificates: package.certificates.digest.rawValue, tail: package.tail, entityTag: package.entityTag,
+            signer: package.signer, content: package.contentDigest)
     }
 }
 

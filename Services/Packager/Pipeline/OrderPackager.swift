@@ -313,17 +313,18 @@ struct OrderPackager: Sendable {
 }
 
 extension [OrderTypeIdentifier: OrderPackager] {
-    /// Returns the assets of the orders' packages, each once.
+    /// Returns the assets and certificates of the orders' packages, each once.
     func assets(of drafts: [OrderDraft]) -> [(digest: String, entry: [UInt8])] {
         self.assets(of: drafts.lazy.compactMap { draft in draft.package.map { (draft.key, $0) } })
     }
 
-    /// Returns the assets of packages, each once.
+    /// Returns the assets and certificates of packages, each once.
     func assets(of packages: some Sequence<(OrderKey, OrderPackage)>) -> [(digest: String, entry: [UInt8])] {
         var entries: [AssetDigest: [UInt8]] = [:]
         for (order, package) in packages {
             guard let packager = self[order.orderType] else { continue }
             for digest in package.assets where entries[digest] == nil { entries[digest] = packager.entries[digest] }
+            entries[package.certificates.digest] = package.certificates.bytes
         }
         return entries.map { ($0.key.rawValue, $0.value) }
     }

@@ -68,11 +68,11 @@ struct VersionPublisher: Sendable {
         guard let producer = self.producer else {
             throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
-        let heads = try await self.store.heads(of: orders.map(\.state.key))
-        let messages = zip(orders, heads).map { stored, head in
-            // A head that another process wrote in the meantime has another entity tag; then there is no seal.
-            let seal = head.flatMap {
-                PackageSeal(head: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
+        let tails = try await self.store.tails(of: orders.map(\.state.key))
+        let messages = zip(orders, tails).map { stored, tail in
+            // A tail that another process wrote in the meantime has another entity tag; then there is no seal.
+            let seal = tail.flatMap {
+                PackageSeal(tail: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
             }
             let record = OrderRecord(
                 stored.state,

@@ -23,32 +23,12 @@ struct ZIPEntry: Hashable, Sendable {
     static let centralRecordSize = 46
     /// Size of the end record. Source: APPNOTE §4.3.16
     static let endRecordSize = 22
-    /// The position of the local header's offset in a record of the central directory. Source: APPNOTE §4.3.12
-    static let offsetPosition = 42
 
     /// Appends the header that precedes the file's data.
     func appendLocalHeader(to bytes: inout [UInt8]) {
         bytes.append(littleEndian: 0x0403_4B50 as UInt32)
         self.appendShared(to: &bytes)
         bytes += self.name
-    }
-
-    /// Returns the content of the signature in the head of a package; nil if these bytes are not such a head.
-    static func signature(inHead head: [UInt8]) -> [UInt8]? {
-        var rest = head[...]
-        while rest.count > Self.localHeaderSize {
-            func number(_ position: Int, _ count: Int) -> Int {
-                (0..<count).reduce(0) { $0 | Int(rest[rest.startIndex + position + $1]) << (8 * $1) }
-            }
-            // Source: APPNOTE §4.3.7
-            let (size, nameSize) = (number(18, 4), number(26, 2) + number(28, 2))
-            let header = Self.localHeaderSize + nameSize
-            guard number(0, 4) == 0x0403_4B50, rest.count >= header + size else { return nil }
-            let name = rest.dropFirst(Self.localHeaderSize).prefix(nameSize)
-            if name.elementsEqual(FileName.signature) { return Array(rest.dropFirst(header).prefix(size)) }
-            rest = rest.dropFirst(header + size)
-        }
-        return nil
     }
 
     /// Appends the record of the central directory.
@@ -108,11 +88,6 @@ extension [UInt8] {
     mutating func append(littleEndian value: UInt32) {
         self.append(littleEndian: UInt16(truncatingIfNeeded: value))
         self.append(littleEndian: UInt16(truncatingIfNeeded: value >> 16))
-    }
-
-    /// Writes a number over four existing bytes, low byte first.
-    mutating func put(littleEndian value: UInt32, at position: Int) {
-        for byte in 0..<4 { self[position + byte] = UInt8(truncatingIfNeeded: value >> UInt32(8 * byte)) }
     }
 }
 

@@ -146,10 +146,8 @@ final class AssetSet: Sendable {
     let manifestStart: [UInt8]
     /// The manifest after those digits.
     let manifestEnd: [UInt8]
-    /// The assets' part of the central directory, offsets counted from the end of the head.
+    /// The assets' part of the central directory.
     let directory: [UInt8]
-    /// The positions of the offsets in `directory`, with their values.
-    let offsets: [(position: Int, value: UInt32)]
     /// The files that take most of the space, the largest first; for messages.
     let largest: [(name: String, size: Int)]
 
@@ -175,15 +173,12 @@ final class AssetSet: Sendable {
         self.manifestEnd = end + Array("}".utf8)
 
         var directory: [UInt8] = []
-        var offsets: [(position: Int, value: UInt32)] = []
         var offset = 0
         for asset in assets {
-            offsets.append((directory.count + ZIPEntry.offsetPosition, UInt32(clamping: offset)))
-            asset.header.appendCentralRecord(offset: 0, to: &directory)
+            asset.header.appendCentralRecord(offset: UInt32(clamping: offset), to: &directory)
             offset += asset.entrySize
         }
         self.directory = directory
-        self.offsets = offsets
         self.size = offset
         self.largest = assets.sorted { ($1.entrySize, $0.name) < ($0.entrySize, $1.name) }.prefix(5)
             .map { ($0.name, $0.entrySize) }

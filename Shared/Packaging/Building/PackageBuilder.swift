@@ -14,6 +14,7 @@ public struct PackageBuilder: Sendable {
     private let signerBytes: [UInt8]
     private let finder: PackageFileFinder
     private let deflaters: [DeflaterSlot]
+    private let certificates = KeptCertificates()
 
     /// - Parameters:
     ///   - assets: the brand's files by their name in packages.
@@ -68,7 +69,10 @@ public struct PackageBuilder: Sendable {
             }
         }
         let package = self.package(
-            document, manifest, signature, PackageSeal(signer: self.signerBytes, content: content, signature), files)
+            document, manifest, signature,
+            PackageSeal(
+                signer: self.signerBytes, content: content, signingEpochSeconds: signature.signingEpochSeconds,
+                value: signature.value), files)
         guard package.size <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(package.size, order: document.count, assets)
         }
@@ -102,13 +106,17 @@ public struct PackageBuilder: Sendable {
         _ document: [UInt8], _ manifest: [UInt8], _ signature: DetachedSignature, _ seal: PackageSeal,
         _ files: PackageFiles
     ) -> OrderPackage {
+        let assets = files.assets
         let (head, entries) = self.head(document: document, manifest: manifest, signature: signature.der)
-        let tail = Self.tail(entries, headSize: head.count, files.assets)
+        let certificates = self.certificates.kept(of: signature)
+        let own = signature.der[signature.ownStart...]
+        let start = assets.size + head.count + certificates.bytes.count + own.count
+        let tail = Self.tail(own, entries, directoryOffset: start, assets)
         return OrderPackage(
-            head: head, assets: files.assets.digests, tail: tail, entityTag: OrderPackage.entityTag(signature.value),
-            signer: self.signer, contentDigest: Self.contentDigest(seal.content), seal: seal,
-            size: head.count + files.assets.size + tail.count, omittedFiles: files.omitted,
-            missingPictures: files.missingPictures)
+            assets: assets.digests, head: head, certificates: certificates, tail: tail,
+            entityTag: OrderPackage.entityTag(signature.value), signer: self.signer,
+            contentDigest: Self.contentDigest(seal.content), seal: seal, size: start - own.count + tail.count,
+            omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
     /// Returns the `OrderPackage.contentDigest` of an order's package, without signing it.
@@ -151,30 +159,32 @@ public struct PackageBuilder: Sendable {
             ZIPEntry(plain: FileName.manifest, manifest), ZIPEntry(plain: FileName.signature, signature),
         ]
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(data.count + manifest.count + signature.count + 128)
-        for (entry, content) in zip(entries, [data, manifest, signature]) {
+        bytes.reserveCapacity(data.count + manifest.count + 160)
+        for (entry, content) in zip(entries, [data, manifest, []]) {
             entry.appendLocalHeader(to: &bytes)
             bytes += content
         }
         return (bytes, entries)
     }
 
-    private static func tail(_ entries: [ZIPEntry], headSize: Int, _ assets: AssetSet) -> [UInt8] {
+    /// - Parameters:
+    ///   - own: the end of the signature.
+    ///   - entries: those of the head.
+    private static func tail(
+        _ own: ArraySlice<UInt8>, _ entries: [ZIPEntry], directoryOffset: Int, _ assets: AssetSet
+    ) -> [UInt8] {
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(assets.directory.count + 256)
-        var offset = 0
+        bytes.reserveCapacity(own.count + assets.directory.count + 256)
+        bytes += own
+        bytes += assets.directory
+        var offset = assets.size
         for entry in entries {
             entry.appendCentralRecord(offset: UInt32(clamping: offset), to: &bytes)
             offset += ZIPEntry.localHeaderSize + entry.name.count + Int(entry.storedSize)
         }
-        let start = bytes.count
-        bytes += assets.directory
-        for (position, value) in assets.offsets {
-            bytes.put(littleEndian: UInt32(clamping: headSize) &+ value, at: start + position)
-        }
         ZIPEntry.appendEndRecord(
-            count: entries.count + assets.digests.count, directorySize: bytes.count,
-            directoryOffset: headSize + assets.size, to: &bytes)
+            count: entries.count + assets.digests.count, directorySize: bytes.count - own.count,
+            directoryOffset: directoryOffset, to: &bytes)
         return bytes
     }
 
@@ -206,6 +216,23 @@ extension ZIPEntry {
         self.init(
             name: name, isDeflated: false, checksum: zipChecksum(content), storedSize: UInt32(clamping: content.count),
             size: UInt32(clamping: content.count))
+    }
+}
+
+/// The certificates of the last package, since those of the next one are the same.
+///
+/// Not made in advance: a signature's size, which is at its beginning, depends on the form of its time.
+private final class KeptCertificates: Sendable {
+    private let last = Mutex<PackageCertificates?>(nil)
+
+    func kept(of signature: DetachedSignature) -> PackageCertificates {
+        let bytes = signature.der[..<signature.ownStart]
+        return self.last.withLock { last in
+            if let last, last.bytes.elementsEqual(bytes) { return last }
+            let made = PackageCertificates(Array(bytes))
+            last = made
+            return made
+        }
     }
 }
 

@@ -1,15 +1,17 @@
 import Cryptography
 
-/// A signed package in the spans in which it is stored and served: the archive is head, assets, tail.
+/// A signed package in the spans in which it is stored and served: the archive is assets, head, certificates, tail.
 ///
 /// Immutable. A class, since a package goes through many arrays and has a dozen parts that each copy would retain.
 /// Source: Design §7
 public final class OrderPackage: Sendable {
-    /// The ZIP entries of order.json, manifest.json and signature.
-    public let head: [UInt8]
-    /// The entries that follow, in order; their bytes are the brand's `Asset.entry`, or those of fetched pictures.
+    /// The first entries, in order; their bytes are the brand's `Asset.entry`, or those of fetched pictures.
     public let assets: [AssetDigest]
-    /// Central directory and end record.
+    /// The ZIP entries of order.json and manifest.json, and the header of the signature's.
+    public let head: [UInt8]
+    /// The bytes with which the signatures of all packages of a brand begin.
+    public let certificates: PackageCertificates
+    /// The rest of the signature, central directory and end record.
     public let tail: [UInt8]
     /// Changes with every byte of the archive. 32 hexadecimal digits, without quotes.
     public let entityTag: String
@@ -30,11 +32,13 @@ public final class OrderPackage: Sendable {
     public let missingPictures: [String]
 
     init(
-        head: [UInt8], assets: [AssetDigest], tail: [UInt8], entityTag: String, signer: String, contentDigest: String,
-        seal: PackageSeal, size: Int, omittedFiles: [String], missingPictures: [String]
+        assets: [AssetDigest], head: [UInt8], certificates: PackageCertificates, tail: [UInt8], entityTag: String,
+        signer: String, contentDigest: String, seal: PackageSeal, size: Int, omittedFiles: [String],
+        missingPictures: [String]
     ) {
-        self.head = head
         self.assets = assets
+        self.head = head
+        self.certificates = certificates
         self.tail = tail
         self.entityTag = entityTag
         self.signer = signer
@@ -56,6 +60,18 @@ public final class OrderPackage: Sendable {
     /// last bytes of its value identify everything.
     static func entityTag(_ value: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(value.suffix(16))), as: UTF8.self)
+    }
+}
+
+/// The beginning of a signature, up to the signing time. It has the certificates, is nine tenths of the signature, and
+/// is stored once for all packages of a brand, like an asset.
+public struct PackageCertificates: Sendable {
+    public let digest: AssetDigest
+    public let bytes: [UInt8]
+
+    init(_ bytes: [UInt8]) {
+        self.digest = AssetDigest(rawValue: SHA256.hex(bytes))
+        self.bytes = bytes
     }
 }
 

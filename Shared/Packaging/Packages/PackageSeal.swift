@@ -14,11 +14,11 @@ public struct PackageSeal: Hashable, Sendable {
     /// `DetachedSignature.value`
     let value: [UInt8]
 
-    init(signer: [UInt8], content: [UInt8], _ signature: DetachedSignature) {
+    init(signer: [UInt8], content: [UInt8], signingEpochSeconds: Int64, value: [UInt8]) {
         self.signer = signer
         self.content = content
-        self.signingEpochSeconds = signature.signingEpochSeconds
-        self.value = signature.value
+        self.signingEpochSeconds = signingEpochSeconds
+        self.value = value
     }
 
     /// True if a package of the same content and signer has another signature instead: this one was not valid.
@@ -29,18 +29,20 @@ public struct PackageSeal: Hashable, Sendable {
     /// Extracts the seal of a stored package.
     ///
     /// - Parameters:
-    ///   - head: `OrderPackage.head`.
+    ///   - tail: `OrderPackage.tail`.
     ///   - signer: `OrderPackage.signer`, 32 hexadecimal digits.
     ///   - content: `OrderPackage.contentDigest`, 32 hexadecimal digits.
     ///   - entityTag: the tag of the same package.
     /// - Returns: nil if the four do not belong together, or are those of a package that cannot be made again.
-    public init?(head: [UInt8], signer: String, content: String, entityTag: String) {
-        guard let der = ZIPEntry.signature(inHead: head), let signature = DetachedSignature(der: der),
+    public init?(tail: [UInt8], signer: String, content: String, entityTag: String) {
+        guard let signature = DetachedSignature.parts(ofOwn: tail),
             OrderPackage.entityTag(signature.value) == entityTag, let signer = Hexadecimal.bytes(signer),
             let content = Hexadecimal.bytes(content), signer.count == Self.digestSize,
             content.count == Self.digestSize
         else { return nil }
-        self.init(signer: signer, content: content, signature)
+        self.init(
+            signer: signer, content: content, signingEpochSeconds: signature.signingEpochSeconds,
+            value: signature.value)
     }
 
     /// Parses a seal from its text; nil for any other text.

@@ -128,11 +128,12 @@ enum OrderField: String {
     case modified
     /// Entity tag without quotes. A version without a package has none of the package's fields.
     case etag
-    /// Bytes of the archive before the assets.
+    /// Bytes of the archive between the assets and the certificates.
     case head
-    /// Digests of the assets in the order of the archive, separated by spaces.
+    /// Digests of the spans that orders share, separated by spaces: the assets in the order of the archive, then the
+    /// certificates.
     case assets
-    /// Bytes of the archive after the assets.
+    /// Bytes of the archive after the certificates.
     case tail
     /// The folded order document.
     case document

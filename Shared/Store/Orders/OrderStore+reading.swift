@@ -6,7 +6,7 @@ extension OrderStore {
     public struct Surroundings: Hashable, Sendable {
         /// True if the order has the bytes of a package.
         public let hasPackage: Bool
-        /// The number of assets that its package names and that are not stored.
+        /// The number of its package's assets that are not stored; its certificates count as one.
         public let missingAssets: Int
         /// The number of registered devices.
         public let devices: Int
@@ -16,7 +16,7 @@ extension OrderStore {
 
     /// Reads the surroundings of an order, also in a view that is incomplete.
     ///
-    /// - Parameter assets: digests, as in `StoredOrder.assets`.
+    /// - Parameter assets: digests of assets and certificates.
     /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
     public func surroundings(of key: OrderKey, assets: [String]) async throws(StoreError) -> Surroundings {
         let what = "looking at order \(key)"
@@ -185,11 +185,13 @@ extension OrderStore {
             let state = try OrderState(
                 key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
                 sources: sources, recent: recent, contributions: values[12].bytes)
-            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
+            var assets = (values[7].text ?? "").split(separator: " ").map(String.init)
+            let certificates = assets.popLast() ?? ""
             return .success(
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
-                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
+                    certificates: certificates, signer: values[9].text ?? "", content: values[10].text ?? "",
+                    unannounced: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[16].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))

@@ -92,7 +92,7 @@ extension OrderStore {
         _ order: OrderFields, _ package: StoredPackage?, _ begun: PackagingStart
     ) -> RedisInvocation {
         self.invocation(
-            order, package == nil ? "unpackaged" : "version", self.lastMoment(assets: package?.assets ?? [], begun),
+            order, package == nil ? "unpackaged" : "version", self.lastMoment(assets: package?.shared ?? [], begun),
             order.written(with: package))
     }
 

@@ -39,6 +39,8 @@ public struct OrderStore: Sendable {
         public let entityTag: String
         /// Digests, in the order of the archive.
         public let assets: [String]
+        /// The digest of the beginning of the signature; empty for a version without a package.
+        public var certificates = ""
         /// The certificates inside the package's signature; empty if not known.
         public var signer = ""
         /// Digest of everything in the package except the signature; empty if not known.
@@ -53,6 +55,9 @@ public struct OrderStore: Sendable {
         public var hasDevices = false
         /// The UNIX second when a package was last asked for that had not been made; 0 for never.
         public var requestedEpochSeconds: Int64 = 0
+
+        /// Digests of everything that its package shares with others; none for a version without a package.
+        public var shared: [String] { self.isPackaged ? self.assets + [self.certificates] : [] }
 
         /// False for a removed order, and for a version whose package is made when it is asked for.
         public var isPackaged: Bool { !self.entityTag.isEmpty }
@@ -134,11 +139,13 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// The bytes of a package except its assets.
+    /// The bytes of a package except those that it shares with others. The archive is assets, head, certificates, tail.
     public struct StoredPackage: Sendable {
-        public let head: [UInt8]
         /// Digests, in the order of the archive.
         public let assets: [String]
+        public let head: [UInt8]
+        /// The digest of the beginning of the signature, which is stored as an asset.
+        public let certificates: String
         public let tail: [UInt8]
         /// Without quotes.
         public let entityTag: String
@@ -151,11 +158,12 @@ public struct OrderStore: Sendable {
         ///   - signer: empty marks the order to be signed again.
         ///   - content: empty marks the order to be packaged again.
         public init(
-            head: [UInt8], assets: [String], tail: [UInt8], entityTag: String, signer: String = "",
-            content: String = ""
+            assets: [String], head: [UInt8], certificates: String, tail: [UInt8], entityTag: String,
+            signer: String = "", content: String = ""
         ) {
-            self.head = head
             self.assets = assets
+            self.head = head
+            self.certificates = certificates
             self.tail = tail
             self.entityTag = entityTag
             self.signer = signer
@@ -325,11 +333,11 @@ public struct OrderStore: Sendable {
 }
 
 extension OrderStore.Write {
-    /// Digests of the assets that its package names; none if it has no package.
+    /// Digests of the assets and the certificates that its package names; none if it has no package.
     public var assets: [String] {
         switch self.content {
-        case .version(let package): package?.assets ?? []
-        case .unannouncedVersion(let package), .signature(let package), .requested(let package, _): package.assets
+        case .version(let package): package?.shared ?? []
+        case .unannouncedVersion(let package), .signature(let package), .requested(let package, _): package.shared
         case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
         }
     }
@@ -398,11 +406,14 @@ extension OrderFields {
 }
 
 extension OrderStore.StoredPackage {
+    /// Digests of the spans that it shares with other packages.
+    var shared: [String] { self.assets + [self.certificates] }
+
     /// The fields to write.
     var fields: [(OrderField, RedisArgument)] {
         [
             (.etag, .string(self.entityTag)), (.head, .bytes(self.head)),
-            (.assets, .string(self.assets.joined(separator: " "))), (.tail, .bytes(self.tail)),
+            (.assets, .string(self.shared.joined(separator: " "))), (.tail, .bytes(self.tail)),
             (.signer, .string(self.signer)), (.content, .string(self.content)),
         ]
     }
@@ -432,14 +443,14 @@ extension OrderStore {
         return replies.map(\.integer)
     }
 
-    /// Returns the heads of the packages of some orders.
+    /// Returns the tails of the packages of some orders.
     ///
-    /// - Parameter keys: some dozens to hundreds; a head is smaller than the document.
+    /// - Parameter keys: some dozens to hundreds; a tail has about a kilobyte.
     /// - Returns: one per key, in order; nil for an order that has no package.
     /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
-    public func heads(of keys: [OrderKey]) async throws(StoreError) -> [[UInt8]?] {
+    public func tails(of keys: [OrderKey]) async throws(StoreError) -> [[UInt8]?] {
         let what = "reading packages"
-        let field = RedisArgument.string(OrderField.head.rawValue)
+        let field = RedisArgument.string(OrderField.tail.rawValue)
         let replies = try await self.pipeline(
             keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
         for case .error(let message) in replies { throw StoreError(what, reply: message) }

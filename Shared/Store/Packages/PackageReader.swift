@@ -30,12 +30,12 @@ public struct PackageReader: Sendable {
     public struct Spans: Sendable {
         public let stamp: Stamp
         public let head: ByteBuffer
-        /// Digests, in the order of the archive, separated by spaces.
-        public let assetList: String
+        /// Digests of the assets in the order of the archive and of the certificates, separated by spaces.
+        public let sharedList: String
         public let tail: ByteBuffer
 
-        /// Digests, in the order of the archive.
-        public var assets: [String] { self.assetList.split(separator: " ").map(String.init) }
+        /// Digests of the assets in the order of the archive, then of the certificates.
+        public var shared: [String] { self.sharedList.split(separator: " ").map(String.init) }
     }
 
     static let stampFields = fields([.token, .version, .modified, .etag, .removed])
@@ -92,12 +92,12 @@ public struct PackageReader: Sendable {
         let values = try Self.values(replies)
         guard let stamp = try Self.stamp(values) else { return nil }
         guard stamp.isPackaged else {
-            return Spans(stamp: stamp, head: ByteBuffer(), assetList: "", tail: ByteBuffer())
+            return Spans(stamp: stamp, head: ByteBuffer(), sharedList: "", tail: ByteBuffer())
         }
-        guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
-            case .string(let tail) = values[7]
+        guard values.count == 8, case .string(let head) = values[5], let shared = values[6].text,
+            !shared.isEmpty, case .string(let tail) = values[7]
         else { throw StoreError(.corrupt, "reading package: a span is missing") }
-        return Spans(stamp: stamp, head: head, assetList: assets, tail: tail)
+        return Spans(stamp: stamp, head: head, sharedList: shared, tail: tail)
     }
 
     static func values(_ replies: [RedisValue]) throws -> [RedisValue] {
@@ -122,7 +122,7 @@ public struct PackageReader: Sendable {
         PackageRequests(redis: self.redis).add(key, on: eventLoop)
     }
 
-    /// Reads assets.
+    /// Reads assets and certificates.
     ///
     /// - Returns: one entry per digest, in order; fails with `StoreError` code `.corrupt` if one is missing.
     public func assets(_ digests: [String], on eventLoop: any EventLoop) -> EventLoopFuture<[ByteBuffer]> {

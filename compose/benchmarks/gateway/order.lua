@@ -60,7 +60,7 @@ function order.answer()
         key, "token", "version", "modified", "etag", "removed", "head", "assets", "tail")
     if not fields then ngx.log(ngx.ERR, failure) return ngx.exit(503) end
     if fields[1] ~= token or fields[5] == "1" then give_back(connection) return refuse() end
-    local parts, length = { fields[6] }, #fields[6] + #fields[8]
+    local parts, length = {}, #fields[6] + #fields[8]
     for digest in fields[7]:gmatch("%S+") do
         local asset = assets[digest]
         if not asset then
@@ -70,6 +70,8 @@ function order.answer()
         parts[#parts + 1] = asset
         length = length + #asset
     end
+    -- The last one are the certificates, which follow the order's own head.
+    table.insert(parts, #parts, fields[6])
     parts[#parts + 1] = fields[8]
     give_back(connection)
     stamp_headers(tonumber(fields[3]), fields[4])
