@@ -59,6 +59,12 @@ SUBJECTS = {
         "Redis",
         {"rounds": ROUNDS, "orders": number(4000, "orders in the backlog of a round (4000)"), "seconds": seconds(10),
          "profile": flag("also show the functions that use its processor time")}, ("bench", "bench-python")),
+    "followed": Subject(
+        "packager.followed:FollowedBench",
+        "signatures and processor time of a stream in which devices follow three of ten orders, with each version "
+        "packaged and with those that somebody asks for; latency of fetches that ask",
+        {"rounds": ROUNDS, "orders": number(1000, "orders of a round, with ten changes each (1000)"),
+         "seconds": seconds(10)}),
     "pusher": Subject(
         "pusher.bench:PusherBench",
         "notifications a second on one connection, compared with h2load and senders in Python; latency from a "
