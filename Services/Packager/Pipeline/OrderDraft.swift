@@ -79,7 +79,7 @@ final class OrderDraft: Sendable {
     convenience init(unpackaged draft: OrderDraft, _ state: OrderState) {
         self.init(
             draft.order, stored: draft.stored, result: draft.result, pictures: [], content: .version(nil),
-            record: OrderRecord(state, recipe: nil).encoded)
+            record: OrderRecord(state, package: nil).encoded)
     }
 
     /// A stored order as it was read.
@@ -164,7 +164,7 @@ extension OrderRecord {
     init(_ state: OrderState, _ package: OrderPackage) {
         self.init(
             state,
-            recipe: PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
+            package: RecordedPackage(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
             seal: package.seal.text)
     }
 
@@ -189,7 +189,7 @@ enum RemovedOrder {
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {
         guard state.isRemoved else { return [] }
-        let trace = OrderRecord(state, recipe: PackageRecipe(assets: [], entityTag: "removed")).encoded
+        let trace = OrderRecord(state, package: RecordedPackage(assets: [], entityTag: "removed")).encoded
         return [KafkaHeader(name: Self.header, value: trace)]
     }
 

@@ -88,7 +88,7 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Gives a place a new epoch after a judgement: a view of another history is still complete, or orders that
+    /// Gives a shard a new epoch after a judgement: a view of another history is still complete, or orders that
     /// were awaited are restored.
     ///
     /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either has
