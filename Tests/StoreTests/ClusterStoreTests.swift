@@ -89,7 +89,7 @@ import Testing
         #expect(try stored.map { try $0.get()?.state.key.order.rawValue } == names)
         let unpublished = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
-        #expect(try await fixture.write(unannounced) == .written)
+        #expect(try await fixture.write(unpublished) == .written)
         try await fixture.store.acknowledge([(try key("o1"), "2", 2)])
         let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
         #expect(settled.unpublished == "")

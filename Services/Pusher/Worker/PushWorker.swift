@@ -365,34 +365,3 @@ extension PushWorker {
         self.scheduler.add(outcome.found, numbers)
     }
 }
-
-/// Samples the state of each credential's client every few seconds, even of one that sends nothing.
-struct CredentialGauges: Service {
-    let metrics: PusherMetrics
-    let scheduler: PushScheduler
-    let parking: PushParking
-    var interval = Duration.seconds(3)
-
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            while true {
-                await self.sample()
-                try await Task.sleep(for: self.interval)
-            }
-        }
-    }
-
-    /// Samples once. Gauges of credentials without a client are removed.
-    func sample() async {
-        let clients = self.scheduler.clients
-        for (type, client) in clients { self.metrics[type.rawValue].set(await client.snapshot()) }
-        var pending = self.parking.with { $0.counts }
-        for (type, health, breaker) in self.scheduler.credentialStates {
-            self.metrics[type.rawValue].set(credential: health.gauge, breaker: breaker.gauge)
-            self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
-        }
-        // Order types come from the records' keys: those without a brand must not become labels of metrics.
-        self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
-        self.metrics.removeGauges(except: Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
-    }
-}
