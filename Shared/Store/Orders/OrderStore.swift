@@ -468,3 +468,7 @@ extension OrderStore {
         return replies.map(\.integer)
     }
 }
+
+extension Duration {
+    var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
+}

@@ -356,6 +356,16 @@ extension MaterializedView {
 }
 
 extension StoreScripts {
+    /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
+    /// event loop send it in a pipeline after other commands.
+    ///
+    /// KEYS: the epoch.
+    static let epoch =
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            return isHere(epoch) and epoch or false
+            """
+
     /// KEYS: brands. ARGV: packager, its types with commas between them, seconds after which another one counts as
     /// gone. Returns packager, types, …
     static let announceBrands = RedisScript(

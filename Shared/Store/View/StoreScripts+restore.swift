@@ -16,16 +16,6 @@ extension StoreScripts {
 
         """
 
-    /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
-    /// event loop send it in a pipeline after other commands.
-    ///
-    /// KEYS: the epoch.
-    static let epoch =
-        Self.history + """
-            local epoch = redis.call('GET', KEYS[1])
-            return isHere(epoch) and epoch or false
-            """
-
     /// Reads the whole state of the view.
     ///
     /// KEYS: epoch, plan, tails, fresh.
