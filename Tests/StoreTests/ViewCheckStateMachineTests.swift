@@ -51,7 +51,7 @@ import Testing
         #expect(self.verdict([good, former]) == .doubtful, "one of several is enough")
         #expect(self.verdict([missing, good]) == .doubtful)
         #expect(self.verdict([]) == .doubtful, "nobody said anything")
-        let fresh = MaterializedView.Shard(hashTag: "4", epoch: nil, isHere: false, plan: "p", isFresh: true)
+        let fresh = MaterializedView.Shard(hashTag: "4", epoch: nil, isHere: false, plan: "p", startedEmpty: true)
         #expect(self.verdict([good, fresh]) == .confirmed, "what is restored into an empty server is the newest")
         #expect(self.verdict([good, fresh, missing]) == .doubtful)
     }

@@ -87,7 +87,7 @@ enum StoreKeys {
     /// The restore in progress: `<plan>:<history of the server>`.
     static func plan(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:plan", hashTag) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
-    static func fresh(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:fresh", hashTag) }
+    static func startedEmpty(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:fresh", hashTag) }
     /// The last time when the whole view was complete and the slots of this master were marked:
     /// `<millisecond of its clock>:<digest of its slots>:<history of the server>`.
     static func marked(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:marked", hashTag) }

@@ -50,13 +50,13 @@ public struct MaterializedView: Sendable {
         public let tails: [String: Int64]
         /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
         /// the newest that Kafka has.
-        public let isFresh: Bool
+        public let startedEmpty: Bool
         /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
         public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
             hashTag: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
-            tails: [String: Int64] = [:], isFresh: Bool = false
+            tails: [String: Int64] = [:], startedEmpty: Bool = false
         ) {
             self.hashTag = hashTag
             self.epoch = epoch
@@ -64,7 +64,7 @@ public struct MaterializedView: Sendable {
             self.plan = plan
             self.history = history
             self.tails = tails
-            self.isFresh = isFresh && plan != nil
+            self.startedEmpty = startedEmpty && plan != nil
         }
     }
 
@@ -76,7 +76,7 @@ public struct MaterializedView: Sendable {
             shards.map {
                 RedisInvocation(
                     StoreScripts.look,
-                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.startedEmpty($0)],
                     arguments: [])
             }, "looking at the view")
         var found: [Shard] = []
@@ -88,7 +88,7 @@ public struct MaterializedView: Sendable {
                 Shard(
                     hashTag: hashTag, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
                     plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
-                    isFresh: parts[5].integer == 1))
+                    startedEmpty: parts[5].integer == 1))
         }
         return found
     }
@@ -118,7 +118,7 @@ public struct MaterializedView: Sendable {
                         StoreScripts.beginRestore,
                         keys: [
                             StoreKeys.epoch(shard.hashTag), StoreKeys.plan(shard.hashTag),
-                            StoreKeys.fresh(shard.hashTag),
+                            StoreKeys.startedEmpty(shard.hashTag),
                         ],
                         arguments: [.string(plan), .string(shard.epoch ?? ""), .string(StoreKeys.anyOrder)])
                 ], "beginning to restore")
@@ -144,7 +144,7 @@ public struct MaterializedView: Sendable {
                 RedisInvocation(
                     StoreScripts.completeRestore,
                     keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
-                        + [StoreKeys.fresh($0), StoreKeys.marked($0)],
+                        + [StoreKeys.startedEmpty($0), StoreKeys.marked($0)],
                     arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }

@@ -18,7 +18,7 @@ extension StoreScripts {
 
     /// Reads the whole state of the view.
     ///
-    /// KEYS: epoch, plan, tails, fresh.
+    /// KEYS: epoch, plan, tails, startedEmpty.
     /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if there was no
     /// order when the plan began.
     static let look = RedisScript(
@@ -36,8 +36,8 @@ extension StoreScripts {
     ///
     /// The keys distinguish an empty server from one that fell back: it has few, and no order among them. Nothing that
     /// is restored into it, the newest version of each order first, is older than the devices' versions.
-    /// KEYS: epoch, plan, fresh. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none, the
-    /// prefix of the keys of orders.
+    /// KEYS: epoch, plan, startedEmpty. ARGV: the plan to begin if there is none, the epoch that was seen, empty for
+    /// none, the prefix of the keys of orders.
     /// Returns the active plan; nil if the view was completed meanwhile.
     static let beginRestore = RedisScript(
         Self.history + """
@@ -66,7 +66,7 @@ extension StoreScripts {
 
     /// Marks the view as complete, if its plan and history are unchanged since the restore began.
     ///
-    /// KEYS: epoch, plan, tails, fresh, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
+    /// KEYS: epoch, plan, tails, startedEmpty, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
     /// Returns 1 if so, else 0.
     static let completeRestore = RedisScript(
         Self.history + """

@@ -63,7 +63,7 @@ struct ViewCheckStateMachine: Hashable {
                 self = .overtaken
             } else {
                 self =
-                    !shards.isEmpty && shards.allSatisfy { $0.epoch != nil && $0.isHere || $0.isFresh }
+                    !shards.isEmpty && shards.allSatisfy { $0.epoch != nil && $0.isHere || $0.startedEmpty }
                     ? .confirmed : .doubtful
             }
         }
