@@ -160,7 +160,7 @@ extension Packager {
     ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
-        let fleet = FleetBrands(view) {
+        let announced = AnnouncedBrands(view) {
             Set(brands.groups(served: packagers.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
         }
         return ViewRecovery(
@@ -168,13 +168,13 @@ extension Packager {
             reader: try KafkaReader(environment.kafka),
             orders: OrderRestorer(
                 store: store, packagers: { packagers.current },
-                isAwaited: { brands.reasonToAwait($0) != nil || fleet.knows($0) }, pictureIndex: pictureIndex,
+                isAwaited: { brands.reasonToAwait($0) != nil || announced.knows($0) }, pictureIndex: pictureIndex,
                 metrics: metrics,
                 logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
             metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes,
-            awaited: awaited, fleet: fleet)
+            awaited: awaited, announced: announced)
     }
 }
 

@@ -158,7 +158,8 @@ extension Pusher {
             }
         }
         return [
-            reloader, CredentialGauges(metrics: metrics, scheduler: scheduler, parking: parking), worker,
+            reloader, CredentialGauges(metrics: metrics, scheduler: scheduler, parked: { parking.with { $0.counts } }),
+            worker,
             RedisMonitor(redis, environment),
         ]
     }

@@ -140,18 +140,18 @@ import Testing
                 if let saved { try fixture.server.putBack(saved) }
                 try await fixture.server.restart()
                 let view = MaterializedView(redis: fixture.redis)
-                var places: [MaterializedView.Place] = []
+                var shards: [MaterializedView.Shard] = []
                 let deadline = ContinuousClock.now + .seconds(30)
-                while places.isEmpty {
-                    places = (try? await view.look()) ?? []
+                while shards.isEmpty {
+                    shards = (try? await view.look()) ?? []
                     try #require(ContinuousClock.now < deadline)
                 }
-                #expect(places.allSatisfy { $0.epoch != nil && !$0.isHere })
+                #expect(shards.allSatisfy { $0.epoch != nil && !$0.isHere })
                 record.enter(.doubt)
                 try await record.until(10, of: questions, right: false)
                 if saved != nil { try await Self.putNewest(fixture) }
                 record.enter(.after)
-                try await view.confirm(places, epoch: "again")
+                try await view.confirm(shards, epoch: "again")
                 try await record.until(5, of: questions, right: true)
             }
             // The other tasks end only by cancellation or with an error.

@@ -64,12 +64,12 @@ import Testing
 
     @Test func theTextGivesTheSameOrderAsTheValues() throws {
         for (state, rules) in try self.states() {
-            let record = OrderRecord(state, recipe: RecordTests.recipe, seal: "AB-_")
+            let record = OrderRecord(state, package: RecordTests.package, seal: "AB-_")
             let text = try OrderRecordText(record.encoded)
             #expect(text.version == state.version)
             #expect(text.modifiedEpochSeconds == state.modifiedEpochSeconds)
             #expect(text.seal == "AB-_")
-            #expect(text.assets == RecordTests.recipe.assets)
+            #expect(text.assets == RecordTests.package.assets)
             #expect(try text.record() == record)
             let order = try #require(text.orderJSON(key: state.key, rules: rules))
             #expect(
@@ -82,14 +82,14 @@ import Testing
     @Test func theTextOfARecordKeepsItsContributions() throws {
         var state = try Examples.state(1)
         state.contributions = Contributions(before: state.document)
-        let text = try OrderRecordText(OrderRecord(state, recipe: RecordTests.recipe).encoded)
+        let text = try OrderRecordText(OrderRecord(state, package: RecordTests.package).encoded)
         #expect(try #require(text.fields(key: state.key)) == OrderFields(state))
         #expect(text.seal == nil)
     }
 
     @Test func anUnusualRecordTextIsDecodedAsValues() throws {
         let state = try Examples.state(1)
-        let record = OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA")
+        let record = OrderRecord(state, package: RecordTests.package, seal: "AAAA")
         let spaced = Array(" ".utf8) + record.encoded
         let text = try OrderRecordText(spaced)
         #expect(text.version == state.version)
@@ -103,7 +103,7 @@ import Testing
     }
 
     @Test func brokenRecordsAreRefused() throws {
-        let json = try JSON(parsing: OrderRecord(try Examples.state(1), recipe: RecordTests.recipe).encoded)
+        let json = try JSON(parsing: OrderRecord(try Examples.state(1), package: RecordTests.package).encoded)
         for (path, value): (String, JSON?) in [
             ("format", nil), ("format", 2), ("document", nil), ("document", []), ("version", 0), ("version", "1"),
             ("modified", -1), ("sources", nil),
@@ -127,7 +127,7 @@ import Testing
     @Test func aDamagedRecordNeverTraps() throws {
         let state = try Examples.state(5)
         let rules = try Examples.rules(try Examples.order(5))
-        let encoded = OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA").encoded
+        let encoded = OrderRecord(state, package: RecordTests.package, seal: "AAAA").encoded
         var texts = (0..<encoded.count).map { Array(encoded[..<$0]) }
         for index in encoded.indices {
             for byte in [UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "}"), UInt8(ascii: ","), 0xFF] {

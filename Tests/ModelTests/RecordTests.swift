@@ -4,12 +4,12 @@ import Testing
 @testable import Model
 
 @Suite struct RecordTests {
-    static let recipe = PackageRecipe(assets: [String(repeating: "0a", count: 32)], entityTag: "1-abc")
+    static let package = RecordedPackage(assets: [String(repeating: "0a", count: 32)], entityTag: "1-abc")
 
     @Test(arguments: 1...5)
     func anOrderRecordIsReadBack(_ number: Int) throws {
         let state = try Examples.state(number)
-        let record = OrderRecord(state, recipe: Self.recipe, seal: number == 1 ? nil : "AAAA")
+        let record = OrderRecord(state, package: Self.package, seal: number == 1 ? nil : "AAAA")
         let back = try OrderRecord.decode(record.encoded)
         #expect(back == record)
         #expect(back.state(key: state.key) == state)
@@ -26,8 +26,8 @@ import Testing
         let state = OrderState(
             key: try Examples.key(order), document: document, token: try AuthenticationToken("0123456789abcdef"),
             version: 3, modifiedEpochSeconds: Examples.now)
-        let recipe = PackageRecipe(assets: [String(repeating: "a", count: 64)], entityTag: "tag")
-        let encoded = OrderRecord(state, recipe: recipe).encoded
+        let package = RecordedPackage(assets: [String(repeating: "a", count: 64)], entityTag: "tag")
+        let encoded = OrderRecord(state, package: package).encoded
         let json = try JSON(parsing: encoded)
         #expect(json.serialized == encoded)
         #expect(json.object?["document"]?.serialized == state.documentBytes)
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func aBrokenOrderRecordIsRefusedWithItsPath() throws {
-        let json = try JSON(parsing: OrderRecord(try Examples.state(1), recipe: Self.recipe).encoded)
+        let json = try JSON(parsing: OrderRecord(try Examples.state(1), package: Self.package).encoded)
         for (path, value): (String, JSON?) in [
             ("format", nil), ("format", 2), ("document", nil), ("document", []), ("token", "short"), ("token", 5),
             ("version", 0), ("version", "1"),

@@ -97,8 +97,8 @@ extension CrashFixture {
         state.positions = stored.state.positions
         state.recent = stored.state.recent
         #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
-        let recipe = PackageRecipe(assets: stored.assets, entityTag: stored.entityTag)
-        #expect(told.recipe == (stored.isPackaged ? recipe : nil))
+        let package = RecordedPackage(assets: stored.assets, entityTag: stored.entityTag)
+        #expect(told.package == (stored.isPackaged ? package : nil))
         #expect((told.seal.flatMap { PackageSeal($0) } != nil) == stored.isPackaged, "\(key): a seal and no package")
     }
 

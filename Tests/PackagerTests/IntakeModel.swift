@@ -22,7 +22,7 @@ struct IntakeModel {
     /// The last finished offset of each key since its partition was assigned.
     private var last: [String: Int64] = [:]
     private var works: [KeyedWork] = []
-    private var pass: (pass: DeferredRecords.Pass, position: Int64)?
+    private var reading: (reading: DeferredRecords.Reading, position: Int64)?
     private var awaited: Set<String> = []
     private var poisoned: Set<String> = []
     private var now = ContinuousClock.now
@@ -150,16 +150,17 @@ struct IntakeModel {
     }
 
     private mutating func readAgain() throws {
-        if self.pass == nil { self.pass = self.intake.nextPass().map { ($0, $0.from) } }
-        guard var (pass, position) = self.pass else { return }
-        let records = self.log[Int(pass.partition.partition)][Int(position)..<Int(pass.to)].prefix(1 + self.roll(40))
-        self.apply(self.intake.addAgain(Array(records), &pass))
+        if self.reading == nil { self.reading = self.intake.nextReading().map { ($0, $0.from) } }
+        guard var (reading, position) = self.reading else { return }
+        let records = self.log[Int(reading.partition.partition)][Int(position)..<Int(reading.to)].prefix(
+            1 + self.roll(40))
+        self.apply(self.intake.addAgain(Array(records), &reading))
         position += Int64(records.count)
-        if position == pass.to, !pass.isOver { self.apply(self.intake.readToTheEnd(&pass)) }
+        if position == reading.to, !reading.isOver { self.apply(self.intake.readToTheEnd(&reading)) }
         // A read may fail at any offset.
-        let isOver = pass.isOver || position == pass.to || self.roll(10) == 0
-        if isOver { self.intake.end(pass) }
-        self.pass = isOver ? nil : (pass, position)
+        let isOver = reading.isOver || position == reading.to || self.roll(10) == 0
+        if isOver { self.intake.end(reading) }
+        self.reading = isOver ? nil : (reading, position)
     }
 
     /// Revokes a partition, and assigns it again from its committed offset.

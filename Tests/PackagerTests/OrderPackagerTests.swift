@@ -52,7 +52,7 @@ import Testing
         #expect(draft.state?.document.members["orderNumber"] == "10")
         #expect(draft.write?.expectedRevision == 0)
         #expect(draft.result.outcomes == Array(repeating: .applied, count: 10))
-        #expect((try OrderRecord.decode(#require(draft.record))).recipe?.assets.count == 2)
+        #expect((try OrderRecord.decode(#require(draft.record))).package?.assets.count == 2)
     }
 
     @Test func onlyInvalidChangesAndThoseExceedingThePackageSizeAreRefused() throws {

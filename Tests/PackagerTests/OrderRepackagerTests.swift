@@ -94,7 +94,7 @@ import Testing
             #expect(after.state.modifiedEpochSeconds == before.state.modifiedEpochSeconds + 1)
             #expect(after.state.document == before.state.document)
             #expect(after.state.positions == before.state.positions)
-            #expect(after.unannounced.isEmpty)
+            #expect(after.unpublished.isEmpty)
             #expect(after.assets.count == before.assets.count + 1)
             let archive = try #require(try await StoredArchive.read(key, from: fixture.redis))
             #expect(try archive.file("lamp.png") == SampleFile.png(seed: 99))
@@ -102,8 +102,8 @@ import Testing
             let last = try #require(try await fixture.read(fixture.topics.orders, 2).last)
             let record = try OrderRecord.decode(try #require(last.value))
             #expect(record.version.ordinal == 2)
-            #expect(record.recipe?.assets == after.assets)
-            #expect(record.recipe?.entityTag == after.entityTag)
+            #expect(record.package?.assets == after.assets)
+            #expect(record.package?.entityTag == after.entityTag)
             // The next change continues from there.
             var log = ChangeLog(offset: 50)
             try await fixture.processor(packager: OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens()))
@@ -207,16 +207,16 @@ import Testing
                 topics: fixture.topics, store: OrderStore(redis: fixture.redis), producer: nil,
                 packagers: { [brand.orderType: packager] })
             await #expect(throws: RetriableFailure.self) { _ = try await cut.repackage([key]) }
-            #expect(try await Int64(fixture.stored("a")?.unannounced ?? "")?.ordinal == 2)
+            #expect(try await Int64(fixture.stored("a")?.unpublished ?? "")?.ordinal == 2)
             #expect(try await fixture.count(fixture.topics.orders) == 1)
             // A change that arrives before the next attempt does not remove the mark.
             var log = ChangeLog(offset: 60)
             try await fixture.processor(packager: packager).process([
                 log.change("order.patched", "a", ["orderNumber": "8"])
             ])
-            #expect(try await Int64(fixture.stored("a")?.unannounced ?? "")?.ordinal == 2)
+            #expect(try await Int64(fixture.stored("a")?.unpublished ?? "")?.ordinal == 2)
             #expect(try await self.repackager(fixture, brand).repackage([key]) == [.current])
-            #expect(try await fixture.stored("a")?.unannounced == "")
+            #expect(try await fixture.stored("a")?.unpublished == "")
             let last = try #require(try await fixture.read(fixture.topics.orders, 3).last)
             #expect(try OrderRecord.decode(try #require(last.value)).version.ordinal == 3)
         }

@@ -175,7 +175,7 @@ import Testing
             let after = try #require(try await fixture.stored(name))
             #expect(after.state == wanted)
             #expect(after.isPublished)
-            #expect(after.unannounced.isEmpty)
+            #expect(after.unpublished.isEmpty)
             try await processor.process(changes)
             #expect(try await fixture.count(fixture.topics.orders) == 1, "it counts as published")
             let partitions = try await grown.read(fixture.topics.orders)

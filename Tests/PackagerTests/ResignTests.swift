@@ -141,7 +141,7 @@ import Testing
             for (old, new) in zip(before, try await OrderStore(redis: fixture.redis).orders(keys)) {
                 let (old, new) = (try #require(old), try #require(try new.get()))
                 #expect(new.state.version.ordinal == 2)
-                #expect(new.unannounced.isEmpty)
+                #expect(new.unpublished.isEmpty)
                 #expect(new.state.modifiedEpochSeconds > old.modifiedEpochSeconds)
                 #expect(new.state.document == old.document)
             }

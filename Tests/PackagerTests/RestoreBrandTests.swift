@@ -47,9 +47,9 @@ import Testing
 
     /// Returns the types that the view awaits; nil while it is not complete.
     private func awaited(_ fleet: Fleet) async throws -> Set<OrderTypeIdentifier>? {
-        let places = try await MaterializedView(redis: fleet.redis).look()
-        guard ViewStatus(places) == .complete else { return nil }
-        return places.reduce(into: []) { $0.formUnion($1.awaited) }
+        let shards = try await MaterializedView(redis: fleet.redis).look()
+        guard ViewStatus(shards) == .complete else { return nil }
+        return shards.reduce(into: []) { $0.formUnion($1.awaited) }
     }
 
     private func versions(_ fleet: Fleet, _ keys: [OrderKey]) async throws -> [Int64] {
@@ -93,7 +93,7 @@ import Testing
             let before = try await fleet.content(ours + theirs, [])
             #expect(before.states.count == 16)
             // An order of a brand that was removed long ago.
-            let stranger = OrderRecord(try #require(before.states[ours[0]]), recipe: .init(assets: [], entityTag: "e"))
+            let stranger = OrderRecord(try #require(before.states[ours[0]]), package: .init(assets: [], entityTag: "e"))
             _ = try await fleet.producer.produce(
                 KafkaMessage(
                     topic: fleet.topics.orders, key: Array("order.com.example.gone/o1".utf8), value: stranger.encoded))

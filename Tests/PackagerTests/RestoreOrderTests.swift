@@ -112,8 +112,8 @@ import Testing
         try await Fleet.run { fleet in
             let view = MaterializedView(redis: fleet.redis)
             let (one, two) = (try OrderTypeIdentifier("order.one"), try OrderTypeIdentifier("order.two"))
-            let stale = FleetBrands(view, name: "stale") { [one] }
-            let whole = FleetBrands(view, name: "whole") { [one, two] }
+            let stale = AnnouncedBrands(view, name: "stale") { [one] }
+            let whole = AnnouncedBrands(view, name: "whole") { [one, two] }
             try await stale.announce()
             #expect(stale.knows(one))
             #expect(!stale.knows(two))

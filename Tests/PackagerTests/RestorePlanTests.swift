@@ -7,8 +7,8 @@ import Testing
 
 /// The decisions of restoring, without a server.
 @Suite struct RestorePlanTests {
-    private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> MaterializedView.Place {
-        MaterializedView.Place(epoch: epoch, isHere: isHere, plan: plan)
+    private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> MaterializedView.Shard {
+        MaterializedView.Shard(epoch: epoch, isHere: isHere, plan: plan)
     }
 
     @Test func theViewStatusIsThatOfItsWorstPlace() {
@@ -29,8 +29,8 @@ import Testing
         #expect(from([]) == 10)
         #expect(from([["west/orders/0": 50]]) == 50)
         #expect(from([["west/orders/0": 50], ["west/orders/0": 40]]) == 40)
-        #expect(from([["west/orders/0": 50], [:]]) == 10, "one place knows nothing")
-        #expect(from([["west/orders/0": 50], ["east/orders/0": 50]]) == 10, "one place knows another cluster")
+        #expect(from([["west/orders/0": 50], [:]]) == 10, "one shard knows nothing")
+        #expect(from([["west/orders/0": 50], ["east/orders/0": 50]]) == 10, "one shard knows another cluster")
         #expect(from([["west/orders/0": 5]]) == 10, "what was deleted cannot be read")
         #expect(from([["west/orders/0": 91]]) == 10, "a topic that was made anew")
         let jobs = RestorePlan.jobs(bounds, in: "west", tails: [["west/orders/0": 90]])
@@ -92,8 +92,8 @@ import Testing
                 isRemoved: isRemoved)
         }
         func value(_ order: String, version: Int64) throws -> [UInt8] {
-            let recipe = PackageRecipe(assets: [], entityTag: "e")
-            return OrderRecord(try state(order, version: version), recipe: recipe).encoded
+            let package = RecordedPackage(assets: [], entityTag: "e")
+            return OrderRecord(try state(order, version: version), package: package).encoded
         }
         let gone = try state("c", version: 9, isRemoved: true)
         let replay = OrderReplay([

@@ -70,12 +70,12 @@ import Testing
             let value = try #require(try await fixture.read(fixture.topics.orders, 1).first?.value)
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
-            let package = try #require(packager.remade(try OrderRecordText(value), of: key))
+            let package = try #require(packager.asPublished(try OrderRecordText(value), of: key))
             #expect(package.tail == (try await OrderStore(redis: fixture.redis).tails(of: [key]))[0])
-            #expect(packager.remade(try OrderRecordText(value), of: try ChangeLog.key("b")) == nil)
+            #expect(packager.asPublished(try OrderRecordText(value), of: try ChangeLog.key("b")) == nil)
             var record = try OrderRecord.decode(value)
             record.document.members["orderNumber"] = "another"
-            #expect(packager.remade(try OrderRecordText(record.encoded), of: key) == nil)
+            #expect(packager.asPublished(try OrderRecordText(record.encoded), of: key) == nil)
         }
     }
 

@@ -32,8 +32,8 @@ import Testing
                     names.map { ("order.patched", $0, "p\($0)", ["statusDescription": "moved"]) })
                 try await fleet.settle()
                 try await eventually("complete") {
-                    let places = try await MaterializedView(redis: fleet.redis).look()
-                    return ViewStatus(places) == .complete && places.count == 4
+                    let shards = try await MaterializedView(redis: fleet.redis).look()
+                    return ViewStatus(shards) == .complete && shards.count == 4
                 }
                 for result in try await OrderStore(redis: fleet.redis).orders(names.map { try ChangeLog.key($0) }) {
                     let state = try #require(try result.get()?.state)

@@ -62,8 +62,8 @@ import Testing
             }
             let records = try await fixture.read(fixture.topics.orders, 2)
             let told = try records.map { try OrderRecord.decode(try #require($0.value)) }
-            #expect(told[0].recipe != nil && told[0].seal != nil)
-            #expect(told[1].recipe == nil && told[1].seal == nil)
+            #expect(told[0].package != nil && told[0].seal != nil)
+            #expect(told[1].package == nil && told[1].seal == nil)
             #expect(told[1].state(key: try ChangeLog.key("o")) == stored.state)
         }
     }

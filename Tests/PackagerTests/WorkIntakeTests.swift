@@ -38,10 +38,10 @@ struct WorkIntakeTests {
     /// Reads again what can be read, from a partition's records, and works on it.
     private func readAll(_ intake: inout WorkIntake, _ log: [KafkaRecord]) -> [Int64] {
         var done: [Int64] = []
-        while var pass = intake.nextPass() {
-            _ = intake.addAgain(log.filter { (pass.from..<pass.to).contains($0.offset) }, &pass)
-            if !pass.isOver { _ = intake.readToTheEnd(&pass) }
-            intake.end(pass)
+        while var reading = intake.nextReading() {
+            _ = intake.addAgain(log.filter { (reading.from..<reading.to).contains($0.offset) }, &reading)
+            if !reading.isOver { _ = intake.readToTheEnd(&reading) }
+            intake.end(reading)
             done += self.work(&intake)
         }
         return done
@@ -56,7 +56,7 @@ struct WorkIntakeTests {
         #expect(intake.add([self.record("a/1", 100), self.record("b/1", 101)]).putOff.map(\.offset) == [101])
         #expect(intake.queue.records == 31, "another group is taken in")
         #expect(intake.room.records >= 256, "and asked for")
-        #expect(intake.nextPass() == nil, "nothing is read as long as there is no room")
+        #expect(intake.nextReading() == nil, "nothing is read as long as there is no room")
     }
 
     @Test func aSingleGroupUsesTheWholeLimitWithoutDeferral() {
@@ -78,7 +78,7 @@ struct WorkIntakeTests {
         #expect(done == Array(stride(from: 0, to: 1000, by: 10)), "the other brand is not kept waiting")
         #expect(intake.queue.records == 0)
         #expect(intake.deferred.counts == [2: 900])
-        #expect(intake.nextPass() == nil)
+        #expect(intake.nextReading() == nil)
         intake.update(Self.groups)
         // A record that arrives meanwhile is put off behind the others.
         #expect(intake.add([self.record("b/0", 1000)]).putOff.map(\.offset) == [1000])
@@ -140,10 +140,10 @@ struct WorkIntakeTests {
         #expect(intake.deferred.gone == 5)
         // Deleted before it is read again.
         intake.update(Self.groups)
-        var pass = intake.nextPass()
-        #expect(pass?.from == 3)
-        #expect(pass?.to == 4)
-        _ = intake.readToTheEnd(&pass!)
+        var reading = intake.nextReading()
+        #expect(reading?.from == 3)
+        #expect(reading?.to == 4)
+        _ = intake.readToTheEnd(&reading!)
         #expect(intake.deferred.isEmpty)
         #expect(intake.deferred.gone == 6)
     }
@@ -153,15 +153,15 @@ struct WorkIntakeTests {
         let log = (0..<10).map { self.record("b/1", $0) }
         _ = intake.add(log)
         intake.update(Self.groups)
-        let next = intake.nextPass()
-        var pass = try #require(next)
+        let next = intake.nextReading()
+        var reading = try #require(next)
         _ = intake.drop([self.partition()])
         // The partition is assigned again, and later records are put off again.
         intake.update([KeyGroup(name: "b", awaits: "expired"), KeyGroup(name: "a", awaits: nil)])
         _ = intake.add(Array(log[5...]))
-        #expect(intake.addAgain(log, &pass).again.isEmpty)
-        #expect(pass.isOver)
-        intake.end(pass)
+        #expect(intake.addAgain(log, &reading).again.isEmpty)
+        #expect(reading.isOver)
+        intake.end(reading)
         intake.update(Self.groups)
         #expect(self.readAll(&intake, log) == Array(5..<10))
     }

@@ -20,7 +20,7 @@ import Testing
         try await withClient(RedisConfiguration(url: sentinel.url + "/2")) { client in
             try await client.connect()
             _ = try await client.send(RedisCommand("SET", "n", "1"))
-            #expect(try await client.anchors().isEmpty)
+            #expect(try await client.hashTags().isEmpty)
             let generation = client.generation
             #expect(generation == 1)
             await sentinel.master.kill()

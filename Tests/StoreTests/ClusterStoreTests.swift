@@ -87,12 +87,12 @@ import Testing
         #expect(try await fixture.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .conflict })
         let stored = try await fixture.store.orders(names.map { try key($0) })
         #expect(try stored.map { try $0.get()?.state.key.order.rawValue } == names)
-        let unannounced = OrderStore.Write(
-            state: try state("o1", version: 2), expectedRevision: 1, content: .unannouncedVersion(somePackage))
-        #expect(try await fixture.write(unannounced) == .written)
+        let unpublished = OrderStore.Write(
+            state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
+        #expect(try await fixture.write(unpublished) == .written)
         try await fixture.store.acknowledge([(try key("o1"), "2", 2)])
         let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
-        #expect(settled.unannounced == "")
+        #expect(settled.unpublished == "")
         #expect(settled.isPublished)
         #expect(
             try await fixture.store.notePublished([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
@@ -166,14 +166,14 @@ import Testing
 
     private func view(_ fixture: StoreFixture) async throws {
         let view = MaterializedView(redis: fixture.redis)
-        let anchors = try await fixture.redis.anchors()
-        let places = try await view.look()
-        #expect(places.count == max(1, anchors.count))
-        #expect(places.allSatisfy { $0.epoch == nil })
-        #expect(Set(places.compactMap(\.anchor)) == Set(anchors))
+        let hashTags = try await fixture.redis.hashTags()
+        let shards = try await view.look()
+        #expect(shards.count == max(1, hashTags.count))
+        #expect(shards.allSatisfy { $0.epoch == nil })
+        #expect(Set(shards.compactMap(\.hashTag)) == Set(hashTags))
         let watch = ViewEpochCache(view)
         await #expect(throws: StoreError.self) { _ = try await watch.known() }
-        let plan = try #require(try await view.begin("plan", seen: places))
+        let plan = try #require(try await view.begin("plan", seen: shards))
         let board = RestoreJobQueue(view)
         try await board.note([RestoreJobQueue.Job(name: "t/0", from: 0, to: 9)], of: plan)
         guard case .job(var job) = try await board.claim(of: plan, by: "me", lease: .seconds(60)) else {
@@ -204,9 +204,9 @@ import Testing
         try await view.keep(tails: ["t/0": 12], in: whole)
         try await view.confirm(whole, epoch: "f")
         #expect(try await view.markSlots(of: try await view.look()))
-        #expect(try await view.adopt(try await view.look(), epoch: "g") == .refused, "there is nothing to adopt")
+        #expect(try await view.confirmMoved(try await view.look(), epoch: "g") == .refused, "nothing moved")
         // One master that lost its data is enough.
-        let lost = StoreKeys.epoch(anchors.sorted().first)
+        let lost = StoreKeys.epoch(hashTags.sorted().first)
         _ = try await fixture.raw("DEL", lost)
         await #expect(throws: StoreError.self) { _ = try await store.orders([key("o1")]) }
     }

@@ -68,14 +68,14 @@ import Testing
                 _ = try await fixture.write(
                     OrderStore.Write(
                         state: try state(order, version: 1), expectedRevision: 0,
-                        content: .unannouncedVersion(self.package(5000))))
+                        content: .unpublishedVersion(self.package(5000))))
             }
             #expect(try await fixture.write(self.version("a", 2, 6000)) == .written)
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             #expect(try await fixture.write(self.version("b", 2, 1000)) == .written)
             #expect(try await fixture.write(removal("b", 3)) == .written)
             for result in try await fixture.store.orders([key("a"), key("b")]) {
-                #expect(try result.get()?.unannounced == "1")
+                #expect(try result.get()?.unpublished == "1")
             }
         }
     }
@@ -103,13 +103,14 @@ import Testing
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let view = MaterializedView(redis: fixture.redis)
             let seen = try await view.look().map {
-                MaterializedView.Place(
-                    anchor: $0.anchor, epoch: $0.epoch, isHere: false, plan: nil, history: $0.history, tails: $0.tails)
+                MaterializedView.Shard(
+                    hashTag: $0.hashTag, epoch: $0.epoch, isHere: false, plan: nil, history: $0.history, tails: $0.tails
+                )
             }
             try await view.confirm(seen, epoch: "again")
-            let places = try await view.look()
-            #expect(places.allSatisfy { $0.epoch?.hasPrefix("again") == true })
-            #expect(places.allSatisfy { $0.isHere })
+            let shards = try await view.look()
+            #expect(shards.allSatisfy { $0.epoch?.hasPrefix("again") == true })
+            #expect(shards.allSatisfy { $0.isHere })
         }
     }
 }

@@ -42,7 +42,7 @@ import Testing
             let view = MaterializedView(redis: fixture.redis)
             // Enough that each master of a cluster has some.
             let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
-            func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.isFresh)) }
+            func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.startedEmpty)) }
             try await fixture.raw("SET", "waybill:anything", "else")
             _ = try await view.begin("a", seen: try await view.look())
             #expect(try await fresh() == [true])
@@ -53,16 +53,16 @@ import Testing
             #expect(try await view.complete("a", epoch: "x", tails: [:]))
             #expect(try await fresh() == [false])
             // Another restore finds orders.
-            for place in try await view.look() { try await fixture.raw("DEL", StoreKeys.epoch(place.anchor)) }
+            for shard in try await view.look() { try await fixture.raw("DEL", StoreKeys.epoch(shard.hashTag)) }
             _ = try await view.begin("c", seen: try await view.look())
             #expect(try await fresh() == [false])
             // An interrupted restore leaves some of them behind.
             try await fixture.raw("FLUSHALL")
             _ = try await view.begin("d", seen: try await view.look())
             _ = try await fixture.store.restore(orders)
-            for place in try await view.look() {
+            for shard in try await view.look() {
                 let plan = "d:0123456789abcdef0123456789abcdef01234567"
-                try await fixture.raw("SET", StoreKeys.plan(place.anchor), plan)
+                try await fixture.raw("SET", StoreKeys.plan(shard.hashTag), plan)
             }
             #expect(try await fresh() == [false])
             _ = try await view.begin("e", seen: try await view.look())
@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test func aServerThatHidesItsReplicationHistoryIsDetected() async throws {
-        // One server: on a cluster the ACL would be set on any master, not on that of the place.
+        // One server: on a cluster the ACL would be set on any master, not on that of the shard.
         try await StoreFixture.with(isAlone: true) { fixture in
             let view = MaterializedView(redis: fixture.redis)
             #expect(try await !view.look()[0].hidesHistory)
@@ -96,8 +96,8 @@ import Testing
             try await self.complete(view)
             let before = try await view.look()
             // A replica that is seen for the first time is a new history as well; this needs no second server.
-            let place = StoreKeys.epoch(before[0].anchor)
-            try await fixture.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
+            let shard = StoreKeys.epoch(before[0].hashTag)
+            try await fixture.raw("SET", shard, "one:0123456789abcdef0123456789abcdef01234567")
             let doubted = try await view.look()
             #expect(doubted[0].epoch != nil)
             #expect(!doubted[0].isHere)
@@ -184,9 +184,9 @@ import Testing
             let reader = fixture.reader
             let lists = DeviceOrders(redis: fixture.redis, memory: reader.memory)
             func expect(awaited: Set<OrderTypeIdentifier>) async throws {
-                let places = try await view.look()
-                #expect(places.allSatisfy { $0.isHere })
-                #expect(places.allSatisfy { $0.awaited == awaited })
+                let shards = try await view.look()
+                #expect(shards.allSatisfy { $0.isHere })
+                #expect(shards.allSatisfy { $0.awaited == awaited })
                 #expect(try await watch.known().awaited == awaited)
                 let orders = try await store.eachEntry([key("1"), elsewhere])
                 #expect(try orders[1].get().order == nil)
@@ -219,10 +219,10 @@ import Testing
             await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
             try await expect(awaited: [type])
             // Under another history, the confirmed view still awaits the same types.
-            for place in try await view.look() {
-                let epoch = try #require(place.epoch).split(separator: ":").dropLast().joined(separator: ":")
+            for shard in try await view.look() {
+                let epoch = try #require(shard.epoch).split(separator: ":").dropLast().joined(separator: ":")
                 try await fixture.raw(
-                    "SET", StoreKeys.epoch(place.anchor), "\(epoch):0123456789abcdef0123456789abcdef01234567")
+                    "SET", StoreKeys.epoch(shard.hashTag), "\(epoch):0123456789abcdef0123456789abcdef01234567")
             }
             let doubted = try await view.look()
             #expect(doubted.allSatisfy { !$0.isHere })
@@ -241,7 +241,7 @@ import Testing
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             // Until the masters of a cluster are known, no read has a check.
-            try await view.awaitPlaces()
+            try await view.awaitShards()
             func standing() async throws -> PackageReader.LookupResult {
                 try await fixture.reader.lookup(of: try key("1"), on: fixture.loop).get()
             }

@@ -52,21 +52,23 @@ import Testing
         }
     }
 
-    /// Lets the client learn the slots, and returns the places once one of them lacks an epoch.
-    private func untilOpen(_ fixture: StoreFixture, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
-        var places: [MaterializedView.Place] = []
-        try await eventually("a place without an epoch") {
+    /// Lets the client learn the slots, and returns the shards once one of them lacks an epoch.
+    private func untilOpen(_ fixture: StoreFixture, _ view: MaterializedView) async throws -> [MaterializedView.Shard] {
+        var shards: [MaterializedView.Shard] = []
+        try await eventually("a shard without an epoch") {
             for number in 0..<20 { _ = try await fixture.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
-            places = try await view.look()
-            return places.contains { $0.epoch == nil }
+            shards = try await view.look()
+            return shards.contains { $0.epoch == nil }
         }
-        return places
+        return shards
     }
 
-    private func adopt(_ fixture: StoreFixture, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
-        var outcome = MaterializedView.Adoption.unsettled
+    private func confirmMoved(_ fixture: StoreFixture, _ view: MaterializedView) async throws
+        -> MaterializedView.MoveVerdict
+    {
+        var outcome = MaterializedView.MoveVerdict.unsettled
         try await eventually("servers agree on the slots") {
-            outcome = try await view.adopt(try await self.untilOpen(fixture, view), epoch: "two")
+            outcome = try await view.confirmMoved(try await self.untilOpen(fixture, view), epoch: "two")
             return outcome != .unsettled
         }
         return outcome
@@ -86,10 +88,10 @@ import Testing
             try await self.outlive(target, view)
             let first = try self.slot(of: "1")
             try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
-            #expect(try await self.adopt(fixture, view) == .adopted)
-            let places = try await view.look()
-            #expect(places.count == 4)
-            #expect(places.allSatisfy { $0.epoch != nil && $0.isHere && $0.tails == Self.tails })
+            #expect(try await self.confirmMoved(fixture, view) == .moved)
+            let shards = try await view.look()
+            #expect(shards.count == 4)
+            #expect(shards.allSatisfy { $0.epoch != nil && $0.isHere && $0.tails == Self.tails })
             let store = OrderStore(redis: fixture.redis, view: ViewEpochCache(view))
             #expect(try await store.orders((0..<20).map { try key("\($0)") }).allSatisfy { try $0.get() != nil })
             // More slots: those of a master that is complete already.
@@ -101,7 +103,7 @@ import Testing
             #expect(try await view.markSlots(of: try await view.look()))
             // It is emptied: what was moved is lost.
             try await target.command("flushall")
-            #expect(try await view.adopt(try await view.look(), epoch: "three") == .refused)
+            #expect(try await view.confirmMoved(try await view.look(), epoch: "three") == .refused)
             await target.stop()
         }
     }
@@ -113,32 +115,32 @@ import Testing
             let first = try self.slot(of: "1")
             try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
             try await target.command("flushall")
-            #expect(try await self.adopt(fixture, view) == .refused)
+            #expect(try await self.confirmMoved(fixture, view) == .refused)
             await target.stop()
         }
     }
 
     @Test(.server) func aViewIsCompleteAgainAfterAnAnchorsSlotMoves() async throws {
         try await self.with { cluster, fixture, view in
-            let anchor = try #require(try await view.look()[0].anchor)
-            let slot = HashSlot.of(anchor.utf8)
+            let hashTag = try #require(try await view.look()[0].hashTag)
+            let slot = HashSlot.of(hashTag.utf8)
             let source = self.owner(of: slot, cluster)
             let target = try #require(cluster.masters.first { $0.port != source.port })
             try await cluster.move(slot: slot, from: source, to: target)
             // The client follows a redirection immediately, and reads the slots of all masters a little later.
             try await eventually("complete") {
-                _ = try await fixture.raw("GET", StoreKeys.epoch(anchor))
-                let places = try await view.look()
-                if places.allSatisfy({ $0.epoch != nil && $0.isHere }) {
-                    let master = try await fixture.redis.topology().master(of: StoreKeys.epoch(anchor))
+                _ = try await fixture.raw("GET", StoreKeys.epoch(hashTag))
+                let shards = try await view.look()
+                if shards.allSatisfy({ $0.epoch != nil && $0.isHere }) {
+                    let master = try await fixture.redis.topology().master(of: StoreKeys.epoch(hashTag))
                     return master?.description.hasSuffix(":\(target.port)") == true
                 }
-                #expect(try await view.adopt(places, epoch: "two") != .refused)
+                #expect(try await view.confirmMoved(shards, epoch: "two") != .refused)
                 return false
             }
             #expect(try await view.look().allSatisfy { $0.tails == Self.tails })
             try await source.command("flushall")
-            #expect(try await view.adopt(try await view.look(), epoch: "three") == .refused)
+            #expect(try await view.confirmMoved(try await view.look(), epoch: "three") == .refused)
         }
     }
 
@@ -155,12 +157,12 @@ import Testing
                 try await fixture.raw("EXISTS", StoreKeys.order(try key("1"))).integer == 0
             }
             try await eventually("the loss is noticed") {
-                let places = try await view.look()
-                if places.contains(where: { $0.epoch == nil }) { return true }
-                _ = try await view.markSlots(of: places)
+                let shards = try await view.look()
+                if shards.contains(where: { $0.epoch == nil }) { return true }
+                _ = try await view.markSlots(of: shards)
                 return false
             }
-            #expect(try await view.adopt(try await view.look(), epoch: "two") == .refused)
+            #expect(try await view.confirmMoved(try await view.look(), epoch: "two") == .refused)
         }
     }
 
@@ -169,10 +171,10 @@ import Testing
             for master in cluster.masters { try await master.command("config", "set", "maxmemory", "1") }
             // The marks are refreshed after a second.
             try await Task.sleep(for: .milliseconds(1100))
-            let places = try await view.look()
-            #expect(try await view.markSlots(of: places))
-            #expect(try await view.look() == places)
-            let ages = try await view.slotMarks(of: places).compactMap(\.markedMillisecondsAgo)
+            let shards = try await view.look()
+            #expect(try await view.markSlots(of: shards))
+            #expect(try await view.look() == shards)
+            let ages = try await view.slotMarks(of: shards).compactMap(\.markedMillisecondsAgo)
             #expect(ages.count == 3 && ages.allSatisfy { $0 < 1000 }, "\(ages)")
         }
     }
@@ -181,20 +183,20 @@ import Testing
         try await self.with(replicas: true) { cluster, fixture, view in
             let before = try await view.slotMarks(of: try await view.look())
             #expect(before.allSatisfy { $0.isFirst && $0.marks == $0.history && $0.unmarked == 0 })
-            #expect(MaterializedView.judge(before, open: [0]) == .adopted, "only the epoch is missing")
+            #expect(MaterializedView.judge(before, open: [0]) == .moved, "only the epoch is missing")
             let replica = cluster.replicas[0]
             try await replica.command("cluster", "failover")
             try await replica.until("role:master", in: "info", "replication")
-            var places: [MaterializedView.Place] = []
+            var shards: [MaterializedView.Shard] = []
             try await eventually("another server answers") {
                 for number in 0..<20 { _ = try? await fixture.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
                 guard let seen = try? await view.look() else { return false }
-                places = seen
+                shards = seen
                 return seen.contains { !$0.isHere }
             }
-            let after = try await view.slotMarks(of: places)
+            let after = try await view.slotMarks(of: shards)
             #expect(after.filter { !$0.isFirst }.count == 1)
-            #expect(try await view.adopt(places, epoch: "two") == .refused)
+            #expect(try await view.confirmMoved(shards, epoch: "two") == .refused)
         }
     }
 
@@ -203,7 +205,7 @@ import Testing
         let one = Marks(slots: "0-5000", history: "a", marks: "a", markedMillisecondsAgo: 500)
         let two = Marks(slots: "5001-9999,12000-16383", history: "b", marks: "a,b", markedMillisecondsAgo: 700)
         let new = Marks(slots: "10000-11999", history: "c", marks: "b", isFirst: true, uptimeSeconds: 3)
-        func judge(_ new: Marks, _ two: Marks = two, open: [Int] = [2]) -> MaterializedView.Adoption {
+        func judge(_ new: Marks, _ two: Marks = two, open: [Int] = [2]) -> MaterializedView.MoveVerdict {
             MaterializedView.judge([one, two, new], open: open)
         }
         func with(_ marks: Marks, _ change: (inout Marks) -> Void) -> Marks {
@@ -211,8 +213,8 @@ import Testing
             change(&marks)
             return marks
         }
-        #expect(judge(new) == .adopted)
-        #expect(judge(new, open: [1, 2]) == .adopted)
+        #expect(judge(new) == .moved)
+        #expect(judge(new, open: [1, 2]) == .moved)
         #expect(judge(with(new) { $0.unmarked = 1 }) == .refused, "keys of a slot are lost")
         #expect(judge(with(new) { $0.marks = "b,d" }) == .refused, "a master that gave slots is another one now")
         #expect(judge(with(new) { $0.uptimeSeconds = 2 }) == .refused, "it may have had more before it was started")
@@ -222,7 +224,7 @@ import Testing
                 with(new) {
                     $0.marks = "b,c"
                     $0.isFirst = false
-                }) == .adopted, "it was complete itself")
+                }) == .moved, "it was complete itself")
         #expect(judge(new, with(two) { $0.history = "e" }) == .refused)
         #expect(judge(with(new) { $0.history = "" }) == .refused)
         #expect(judge(with(new) { $0.marks = "" }) == .unsettled)

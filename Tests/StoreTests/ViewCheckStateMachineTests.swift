@@ -35,30 +35,30 @@ import Testing
         #expect(inquiry.asked(now: Self.start) != .refuse)
     }
 
-    private func verdict(_ places: [MaterializedView.Place], _ before: UInt64 = 1, _ after: UInt64 = 1)
+    private func verdict(_ shards: [MaterializedView.Shard], _ before: UInt64 = 1, _ after: UInt64 = 1)
         -> ViewCheckStateMachine.Verdict
     {
-        ViewCheckStateMachine.Verdict(places, before: before, after: after)
+        ViewCheckStateMachine.Verdict(shards, before: before, after: after)
     }
 
     @Test func aViewIsConfirmedOnlyWhenEveryPlaceIsComplete() {
-        let good = MaterializedView.Place(anchor: "1", epoch: "e:1", isHere: true, plan: nil)
-        let former = MaterializedView.Place(anchor: "2", epoch: "e:1", isHere: false, plan: nil)
-        let missing = MaterializedView.Place(anchor: "3", epoch: nil, isHere: false, plan: "p")
+        let good = MaterializedView.Shard(hashTag: "1", epoch: "e:1", isHere: true, plan: nil)
+        let former = MaterializedView.Shard(hashTag: "2", epoch: "e:1", isHere: false, plan: nil)
+        let missing = MaterializedView.Shard(hashTag: "3", epoch: nil, isHere: false, plan: "p")
         #expect(self.verdict([good]) == .confirmed)
         #expect(self.verdict([good, good]) == .confirmed)
         #expect(self.verdict([former]) == .doubtful)
         #expect(self.verdict([good, former]) == .doubtful, "one of several is enough")
         #expect(self.verdict([missing, good]) == .doubtful)
         #expect(self.verdict([]) == .doubtful, "nobody said anything")
-        let fresh = MaterializedView.Place(anchor: "4", epoch: nil, isHere: false, plan: "p", isFresh: true)
+        let fresh = MaterializedView.Shard(hashTag: "4", epoch: nil, isHere: false, plan: "p", startedEmpty: true)
         #expect(self.verdict([good, fresh]) == .confirmed, "what is restored into an empty server is the newest")
         #expect(self.verdict([good, fresh, missing]) == .doubtful)
     }
 
     @Test func aServerReplacementInvalidatesARunningViewCheck() {
-        let good = MaterializedView.Place(epoch: "e:1", isHere: true, plan: nil)
-        let former = MaterializedView.Place(epoch: "e:1", isHere: false, plan: nil)
+        let good = MaterializedView.Shard(epoch: "e:1", isHere: true, plan: nil)
+        let former = MaterializedView.Shard(epoch: "e:1", isHere: false, plan: nil)
         #expect(self.verdict([good], 1, 2) == .overtaken)
         #expect(self.verdict([former], 1, 2) == .overtaken)
     }

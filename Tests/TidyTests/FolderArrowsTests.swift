@@ -41,7 +41,7 @@ import Testing
             "Reporting": ["Scheduling"],
             "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
             "Settings": [],
-            "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
+            "Worker": ["FollowUps", "Parking", "Policies", "Records", "Reporting", "Scheduling", "Settings"],
         ],
         "Shared/Brands": [
             "Assets": ["Brand"],

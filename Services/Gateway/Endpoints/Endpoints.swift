@@ -161,7 +161,7 @@ final class Endpoints: Responder {
 
     /// Logs the failed upstream without disclosing it: the client gets the time of its next attempt.
     private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
-        let endpoint = route.endpoint.rawValue
+        let endpoint = route.endpoint.label
         switch self.limits.failed(endpoint, "\(error)") {
         case .write: self.logger.warning("request failed", metadata: ["endpoint": "\(endpoint)", "error": "\(error)"])
         case .summarise(let moment):

@@ -17,25 +17,13 @@ struct GatewayMetrics: Sendable {
     /// By endpoint, and in it by status.
     private let responses: [Counter]
 
-    /// The endpoints, as labels.
-    enum Endpoint: String, CaseIterable {
+    /// The endpoints, by their labels.
+    enum Endpoint: Int, CaseIterable {
         case package, link, register, unregister, changes, log, order, push
         /// The requested resource is not known.
         case none
 
-        fileprivate var index: Int {
-            switch self {
-            case .package: 0
-            case .register: 1
-            case .unregister: 2
-            case .changes: 3
-            case .log: 4
-            case .none: 5
-            case .link: 6
-            case .order: 7
-            case .push: 8
-            }
-        }
+        var label: String { "\(self)" }
     }
 
     /// The reasons for refusing a registration, as labels.
@@ -59,7 +47,7 @@ struct GatewayMetrics: Sendable {
             Counter(
                 label: "waybill_registrations_refused_total", dimensions: [("reason", $0.rawValue)], factory: factory)
         }
-        let labels = Endpoint.allCases.sorted { $0.index < $1.index }.map { [("endpoint", $0.rawValue)] }
+        let labels = Endpoint.allCases.map { [("endpoint", $0.label)] }
         self.durations = labels.map { Timer(label: "waybill_request_seconds", dimensions: $0, factory: factory) }
         self.responses = labels.flatMap { label in
             Self.statuses.map { status in
@@ -73,9 +61,9 @@ struct GatewayMetrics: Sendable {
     func refused(_ reason: Refusal) { self.refusals[reason == .devices ? 0 : 1].increment() }
 
     func answered(_ endpoint: Endpoint, status: Int, nanoseconds: Int64) {
-        self.durations[endpoint.index].recordNanoseconds(nanoseconds)
+        self.durations[endpoint.rawValue].recordNanoseconds(nanoseconds)
         guard let place = Self.statuses.firstIndex(of: status) else { return }
-        self.responses[endpoint.index * Self.statuses.count + place].increment()
+        self.responses[endpoint.rawValue * Self.statuses.count + place].increment()
     }
 }
 

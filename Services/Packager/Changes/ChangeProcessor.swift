@@ -4,6 +4,7 @@ import Kafka
 import Logging
 import Model
 import Operations
+import Packaging
 import Store
 
 /// Takes a batch of changes along a road of steps, up to the acknowledgement of everything that is published, and gives
@@ -179,4 +180,130 @@ struct ChangeProcessor: Sendable {
 extension BatchOutcomes {
     /// Returns the drafts that go on.
     func open(_ drafts: [OrderDraft]) -> [OrderDraft] { drafts.filter { !self.isPostponed($0.place) } }
+}
+
+/// Counts and logs what became of the changes of orders that are done.
+struct ChangeAccount: Sendable {
+    let metrics: PackagerMetrics
+    let logger: Logger
+
+    func count(_ drafts: [OrderDraft]) {
+        for draft in drafts {
+            for outcome in draft.result.outcomes {
+                switch outcome {
+                case .applied: self.metrics.changesApplied.increment()
+                case .unchanged: self.metrics.changesUnchanged.increment()
+                case .skipped(let reason): self.metrics.changesSkipped[reason]?.increment()
+                case .refused: break
+                }
+            }
+            self.metrics.changesConflated.increment(by: draft.conflatedCount)
+            if draft.exists {
+                self.metrics.earlyApplied.increment(
+                    by: draft.result.outcomes.prefix(draft.order.waited).count(where: \.isTaken))
+            }
+            if !draft.result.withheld.isEmpty {
+                self.logger.notice(
+                    "incomplete elements are hidden",
+                    metadata: ["order": "\(draft.key)", "elements": "\(draft.result.withheld.joined(separator: "; "))"]
+                        .traced(draft.traces.first))
+            }
+            guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
+            self.metrics.filesOmitted.increment(by: omitted.count)
+            self.logger.warning(
+                "files left out of a package",
+                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"]
+                    .traced(draft.traces.first))
+        }
+    }
+}
+
+/// The moments of a batch's work that the spans of its orders show. The steps of a batch are done for all of its orders
+/// together, so their spans have the same times.
+struct BatchMoments: Sendable {
+    /// Nanoseconds since 1970.
+    let start: Int64
+    private(set) var events: [(name: String, nanoseconds: Int64)] = []
+
+    init(start: Int64 = TraceSpan.now) { self.start = start }
+
+    /// Notes that a step ended.
+    mutating func ended(_ step: ChangeStep, at now: Int64 = TraceSpan.now) {
+        self.events.append((step.rawValue, now))
+    }
+
+    /// Returns the span of an order whose work ended with the last step; nil if no trace of it is recorded.
+    func span(of draft: OrderDraft, _ outcome: KeyedWork.Outcome) -> TraceSpan? {
+        let contexts = draft.traces
+        guard !contexts.isEmpty, let end = self.events.last?.nanoseconds else { return nil }
+        let isDone = outcome == .done
+        var attributes: [(name: String, value: JSON)] = [
+            ("waybill.order_type", .string(draft.key.orderType.rawValue)),
+            ("waybill.outcome", .string(isDone ? draft.effectName : outcome.isWaiting ? "waits" : "retried")),
+        ]
+        if let version = draft.state?.version { attributes.append(("waybill.version", .integer(version))) }
+        return TraceSpan(
+            "waybill.package", .consumer, of: contexts, from: self.start, to: end, attributes: attributes,
+            events: self.events, isError: !isDone && !outcome.isWaiting)
+    }
+}
+
+extension OrderDraft {
+    /// The effect of its changes, as spans name it.
+    fileprivate var effectName: String {
+        switch self.result.effect {
+        case .changed: "published"
+        case .removed: "removed"
+        case .advanced, .none: self.needsPublishing ? "announced" : "unchanged"
+        }
+    }
+}
+
+/// The work of one batch, decoded: one order for each key.
+struct ChangeBatch {
+    /// The availability of an order type's brand.
+    enum BrandAvailability: Hashable, Sendable {
+        /// Its brand is loaded.
+        case served
+        /// There is a brand that cannot be loaded now, for this reason.
+        case awaited(String)
+        /// There is no brand.
+        case unknown
+    }
+
+    private(set) var orders: [BatchOrder] = []
+    private(set) var refused: [RefusedRecord] = []
+    /// Work that must wait for a brand, and why.
+    private(set) var awaiting: [(place: Int, reason: String)] = []
+
+    /// - Parameter availability: returns the availability of an order type's brand, the same during the call.
+    init(_ works: [KeyedWork], availability: (OrderTypeIdentifier) -> BrandAvailability) {
+        for (place, work) in works.enumerated() {
+            // One key names one order: a change whose subject differs from its key is refused.
+            var changes: [BatchOrder.Change] = []
+            var reason: String?
+            for record in work.records {
+                do throws(ChangeFault) {
+                    let change = try OrderChange.decode(
+                        key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+                    switch availability(change.key.orderType) {
+                    case .served: changes.append((record, change))
+                    case .awaited(let why): reason = why
+                    case .unknown:
+                        throw ChangeFault(
+                            code: .unknownOrderType,
+                            reason: "no brand is loaded for order type \(change.key.orderType): "
+                                + "add one or correct the key")
+                    }
+                } catch {
+                    self.refused.append(RefusedRecord(place: place, record: record, fault: error))
+                }
+            }
+            if let reason {
+                self.awaiting.append((place, reason))
+            } else if let key = changes.first?.change.key {
+                self.orders.append(BatchOrder(place: place, key: key, changes: changes))
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 import Packaging
 import Store
 
@@ -79,7 +80,7 @@ final class OrderDraft: Sendable {
     convenience init(unpackaged draft: OrderDraft, _ state: OrderState) {
         self.init(
             draft.order, stored: draft.stored, result: draft.result, pictures: [], content: .version(nil),
-            record: OrderRecord(state, recipe: nil).encoded)
+            record: OrderRecord(state, package: nil).encoded)
     }
 
     /// A stored order as it was read.
@@ -164,7 +165,7 @@ extension OrderRecord {
     init(_ state: OrderState, _ package: OrderPackage) {
         self.init(
             state,
-            recipe: PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
+            package: RecordedPackage(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
             seal: package.seal.text)
     }
 
@@ -190,7 +191,7 @@ enum RemovedOrder {
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {
         guard state.isRemoved else { return [] }
-        let trace = OrderRecord(state, recipe: PackageRecipe(assets: [], entityTag: "removed")).encoded
+        let trace = OrderRecord(state, package: RecordedPackage(assets: [], entityTag: "removed")).encoded
         return [KafkaHeader(name: Self.header, value: trace)]
     }
 
@@ -201,4 +202,21 @@ enum RemovedOrder {
         state.isRemoved = true
         return state
     }
+}
+
+extension OrderDraft {
+    /// The traces of the changes that the version is made of, or that announce it again: the newest first.
+    var traces: [TraceContext] {
+        // Nearly always there is none.
+        guard self.order.changes.contains(where: { $0.change.trace != nil }) else { return [] }
+        let traces = zip(self.order.changes, self.result.outcomes).compactMap { item, outcome in
+            outcome.isTaken || outcome == .skipped(.redelivered) ? item.change.trace : nil
+        }
+        return TraceContext.links(traces)
+    }
+
+    /// The headers by which its record is followed: the newest trace, and links to the others.
+    ///
+    /// They are no part of the value, which a restored or a renewed version repeats without its changes.
+    var traceHeaders: [KafkaHeader] { self.traces.headers }
 }

@@ -11,10 +11,8 @@ struct OrderPackager: Sendable {
     private let rules: BrandRules
     private let fold: OrderFold
     private let build: Build
-    private let rebuild: Rebuild?
-    private let remake: Remake?
-    private let digest: Digest?
-    private let fits: Fits
+    /// Nil in tests with a `build` of their own, which sign each package.
+    private let builder: PackageBuilder?
     private let signer: String
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
@@ -28,47 +26,21 @@ struct OrderPackager: Sendable {
     typealias Shown = [String: PictureFile]
     /// Packages an order.json with pictures, signed at the given time.
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
-    /// Packages like `Build`, but does not sign if the seal of the former package still holds.
-    typealias Rebuild = @Sendable (JSON, Shown, PackageSeal, Int64) throws(PackagingError) -> OrderPackage
-    /// Returns the package of an order.json as it was published, if nothing in it changed.
-    typealias Remake = @Sendable ([UInt8], [AssetDigest], PackageSeal) -> OrderPackage?
-    /// Returns the `OrderPackage.contentDigest` that `Build` would give, without signing.
-    typealias Digest = @Sendable (JSON, Shown) -> String
-    /// Returns true if a package is certainly not too large, without making it.
-    typealias Fits = @Sendable (JSON) -> Bool
 
     init(_ brand: Brand, tokens: TokenAuthority) {
         let builder = PackageBuilder(brand)
-        self.init(
-            brand, tokens: tokens, digest: { builder.contentDigest(of: $0, pictures: $1) },
-            fits: { builder.fits($0) },
-            rebuild: { (order, pictures, seal, seconds) throws(PackagingError) in
-                try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: seconds)
-            },
-            remake: { builder.build(asPublished: $0, entries: $1, seal: $2) },
-            build: { (order, pictures, seconds) throws(PackagingError) in
-                try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
-            })
+        self.init(brand, tokens: tokens, builder: builder) { (order, pictures, seconds) throws(PackagingError) in
+            try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
+        }
     }
 
-    /// - Parameters:
-    ///   - digest: nil if only building yields the digest.
-    ///   - fits: by default only building shows it.
-    ///   - rebuild: nil to sign each package.
-    ///   - remake: nil to make each package from the order's values.
-    ///   - build: for tests, which need packages that cannot be built.
-    init(
-        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, fits: @escaping Fits = { _ in false },
-        rebuild: Rebuild? = nil, remake: Remake? = nil, build: @escaping Build
-    ) {
+    /// - Parameter build: for tests, which need packages that cannot be built.
+    init(_ brand: Brand, tokens: TokenAuthority, builder: PackageBuilder? = nil, build: @escaping Build) {
         self.rules = brand.rules
-        self.digest = digest
-        self.fits = fits
+        self.builder = builder
         self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
-        self.rebuild = rebuild
-        self.remake = remake
         self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
@@ -129,14 +101,15 @@ struct OrderPackager: Sendable {
     /// Returns a folded order with its new version and without a package; nil if it has to be packaged to see that all
     /// of its changes can be.
     func unpackaged(_ draft: OrderDraft, recordBytes: Int) -> OrderDraft? {
-        guard draft.result.effect == .changed, let state = draft.state, self.fits(state.orderJSON(rules: self.rules))
+        guard draft.result.effect == .changed, let state = draft.state,
+            self.builder?.fits(state.orderJSON(rules: self.rules)) ?? false
         else { return nil }
         let unpackaged = OrderDraft(unpackaged: draft, state)
-        return (unpackaged.record?.count ?? 0) + Self.recipeBytes <= recordBytes ? unpackaged : nil
+        return (unpackaged.record?.count ?? 0) + Self.packageBytes <= recordBytes ? unpackaged : nil
     }
 
     /// The bytes that a package adds to its order's record, so that one which is made later can be published.
-    private static let recipeBytes = 16 << 10
+    private static let packageBytes = 16 << 10
 
     /// Packages a state, signed now and not at the modification second, which may be in the future: versions are at
     /// least a second apart.
@@ -156,11 +129,11 @@ struct OrderPackager: Sendable {
     /// Returns the package of a lost order, made from the text of its record.
     ///
     /// - Returns: nil if its bytes would not be those that were published, see `restore`.
-    func remade(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
-        guard let remake = self.remake, let text = record.seal, let seal = PackageSeal(text),
+    func asPublished(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
+        guard let builder = self.builder, let text = record.seal, let seal = PackageSeal(text),
             let assets = record.assets, let order = record.orderJSON(key: key, rules: self.rules)
         else { return nil }
-        return remake(order, assets.map { AssetDigest(rawValue: $0) }, seal)
+        return builder.build(asPublished: order, entries: assets.map { AssetDigest(rawValue: $0) }, seal: seal)
     }
 
     /// Packages a lost order as it was published, and refuses it if it would be too large now.
@@ -172,8 +145,8 @@ struct OrderPackager: Sendable {
         guard let order = draft.state?.orderJSON(rules: self.rules) else { return draft }
         do {
             let package =
-                if let seal = draft.seal, let rebuild = self.rebuild {
-                    try rebuild(order, pictures, seal, nowEpochSeconds)
+                if let seal = draft.seal, let builder = self.builder {
+                    try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: nowEpochSeconds)
                 } else {
                     try self.build(order, pictures, nowEpochSeconds)
                 }
@@ -206,7 +179,7 @@ struct OrderPackager: Sendable {
                 return try self.nextVersion(draft, stored, token, pictures, nowEpochSeconds: nowEpochSeconds)
             }
             let order = stored.state.orderJSON(rules: self.rules)
-            let digest = self.digest?(order, pictures)
+            let digest = self.builder?.contentDigest(of: order, pictures: pictures)
             if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return draft }
             if digest == nil || digest == stored.content {
                 let package = try self.build(order, pictures, nowEpochSeconds)
@@ -260,7 +233,7 @@ struct OrderPackager: Sendable {
         let package = try self.build(renewed, pictures, nowEpochSeconds)
         return OrderDraft(
             draft.order, stored: stored, result: FoldResult(state: next, effect: .changed, outcomes: []),
-            pictures: draft.pictures, package: package, content: .unannouncedVersion(OrderStore.StoredPackage(package)))
+            pictures: draft.pictures, package: package, content: .unpublishedVersion(OrderStore.StoredPackage(package)))
     }
 
     /// Finds the changes that make a package too large and packages the others.

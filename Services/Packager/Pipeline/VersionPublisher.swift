@@ -42,7 +42,7 @@ struct VersionPublisher: Sendable {
                 } else {
                     // A silent record does not announce a version that may have been lost before it.
                     let isAnnounced = round > 0 || !silent.contains(key)
-                    acknowledged.append((key, standing.unannounced, isAnnounced ? version : nil))
+                    acknowledged.append((key, standing.unpublished, isAnnounced ? version : nil))
                 }
             }
             try await self.store.acknowledge(acknowledged)
@@ -76,8 +76,8 @@ struct VersionPublisher: Sendable {
             }
             let record = OrderRecord(
                 stored.state,
-                recipe: stored.isPackaged
-                    ? PackageRecipe(assets: stored.assets, entityTag: stored.entityTag) : nil,
+                package: stored.isPackaged
+                    ? RecordedPackage(assets: stored.assets, entityTag: stored.entityTag) : nil,
                 seal: seal?.text)
             let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
             return KafkaMessage(

@@ -134,7 +134,7 @@ struct OrderRepackager: Sendable {
 
     /// Publishes the versions that were written here and those whose announcement was interrupted earlier.
     private func announce(_ drafts: [OrderDraft]) async throws {
-        let wanted = drafts.filter { $0.result.effect == .changed || $0.stored?.unannounced.isEmpty == false }
+        let wanted = drafts.filter { $0.result.effect == .changed || $0.stored?.unpublished.isEmpty == false }
         try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
             .announce(wanted.map(\.key))
     }

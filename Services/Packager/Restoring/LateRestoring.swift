@@ -8,7 +8,7 @@ import Store
 /// alone, while all others are served.
 ///
 /// The view's epoch names the awaited types; the tails stay before the first order of them. So it reads from the tails,
-/// under a plan named after the epochs: any event at a place of the view changes its epoch, and then all work done so
+/// under a plan named after the epochs: any event at a shard of the view changes its epoch, and then all work done so
 /// far no longer counts. Packagers share the jobs, and one that is killed loses its lease. The packager that sees all
 /// jobs done removes the type from the epochs.
 struct LateRestoring: Sendable {
@@ -24,29 +24,29 @@ struct LateRestoring: Sendable {
     let logger: Logger
 
     /// Returns the name of the plan, the same for all packagers that see the same epochs.
-    static func plan(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) -> String {
-        let text = type.rawValue + places.map { $0.epoch ?? "" }.joined()
+    static func plan(_ type: OrderTypeIdentifier, _ shards: [MaterializedView.Shard]) -> String {
+        let text = type.rawValue + shards.map { $0.epoch ?? "" }.joined()
         return text.filter { $0.isASCII && ($0.isLetter || $0.isNumber) }
     }
 
     /// Restores those of the awaited types that can be restored.
     func restore(_ types: Set<OrderTypeIdentifier>) async throws {
         for type in types.sorted(by: { $0.rawValue < $1.rawValue }) where self.orders.canRestore(type) {
-            let places = try await self.view.look()
-            guard ViewStatus(places) == .complete, places.contains(where: { $0.awaited.contains(type) }) else {
+            let shards = try await self.view.look()
+            guard ViewStatus(shards) == .complete, shards.contains(where: { $0.awaited.contains(type) }) else {
                 continue
             }
-            try await self.restore(type, places)
+            try await self.restore(type, shards)
         }
     }
 
-    private func restore(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) async throws {
-        let plan = Self.plan(type, places)
+    private func restore(_ type: OrderTypeIdentifier, _ shards: [MaterializedView.Shard]) async throws {
+        let plan = Self.plan(type, shards)
         let bounds = try await self.reader.bounds(of: self.ordersTopic)
         let cluster = self.reader.cluster
         let queue = RestoreJobQueue(self.view, of: type, in: cluster)
         if try await queue.jobs(of: plan) == nil {
-            let jobs = RestorePlan.jobs([self.ordersTopic: bounds], in: cluster, tails: places.map(\.tails))
+            let jobs = RestorePlan.jobs([self.ordersTopic: bounds], in: cluster, tails: shards.map(\.tails))
             try await queue.note(jobs, of: plan)
         }
         self.logger.info("restoring orders that waited for their brand", metadata: ["brand": "\(type)"])
@@ -60,7 +60,7 @@ struct LateRestoring: Sendable {
         let jobs = try await run.run()
         self.metrics.remaining.record(0)
         guard jobs != nil else { return }
-        if try await self.view.release(type, in: places, epoch: ViewRecovery.randomName()) {
+        if try await self.view.release(type, in: shards, epoch: ViewRecovery.randomName()) {
             try await queue.forget(plan)
             self.logger.info("restored the orders that waited for their brand", metadata: ["brand": "\(type)"])
         }

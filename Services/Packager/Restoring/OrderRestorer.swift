@@ -36,8 +36,8 @@ struct OrderRestorer: Sendable {
         let offset: Int64
     }
 
-    /// An order that was made again as it was published.
-    private struct Remade: Sendable {
+    /// An order with the package that was published.
+    private struct Published: Sendable {
         let fields: OrderFields
         let package: OrderPackage
     }
@@ -134,9 +134,9 @@ struct OrderRestorer: Sendable {
                 self.refuse("cannot read a record", "\(lost.key), offset \(lost.offset)", "\(error)")
             }
         }
-        let (remade, others) = await self.remake(lost.filter { !$0.record.isUnpackaged }, packagers)
-        try await self.store.putAssets(packagers.assets(of: remade.lazy.map { ($0.fields.key, $0.package) }))
-        restored += remade.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
+        let (published, others) = await self.asPublished(lost.filter { !$0.record.isUnpackaged }, packagers)
+        try await self.store.putAssets(packagers.assets(of: published.lazy.map { ($0.fields.key, $0.package) }))
+        restored += published.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
         restored += try await self.package(others, packagers)
         let written = try await self.store.restore(restored, begun: begun)
         self.metrics.orders.increment(by: written)
@@ -157,15 +157,15 @@ struct OrderRestorer: Sendable {
 
     /// Makes packages from the texts of records, if that yields what was published.
     ///
-    /// - Returns: the remade orders, and those that must be decoded and packaged.
-    private func remake(
+    /// - Returns: the orders with these packages, and those that must be decoded and packaged.
+    private func asPublished(
         _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
-    ) async -> (remade: [Remade], others: [LostRecord]) {
-        let made = await onAllCores(lost) { lost -> Remade? in
-            guard let package = packagers[lost.key.orderType]?.remade(lost.record, of: lost.key),
+    ) async -> (published: [Published], others: [LostRecord]) {
+        let made = await onAllCores(lost) { lost -> Published? in
+            guard let package = packagers[lost.key.orderType]?.asPublished(lost.record, of: lost.key),
                 let fields = lost.record.fields(key: lost.key)
             else { return nil }
-            return Remade(fields: fields, package: package)
+            return Published(fields: fields, package: package)
         }
         return (made.compactMap { $0 }, zip(lost, made).filter { $0.1 == nil }.map(\.0))
     }

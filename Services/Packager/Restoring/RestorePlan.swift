@@ -23,7 +23,7 @@ enum RestorePlan {
     /// - Parameters:
     ///   - bounds: the bounds of each topic's partitions.
     ///   - cluster: the cluster of the topics.
-    ///   - tails: the tails of each place. Records that one place has and another lacks must be read; a tail outside
+    ///   - tails: the tails of each shard. Records that one shard has and another lacks must be read; a tail outside
     ///     its partition belongs to a topic that was recreated.
     static func jobs(
         _ bounds: [String: [OffsetRange]], in cluster: String, tails: [[String: Int64]]
@@ -60,13 +60,13 @@ enum RestorePlan {
     /// - Parameters:
     ///   - certain: offsets that have become certain.
     ///   - ordersTopic: the topic of the awaited orders, by its name in tails.
-    ///   - places: the tails of each place; a tail that one place lacks is left out of all.
+    ///   - shards: the tails of each shard; a tail that one shard lacks is left out of all.
     static func tails(
-        _ certain: [String: Int64], holding ordersTopic: String, as places: [[String: Int64]]
+        _ certain: [String: Int64], holding ordersTopic: String, as shards: [[String: Int64]]
     ) -> [String: Int64] {
         var tails = certain
         for name in certain.keys where Self.partition(name)?.topic == ordersTopic {
-            let held = places.map { $0[name] }
+            let held = shards.map { $0[name] }
             tails[name] = held.contains(nil) ? nil : held.compactMap(\.self).min()
         }
         return tails
@@ -98,12 +98,12 @@ struct TailSamples {
 
     /// Adds a sample of the present ends of the partitions.
     ///
-    /// - Parameter places: the places of a complete view.
+    /// - Parameter shards: the shards of a complete view.
     /// - Returns: offsets that have become certain, if there are new ones.
     mutating func add(
-        _ ends: [String: Int64], in places: [MaterializedView.Place], at now: ContinuousClock.Instant
+        _ ends: [String: Int64], in shards: [MaterializedView.Shard], at now: ContinuousClock.Instant
     ) -> [String: Int64]? {
-        let epochs = places.map(\.epoch)
+        let epochs = shards.map(\.epoch)
         if epochs != self.epochs {
             // Ends that were seen under another view say nothing about this one.
             self.epochs = epochs

@@ -37,22 +37,22 @@ final class ViewRecovery: Service {
     private let waker: AsyncStream<Void>.Continuation
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
     private let awaited: AwaitedTypes
-    private let fleet: FleetBrands
+    private let announced: AnnouncedBrands
     private let isHistoryTold = Atomic<Bool>(false)
-    /// The time since which cluster slots have been moving, so that no place can be judged.
+    /// The time since which cluster slots have been moving, so that no shard can be judged.
     private let unsettledSince = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
     ///   - awaited: receives the types whose orders are still to be restored.
-    ///   - fleet: the brands that the packagers have.
+    ///   - announced: the brands that the packagers have.
     init(
         view: MaterializedView, ordersTopic: String, registrationsTopic: String, reader: KafkaReader,
         orders: OrderRestorer,
         registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
-        wakes: Wakes, awaited: AwaitedTypes, fleet: FleetBrands
+        wakes: Wakes, awaited: AwaitedTypes, announced: AnnouncedBrands
     ) {
         self.view = view
-        self.fleet = fleet
+        self.announced = announced
         self.awaited = awaited
         self.topics = [ordersTopic, registrationsTopic]
         self.reader = reader
@@ -87,7 +87,7 @@ final class ViewRecovery: Service {
                 group.addTask {
                     while true {
                         // Other services report an unavailable Redis.
-                        try? await self.fleet.announce()
+                        try? await self.announced.announce()
                         try await Task.sleep(for: Self.interval)
                         self.waker.yield()
                     }
@@ -154,49 +154,49 @@ final class ViewRecovery: Service {
 
     /// - Returns: true if the view is complete; if not, it must be looked at again.
     private func step(_ samples: inout TailSamples) async throws -> Bool {
-        let places = try await self.view.look()
-        self.warnOfHiddenHistory(places)
-        let status = ViewStatus(places)
-        if try await self.adopt(places, status) { return false }
+        let shards = try await self.view.look()
+        self.warnOfHiddenHistory(shards)
+        let status = ViewStatus(shards)
+        if try await self.confirmMoved(shards, status) { return false }
         switch status {
         case .complete:
-            if try await !self.view.markSlots(of: places) {
+            if try await !self.view.markSlots(of: shards) {
                 self.logger.error(
                     "cluster slots moved to another master without their keys; restoring them")
                 return false
             }
             self.readiness.met(Self.condition)
             self.metrics.viewComplete.record(1)
-            self.note(awaited: Self.awaited(places))
-            try await self.keepTails(&samples, places)
+            self.note(awaited: Self.awaited(shards))
+            try await self.keepTails(&samples, shards)
             return true
         case .doubtful:
             self.unmet("Redis was restarted or replaced; the view is being checked")
-            if try await self.verify(places) {
-                try await self.view.confirm(places, epoch: Self.randomName())
+            if try await self.verify(shards) {
+                try await self.view.confirm(shards, epoch: Self.randomName())
                 self.logger.info("the view is complete; nothing was lost")
             } else {
                 self.logger.warning("Redis lost data; the view must be restored")
-                try await self.restore(places)
+                try await self.restore(shards)
             }
             return false
         case .missing, .restoring:
             self.unmet("the view is not complete")
-            try await self.restore(places)
+            try await self.restore(shards)
             return false
         }
     }
 
-    /// Declares places complete if their slots were moved with all keys.
+    /// Declares shards complete if their slots were moved with all keys.
     ///
     /// - Returns: true if the view is to be looked at again.
-    private func adopt(_ places: [MaterializedView.Place], _ status: ViewStatus) async throws -> Bool {
+    private func confirmMoved(_ shards: [MaterializedView.Shard], _ status: ViewStatus) async throws -> Bool {
         guard status == .missing || status == .doubtful else {
             self.unsettledSince.withLock { $0 = nil }
             return false
         }
-        switch try await self.view.adopt(places, epoch: Self.randomName()) {
-        case .adopted:
+        switch try await self.view.confirmMoved(shards, epoch: Self.randomName()) {
+        case .moved:
             self.logger.info("cluster slots moved with their keys; nothing was lost")
             return true
         case .refused: return false
@@ -213,8 +213,8 @@ final class ViewRecovery: Service {
     }
 
     /// Warns once about a server on which data loss cannot be detected.
-    private func warnOfHiddenHistory(_ places: [MaterializedView.Place]) {
-        guard places.contains(where: \.hidesHistory), !self.isHistoryTold.exchange(true, ordering: .relaxed) else {
+    private func warnOfHiddenHistory(_ shards: [MaterializedView.Shard]) {
+        guard shards.contains(where: \.hidesHistory), !self.isHistoryTold.exchange(true, ordering: .relaxed) else {
             return
         }
         self.logger.error(
@@ -222,8 +222,8 @@ final class ViewRecovery: Service {
             metadata: ["action": "grant +info, or use a server that reports it"])
     }
 
-    private static func awaited(_ places: [MaterializedView.Place]) -> Set<OrderTypeIdentifier> {
-        places.reduce(into: []) { $0.formUnion($1.awaited) }
+    private static func awaited(_ shards: [MaterializedView.Shard]) -> Set<OrderTypeIdentifier> {
+        shards.reduce(into: []) { $0.formUnion($1.awaited) }
     }
 
     private func note(awaited types: Set<OrderTypeIdentifier>) {
@@ -251,10 +251,10 @@ final class ViewRecovery: Service {
     /// everything.
     ///
     /// Under load this concerns every partition, so as many are read concurrently as in a restore.
-    private func verify(_ places: [MaterializedView.Place]) async throws -> Bool {
-        let awaited = Self.awaited(places)
+    private func verify(_ shards: [MaterializedView.Shard]) async throws -> Bool {
+        let awaited = Self.awaited(shards)
         let bounds = try await self.bounds()
-        let jobs = RestorePlan.jobs(bounds, in: self.reader.cluster, tails: places.map(\.tails))
+        let jobs = RestorePlan.jobs(bounds, in: self.reader.cluster, tails: shards.map(\.tails))
         var open = jobs.filter { !$0.isDone }[...]
         return try await withThrowingTaskGroup(of: Bool.self) { group in
             for job in open.prefix(RestoreRun.concurrency) { group.addTask { try await self.verify(job, awaited) } }
@@ -290,8 +290,8 @@ final class ViewRecovery: Service {
 
     private struct FellBack: Error {}
 
-    private func restore(_ places: [MaterializedView.Place]) async throws {
-        guard let plan = try await self.view.begin(Self.randomName(), seen: places) else { return }
+    private func restore(_ shards: [MaterializedView.Shard]) async throws {
+        guard let plan = try await self.view.begin(Self.randomName(), seen: shards) else { return }
         self.metrics.restores.increment()
         let bounds = try await self.bounds()
         let cluster = self.reader.cluster
@@ -310,7 +310,7 @@ final class ViewRecovery: Service {
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
         // Orders of a type for which no packager has a brand, loaded or not, are not awaited.
-        try? await self.fleet.announce()
+        try? await self.announced.announce()
         let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
             .filter { self.orders.isKnown($0) }
         let tails = RestorePlan.tails(jobs, in: cluster, awaiting: types)
@@ -341,7 +341,7 @@ final class ViewRecovery: Service {
             ])
     }
 
-    private func keepTails(_ samples: inout TailSamples, _ places: [MaterializedView.Place]) async throws {
+    private func keepTails(_ samples: inout TailSamples, _ shards: [MaterializedView.Shard]) async throws {
         let now = ContinuousClock.now
         guard samples.isDue(at: now) else { return }
         // An unavailable broker says nothing about the view.
@@ -350,13 +350,13 @@ final class ViewRecovery: Service {
         let ends = bounds.flatMap { topic, bounds in
             bounds.map { (RestorePlan.tail(RestorePlan.name(topic, $0.partition), in: cluster), $0.end) }
         }
-        if let tails = samples.add(Dictionary(ends) { first, _ in first }, in: places, at: now) {
+        if let tails = samples.add(Dictionary(ends) { first, _ in first }, in: shards, at: now) {
             let held =
-                Self.awaited(places).isEmpty
+                Self.awaited(shards).isEmpty
                 ? tails
                 : RestorePlan.tails(
-                    tails, holding: RestorePlan.tail(self.topics[0], in: cluster), as: places.map(\.tails))
-            try await self.view.keep(tails: held, in: places)
+                    tails, holding: RestorePlan.tail(self.topics[0], in: cluster), as: shards.map(\.tails))
+            try await self.view.keep(tails: held, in: shards)
         }
     }
 
@@ -378,13 +378,13 @@ enum ViewStatus: Hashable, Sendable {
     /// It is being restored.
     case restoring
 
-    init(_ places: [MaterializedView.Place]) {
-        if places.contains(where: { $0.plan != nil }) {
+    init(_ shards: [MaterializedView.Shard]) {
+        if shards.contains(where: { $0.plan != nil }) {
             self = .restoring
-        } else if places.contains(where: { $0.epoch == nil }) || places.isEmpty {
+        } else if shards.contains(where: { $0.epoch == nil }) || shards.isEmpty {
             self = .missing
         } else {
-            self = places.allSatisfy(\.isHere) ? .complete : .doubtful
+            self = shards.allSatisfy(\.isHere) ? .complete : .doubtful
         }
     }
 }

@@ -16,7 +16,7 @@ final class DeferredReader: Sendable {
     /// The interval at which it checks for room.
     private static let tick = Duration.milliseconds(100)
 
-    private struct PassIsOver: Error {}
+    private struct ReadingIsOver: Error {}
 
     private let driver: KeyQueueDriver
     private let ledger: any DeferralLedger
@@ -52,12 +52,12 @@ final class DeferredReader: Sendable {
     private func readOn() async {
         var attempt = 0
         while !Task.isCancelled {
-            guard var pass = self.driver.nextPass() else {
+            guard var reading = self.driver.nextReading() else {
                 try? await Task.sleep(for: Self.tick)
                 continue
             }
             do {
-                try await self.read(&pass)
+                try await self.read(&reading)
                 attempt = 0
             } catch {
                 attempt += 1
@@ -65,16 +65,16 @@ final class DeferredReader: Sendable {
                     self.logger.warning("reading deferred records failed, retrying", metadata: ["error": "\(error)"])
                 }
             }
-            self.driver.end(pass)
+            self.driver.end(reading)
             if attempt > 0 { try? await Task.sleep(for: backoff(attempt: attempt) { $0.upperBound }) }
         }
     }
 
-    private func read(_ pass: inout DeferredRecords.Pass) async throws {
-        let (partition, from) = (pass.partition, pass.from)
+    private func read(_ reading: inout DeferredRecords.Reading) async throws {
+        let (partition, from) = (reading.partition, reading.from)
         do {
             try await self.opened().read(
-                partition.topic, partition: partition.partition, from: from, to: pass.to, records: Self.records,
+                partition.topic, partition: partition.partition, from: from, to: reading.to, records: Self.records,
                 bytes: Self.bytes
             ) { bounds in
                 if bounds.first > from {
@@ -84,16 +84,16 @@ final class DeferredReader: Sendable {
                 }
             } _: { records in
                 let records = self.keyed.map { keyed in records.map { $0.keyed(keyed($0)) } } ?? records
-                self.driver.addAgain(records, &pass, ledger: self.ledger)
-                if pass.isOver { throw PassIsOver() }
+                self.driver.addAgain(records, &reading, ledger: self.ledger)
+                if reading.isOver { throw ReadingIsOver() }
             }
-            self.driver.readToTheEnd(&pass, ledger: self.ledger)
-        } catch is PassIsOver {
+            self.driver.readToTheEnd(&reading, ledger: self.ledger)
+        } catch is ReadingIsOver {
             return
         } catch let error as KafkaError where error.code == .outOfRange {
             self.logger.error(
                 "deferred records are lost: the topic was recreated", metadata: ["error": "\(error)"])
-            self.driver.forget(pass, ledger: self.ledger)
+            self.driver.forget(reading, ledger: self.ledger)
         }
     }
 

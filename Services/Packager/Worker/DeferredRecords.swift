@@ -7,13 +7,13 @@ import Kafka
 /// is kept. A span of a group holds records that came after all of those in the spans of its keys.
 /// Bounded by groups × partitions and `keyLimit`, however many records there are.
 struct DeferredRecords: Sendable {
-    /// A group or a key that waits by itself.
-    enum Unit: Hashable, Sendable {
+    /// The owner of deferred records: a group, or a key that waits by itself.
+    enum Owner: Hashable, Sendable {
         case group(Int)
         case key([UInt8])
     }
 
-    /// Offsets of a unit that have yet to be read again.
+    /// Offsets of an owner that have yet to be read again.
     struct Span: Hashable, Sendable {
         var next: Int64
         var last: Int64
@@ -23,28 +23,28 @@ struct DeferredRecords: Sendable {
         let group: Int
     }
 
-    /// One reading of a partition, for all units that have room for records.
-    struct Pass: Hashable, Sendable {
+    /// One reading of a partition, for all owners that have room for records.
+    struct Reading: Hashable, Sendable {
         let partition: KafkaPartition
         let from: Int64
         /// The first offset that is not read.
         let to: Int64
         fileprivate let number: UInt64
-        /// Units whose records are taken from this reading.
-        fileprivate(set) var units: Set<Unit>
-        /// True if no unit takes records from it any more.
-        var isOver: Bool { self.units.isEmpty }
+        /// Owners whose records are taken from this reading.
+        fileprivate(set) var owners: Set<Owner>
+        /// True if no owner takes records from it any more.
+        var isOver: Bool { self.owners.isEmpty }
     }
 
     private struct Place {
-        var spans: [Unit: Span] = [:]
+        var spans: [Owner: Span] = [:]
         /// A record that was deferred: identifies the assignment.
         let receipt: KafkaReceipt
         /// The last offset that was deferred.
         var last: Int64
-        /// The pass in progress.
-        var pass: UInt64?
-        /// The time of its last reading, as the number of the pass.
+        /// The reading in progress.
+        var reading: UInt64?
+        /// The number of its last reading.
         var turn: UInt64
     }
 
@@ -75,8 +75,8 @@ struct DeferredRecords: Sendable {
     /// Returns the receipt of one of the deferred records of a partition.
     func receipt(of partition: KafkaPartition) -> KafkaReceipt? { self.places[partition]?.receipt }
 
-    /// Returns the unit that a new record is added to, if its group or key waits in its partition.
-    func unit(of key: [UInt8]?, group: Int, in partition: KafkaPartition) -> Unit? {
+    /// Returns the owner that a new record is added to, if its group or key waits in its partition.
+    func owner(of key: [UInt8]?, group: Int, in partition: KafkaPartition) -> Owner? {
         guard let spans = self.places[partition]?.spans else { return nil }
         if spans[.group(group)] != nil { return .group(group) }
         guard self.keyCount > 0, let key, spans[.key(key)] != nil else { return nil }
@@ -89,11 +89,11 @@ struct DeferredRecords: Sendable {
     }
 
     /// Defers a new record, which lies after all others of its partition.
-    mutating func add(_ record: KafkaRecord, to unit: Unit, group: Int, in partition: KafkaPartition) {
+    mutating func add(_ record: KafkaRecord, to owner: Owner, group: Int, in partition: KafkaPartition) {
         var place =
             self.places.removeValue(forKey: partition)
             ?? Place(receipt: record.receipt, last: record.offset, turn: self.turn)
-        self.extend(&place, unit, to: record.offset, group: group)
+        self.extend(&place, owner, to: record.offset, group: group)
         place.last = max(place.last, record.offset)
         self.places[partition] = place
     }
@@ -104,150 +104,150 @@ struct DeferredRecords: Sendable {
     mutating func forget(_ partitions: some Sequence<KafkaPartition>, isGone: Bool) {
         for partition in partitions {
             guard let place = self.places.removeValue(forKey: partition) else { continue }
-            for (unit, span) in place.spans {
+            for (owner, span) in place.spans {
                 self.count(span.group, -span.count)
                 if isGone { self.gone += span.count }
-                if case .key = unit { self.keyCount -= 1 }
+                if case .key = owner { self.keyCount -= 1 }
             }
         }
     }
 
     // MARK: reading again
 
-    /// Returns the next partition to read, the one not read for the longest time; nil: no unit has room.
+    /// Returns the next partition to read, the one not read for the longest time; nil: no owner has room.
     ///
-    /// - Parameter isReady: returns true if there is room for records of a unit, whose group is the other value.
-    mutating func nextPass(isReady: (Unit, Int) -> Bool) -> Pass? {
-        var best: (partition: KafkaPartition, units: [Unit: Span], turn: UInt64)?
-        for (partition, place) in self.places where place.pass == nil && place.turn < best?.turn ?? .max {
-            let units = place.spans.filter { isReady($0.key, $0.value.group) }
-            if !units.isEmpty { best = (partition, units, place.turn) }
+    /// - Parameter isReady: returns true if there is room for records of an owner, whose group is the other value.
+    mutating func nextReading(isReady: (Owner, Int) -> Bool) -> Reading? {
+        var best: (partition: KafkaPartition, owners: [Owner: Span], turn: UInt64)?
+        for (partition, place) in self.places where place.reading == nil && place.turn < best?.turn ?? .max {
+            let owners = place.spans.filter { isReady($0.key, $0.value.group) }
+            if !owners.isEmpty { best = (partition, owners, place.turn) }
         }
-        guard let best, let from = best.units.values.map(\.next).min(), let last = best.units.values.map(\.last).max()
+        guard let best, let from = best.owners.values.map(\.next).min(), let last = best.owners.values.map(\.last).max()
         else { return nil }
         self.turn += 1
-        self.places[best.partition]?.pass = self.turn
+        self.places[best.partition]?.reading = self.turn
         self.places[best.partition]?.turn = self.turn
-        return Pass(
-            partition: best.partition, from: from, to: last + 1, number: self.turn, units: Set(best.units.keys))
+        return Reading(
+            partition: best.partition, from: from, to: last + 1, number: self.turn, owners: Set(best.owners.keys))
     }
 
-    /// Processes records that were read again, in order and without a gap since the last ones of the pass.
+    /// Processes records that were read again, in order and without a gap since the last ones of the reading.
     ///
-    /// A unit without room leaves the pass; it continues from there in another one.
+    /// An owner without room leaves the reading; it continues from there in another one.
     /// - Returns: the records taken in hand.
     mutating func read(
-        _ records: [KafkaRecord], _ pass: inout Pass, into queue: inout KeyQueue, _ groups: inout KeyGroups
+        _ records: [KafkaRecord], _ reading: inout Reading, into queue: inout KeyQueue, _ groups: inout KeyGroups
     ) -> [KafkaRecord] {
-        guard let end = records.last.map({ $0.offset + 1 }), var place = self.takePlace(of: &pass) else { return [] }
+        guard let end = records.last.map({ $0.offset + 1 }), var place = self.takePlace(of: &reading) else { return [] }
         var taken: [KafkaRecord] = []
         for record in records {
             let number = groups.number(of: record.key)
             let record = record.handedOut(with: place.receipt)
-            let isOfGroup = self.isDue(record, of: .group(number), place, pass)
-            guard isOfGroup || self.isDueAlone(record, place, pass) else { continue }
-            if isOfGroup, let key = record.key, place.spans[.key(key)] != nil, !pass.units.contains(.key(key)) {
+            let isOfGroup = self.isDue(record, of: .group(number), place, reading)
+            guard isOfGroup || self.isDueAlone(record, place, reading) else { continue }
+            if isOfGroup, let key = record.key, place.spans[.key(key)] != nil, !reading.owners.contains(.key(key)) {
                 // Earlier records of the key wait by themselves.
                 self.move(&place, .group(number), after: record.offset)
                 self.extend(&place, .key(key), to: record.offset, group: number)
                 continue
             }
-            let unit = isOfGroup ? Unit.group(number) : .key(record.key ?? [])
+            let owner = isOfGroup ? Owner.group(number) : .key(record.key ?? [])
             let isKeyBounded = !isOfGroup || self.keyCount < Self.keyLimit
             switch queue.add(record, group: number, isShared: groups.isShared, isKeyBounded: isKeyBounded) {
             case .taken:
                 taken.append(record)
-                self.move(&place, unit, after: record.offset)
-            case .full: self.stop(&place, unit, at: record.offset, &pass)
+                self.move(&place, owner, after: record.offset)
+            case .full: self.stop(&place, owner, at: record.offset, &reading)
             case .keyIsFull:
                 guard isOfGroup, let key = record.key else {
-                    self.stop(&place, unit, at: record.offset, &pass)
+                    self.stop(&place, owner, at: record.offset, &reading)
                     continue
                 }
-                self.move(&place, unit, after: record.offset)
-                // If the key waits by itself, all before this one were taken in this pass.
+                self.move(&place, owner, after: record.offset)
+                // If the key waits by itself, all before this one were taken in this reading.
                 self.extend(&place, .key(key), to: record.offset, group: number)
-                self.stop(&place, .key(key), at: record.offset, &pass)
+                self.stop(&place, .key(key), at: record.offset, &reading)
             }
         }
-        self.finish(place, &pass, at: end)
+        self.finish(place, &reading, at: end)
         return taken
     }
 
-    /// Completes a pass that has reached its end: records that it did not show no longer exist.
-    mutating func readToTheEnd(_ pass: inout Pass) {
-        guard let place = self.takePlace(of: &pass) else { return }
-        self.finish(place, &pass, at: pass.to)
+    /// Completes a reading that has reached its end: records that it did not show no longer exist.
+    mutating func readToTheEnd(_ reading: inout Reading) {
+        guard let place = self.takePlace(of: &reading) else { return }
+        self.finish(place, &reading, at: reading.to)
     }
 
-    /// Ends a pass.
-    mutating func end(_ pass: Pass) {
-        if self.places[pass.partition]?.pass == pass.number { self.places[pass.partition]?.pass = nil }
+    /// Ends a reading.
+    mutating func end(_ reading: Reading) {
+        if self.places[reading.partition]?.reading == reading.number { self.places[reading.partition]?.reading = nil }
     }
 
-    /// Removes the place that a pass reads from the dictionary, so that it is changed and not copied; nil: it has left.
-    private mutating func takePlace(of pass: inout Pass) -> Place? {
-        guard self.places[pass.partition]?.pass == pass.number else {
-            pass.units = []
+    /// Removes a reading's place from the dictionary, so that it is changed and not copied; nil: it has left.
+    private mutating func takePlace(of reading: inout Reading) -> Place? {
+        guard self.places[reading.partition]?.reading == reading.number else {
+            reading.owners = []
             return nil
         }
-        return self.places.removeValue(forKey: pass.partition)
+        return self.places.removeValue(forKey: reading.partition)
     }
 
-    private func isDueAlone(_ record: KafkaRecord, _ place: Place, _ pass: Pass) -> Bool {
+    private func isDueAlone(_ record: KafkaRecord, _ place: Place, _ reading: Reading) -> Bool {
         guard self.keyCount > 0, let key = record.key else { return false }
-        return self.isDue(record, of: .key(key), place, pass)
+        return self.isDue(record, of: .key(key), place, reading)
     }
 
-    private func isDue(_ record: KafkaRecord, of unit: Unit, _ place: Place, _ pass: Pass) -> Bool {
-        guard pass.units.contains(unit), let span = place.spans[unit] else { return false }
+    private func isDue(_ record: KafkaRecord, of owner: Owner, _ place: Place, _ reading: Reading) -> Bool {
+        guard reading.owners.contains(owner), let span = place.spans[owner] else { return false }
         return span.next <= record.offset && record.offset <= span.last
     }
 
-    /// Adds a record to a unit's span.
-    private mutating func extend(_ place: inout Place, _ unit: Unit, to offset: Int64, group: Int) {
+    /// Adds a record to an owner's span.
+    private mutating func extend(_ place: inout Place, _ owner: Owner, to offset: Int64, group: Int) {
         self.count(group, 1)
-        if place.spans[unit] != nil {
-            place.spans[unit]?.last = offset
-            place.spans[unit]?.count += 1
+        if place.spans[owner] != nil {
+            place.spans[owner]?.last = offset
+            place.spans[owner]?.count += 1
             return
         }
-        place.spans[unit] = Span(next: offset, last: offset, group: group)
-        if case .key = unit { self.keyCount += 1 }
+        place.spans[owner] = Span(next: offset, last: offset, group: group)
+        if case .key = owner { self.keyCount += 1 }
     }
 
-    /// Removes a record of a unit from its span.
-    private mutating func move(_ place: inout Place, _ unit: Unit, after offset: Int64) {
-        guard let span = place.spans[unit] else { return }
-        place.spans[unit]?.next = offset + 1
-        place.spans[unit]?.count -= 1
+    /// Removes a record of an owner from its span.
+    private mutating func move(_ place: inout Place, _ owner: Owner, after offset: Int64) {
+        guard let span = place.spans[owner] else { return }
+        place.spans[owner]?.next = offset + 1
+        place.spans[owner]?.count -= 1
         self.count(span.group, -1)
     }
 
-    private func stop(_ place: inout Place, _ unit: Unit, at offset: Int64, _ pass: inout Pass) {
-        place.spans[unit]?.next = offset
-        pass.units.remove(unit)
+    private func stop(_ place: inout Place, _ owner: Owner, at offset: Int64, _ reading: inout Reading) {
+        place.spans[owner]?.next = offset
+        reading.owners.remove(owner)
     }
 
-    /// Advances all units that are still in the pass: their records before an offset were processed.
-    private mutating func finish(_ changed: Place, _ pass: inout Pass, at end: Int64) {
+    /// Advances all owners that are still in the reading: their records before an offset were processed.
+    private mutating func finish(_ changed: Place, _ reading: inout Reading, at end: Int64) {
         var place = changed
-        for unit in pass.units {
-            guard let span = place.spans[unit] else {
-                pass.units.remove(unit)
+        for owner in reading.owners {
+            guard let span = place.spans[owner] else {
+                reading.owners.remove(owner)
                 continue
             }
             guard span.last < end else {
-                place.spans[unit]?.next = max(span.next, end)
+                place.spans[owner]?.next = max(span.next, end)
                 continue
             }
             self.gone += span.count
             self.count(span.group, -span.count)
-            place.spans[unit] = nil
-            if case .key = unit { self.keyCount -= 1 }
-            pass.units.remove(unit)
+            place.spans[owner] = nil
+            if case .key = owner { self.keyCount -= 1 }
+            reading.owners.remove(owner)
         }
-        self.places[pass.partition] = place.spans.isEmpty ? nil : place
+        self.places[reading.partition] = place.spans.isEmpty ? nil : place
     }
 
     private mutating func count(_ group: Int, _ change: Int) {

@@ -164,31 +164,31 @@ final class KeyQueueDriver: Sendable {
     /// The number of deferred records of each topic.
     var deferredByTopic: [String: Int] { self.state.withLock { $0.intake.deferred.topics } }
 
-    /// A partition to be read again; nil: no unit has room.
-    func nextPass() -> DeferredRecords.Pass? { self.state.withLock { $0.intake.nextPass() } }
+    /// A partition to be read again; nil: no owner has room.
+    func nextReading() -> DeferredRecords.Reading? { self.state.withLock { $0.intake.nextReading() } }
 
     /// Adds records that were read again.
-    func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
+    func addAgain(_ records: [KafkaRecord], _ reading: inout DeferredRecords.Reading, ledger: any DeferralLedger) {
         self.change { state in
             // Records of a partition that another member owns must not be processed here.
-            if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
-                ledger.apply(state.intake.forget(pass.partition, isGone: false))
+            if let receipt = state.intake.deferred.receipt(of: reading.partition), !ledger.isOwned(receipt) {
+                ledger.apply(state.intake.forget(reading.partition, isGone: false))
             }
-            Self.apply(state.intake.addAgain(records, &pass), ledger, &state)
+            Self.apply(state.intake.addAgain(records, &reading), ledger, &state)
         }
     }
 
-    /// Reports that everything up to the end of a pass was read.
-    func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
-        self.change { Self.apply($0.intake.readToTheEnd(&pass), ledger, &$0) }
+    /// Reports that everything up to the end of a reading was read.
+    func readToTheEnd(_ reading: inout DeferredRecords.Reading, ledger: any DeferralLedger) {
+        self.change { Self.apply($0.intake.readToTheEnd(&reading), ledger, &$0) }
     }
 
-    /// Forgets the records that a pass was to read: they no longer exist.
-    func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
-        self.change { Self.apply($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
+    /// Forgets the records that a reading was to read: they no longer exist.
+    func forget(_ reading: DeferredRecords.Reading, ledger: any DeferralLedger) {
+        self.change { Self.apply($0.intake.forget(reading.partition, isGone: true), ledger, &$0) }
     }
 
-    func end(_ pass: DeferredRecords.Pass) { self.state.withLock { $0.intake.end(pass) } }
+    func end(_ reading: DeferredRecords.Reading) { self.state.withLock { $0.intake.end(reading) } }
 
     /// Changes the state and wakes a task if there is work; that task wakes the next one after taking its share.
     private func change<Value>(_ body: (inout State) -> Value) -> Value {
@@ -198,5 +198,127 @@ final class KeyQueueDriver: Sendable {
         }
         task?.resume()
         return value
+    }
+}
+
+/// Decides which records are taken in hand and which are deferred: those of a group that has its share, or that waits
+/// as a whole, and those of a key that has as much as fits into a batch. No Kafka, no clock, no task.
+struct WorkIntake: Sendable {
+    var queue: KeyQueue
+    private(set) var groups = KeyGroups()
+    private(set) var deferred = DeferredRecords()
+
+    init(limits: KeyQueue.Limits) { self.queue = KeyQueue(limits: limits) }
+
+    /// The amount that may be requested; nothing if a bound is 0.
+    ///
+    /// Groups that share capacity keep requesting records, since those after a backlog may be of another group.
+    var room: (records: Int, bytes: Int) {
+        let room = self.queue.room
+        guard self.groups.isShared else { return room }
+        return (max(room.records, 256), max(room.bytes, 1 << 20))
+    }
+
+    /// Sets the present groups, and which of them wait.
+    mutating func update(_ groups: [KeyGroup]) {
+        self.groups.update(groups, unknownWait: self.deferred.counts[KeyGroups.unknown] != nil)
+    }
+
+    /// Adds records, or defers them; those of one partition in order.
+    ///
+    /// - Returns: the report for the consumer.
+    mutating func add(_ records: [KafkaRecord]) -> KafkaDeferral {
+        var deferral = KafkaDeferral()
+        for record in records {
+            let group = self.groups.number(of: record.key)
+            guard let owner = self.owner(taking: record, group, &deferral) else { continue }
+            let partition = KafkaPartition(topic: record.topic, partition: record.partition)
+            self.deferred.add(record, to: owner, group: group, in: partition)
+            deferral.putOff.append(record.receipt)
+            deferral.holds.updateValue(nil, forKey: partition)
+        }
+        self.hold(&deferral)
+        return deferral
+    }
+
+    /// Takes a record in hand, or returns the owner that it is added to.
+    private mutating func owner(
+        taking record: KafkaRecord, _ group: Int, _ deferral: inout KafkaDeferral
+    ) -> DeferredRecords.Owner? {
+        if !self.deferred.isEmpty {
+            let partition = KafkaPartition(topic: record.topic, partition: record.partition)
+            if self.deferred.isPast(record.offset, in: partition) {
+                self.deferred.forget([partition], isGone: true)
+                deferral.holds.updateValue(nil, forKey: partition)
+            }
+            if let owner = self.deferred.owner(of: record.key, group: group, in: partition) { return owner }
+        }
+        if self.groups.reason(group) != nil { return .group(group) }
+        let mayWaitAlone = self.deferred.keyCount < DeferredRecords.keyLimit
+        let isShared = self.groups.isShared
+        switch self.queue.add(record, group: group, isShared: isShared, isKeyBounded: mayWaitAlone) {
+        case .taken: return nil
+        case .full: return .group(group)
+        case .keyIsFull: return record.key.map { .key($0) } ?? .group(group)
+        }
+    }
+
+    /// Drops the records of partitions that left.
+    ///
+    /// - Returns: records that will not be processed, of those that are in hand.
+    mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] {
+        self.deferred.forget(partitions, isGone: false)
+        return self.queue.drop(partitions)
+    }
+
+    // MARK: reading again
+
+    /// Returns the next partition to read again; nil: no owner has room.
+    mutating func nextReading() -> DeferredRecords.Reading? {
+        if self.deferred.isEmpty { return nil }
+        let (queue, groups) = (self.queue, self.groups)
+        return self.deferred.nextReading { owner, group in
+            guard groups.reason(group) == nil, queue.isHalfEmpty(group, isShared: groups.isShared) else { return false }
+            guard case .key(let key) = owner else { return true }
+            return queue.isHalfEmpty(key)
+        }
+    }
+
+    /// Adds records of a reading, in order and without a gap since its last ones.
+    mutating func addAgain(_ records: [KafkaRecord], _ reading: inout DeferredRecords.Reading) -> KafkaDeferral {
+        var deferral = KafkaDeferral()
+        deferral.again = self.deferred.read(records, &reading, into: &self.queue, &self.groups).map(\.receipt)
+        deferral.holds.updateValue(nil, forKey: reading.partition)
+        self.hold(&deferral)
+        return deferral
+    }
+
+    /// Notes that a reading has reached its end.
+    mutating func readToTheEnd(_ reading: inout DeferredRecords.Reading) -> KafkaDeferral {
+        self.deferred.readToTheEnd(&reading)
+        return self.holding(reading.partition)
+    }
+
+    /// Ends a reading.
+    mutating func end(_ reading: DeferredRecords.Reading) { self.deferred.end(reading) }
+
+    /// Forgets the deferred records of a partition: they no longer exist, or it went to another member.
+    mutating func forget(_ partition: KafkaPartition, isGone: Bool) -> KafkaDeferral {
+        self.deferred.forget([partition], isGone: isGone)
+        return self.holding(partition)
+    }
+
+    private func holding(_ partition: KafkaPartition) -> KafkaDeferral {
+        var deferral = KafkaDeferral()
+        deferral.holds.updateValue(nil, forKey: partition)
+        self.hold(&deferral)
+        return deferral
+    }
+
+    /// Fills in the holds of the partitions in the deferral.
+    private func hold(_ deferral: inout KafkaDeferral) {
+        for partition in deferral.holds.keys {
+            deferral.holds.updateValue(self.deferred.first(of: partition), forKey: partition)
+        }
     }
 }

@@ -1,6 +1,7 @@
 import CoreMetrics
 import Kafka
 import Logging
+import Model
 import Operations
 import ServiceLifecycle
 import Synchronization
@@ -301,4 +302,68 @@ struct BatchOutcomes: Sendable {
     func isPostponed(_ place: Int) -> Bool { !self.outcomes[place].isGood || self.isOvertaken(place) }
 
     func isOvertaken(_ place: Int) -> Bool { self.overtaken.contains(place) }
+}
+
+/// Distinguishes an outage of an upstream from a single key that cannot be done: in an outage several keys wait and
+/// none gets done.
+struct OutageDetector {
+    /// The report to readiness.
+    enum Change: Hashable {
+        case away
+        case back
+    }
+
+    /// The time without a finished key after which it is an outage.
+    static let patience = Duration.seconds(2)
+    /// The time between two log lines about waiting keys, regardless of their number.
+    static let logPause = Duration.seconds(10)
+
+    private var failingSince: ContinuousClock.Instant?
+    private var isAway = false
+    private var loggedAt: ContinuousClock.Instant?
+
+    /// Processes the result of a batch.
+    ///
+    /// - Parameters:
+    ///   - done: the number of keys that got done.
+    ///   - delayed: the number of keys that must be retried, of all that are in hand.
+    mutating func record(done: Int, delayed: Int, now: ContinuousClock.Instant) -> Change? {
+        if done > 0 || delayed == 0 {
+            self.failingSince = nil
+            defer { self.isAway = false }
+            return self.isAway ? .back : nil
+        }
+        let since = self.failingSince ?? now
+        self.failingSince = since
+        guard !self.isAway, delayed > 1, now - since >= Self.patience else { return nil }
+        self.isAway = true
+        return .away
+    }
+
+    /// Returns true if a log line is due.
+    mutating func isLogged(now: ContinuousClock.Instant) -> Bool {
+        if let loggedAt = self.loggedAt, now - loggedAt < Self.logPause { return false }
+        self.loggedAt = now
+        return true
+    }
+}
+
+extension KeyedWork {
+    /// The facts by which its log lines are found: the order, and the newest trace of its records.
+    var metadata: Logger.Metadata {
+        let traces = self.records.reversed().lazy.compactMap { record in
+            TraceContext(value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+        }
+        return Logger.Metadata(order: self.key).traced(traces.first)
+    }
+}
+
+extension Logger.Metadata {
+    /// The order that a record's key names; a source's key names something else.
+    init(order key: [UInt8]?) {
+        self.init()
+        if let key = key.flatMap({ String(validating: $0, as: UTF8.self) }), let order = try? OrderKey(key) {
+            self["order"] = "\(order)"
+        }
+    }
 }

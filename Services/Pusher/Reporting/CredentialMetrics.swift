@@ -2,9 +2,13 @@ package import APNS
 import CoreMetrics
 import Model
 import Operations
+import ServiceLifecycle
 import Synchronization
 
 /// The metrics of one credential and the host that it is used with.
+///
+/// They have three sources: what the scheduler counts (`PushCounts`), events of the client (`CredentialUpdate`), and
+/// states, which are sampled (`CredentialGauges`).
 ///
 /// Thread: any, including the client's event loop. A frequent event costs an atomic addition; a rare one, or a series
 /// that is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
@@ -325,5 +329,37 @@ enum CredentialUpdate: Hashable, Sendable {
             .set(.queued, to: Double(snapshot.queued)),
             .set(.oldestQueuedSeconds, to: (snapshot.oldestQueued ?? .zero) / .seconds(1)),
         ]
+    }
+}
+
+/// Samples the state of each credential's client every few seconds, even of one that sends nothing.
+struct CredentialGauges: Service {
+    let metrics: PusherMetrics
+    let scheduler: PushScheduler
+    /// Returns the numbers of parked orders, or devices of them.
+    let parked: @Sendable () -> [OrderTypeIdentifier: Int]
+    var interval = Duration.seconds(3)
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            while true {
+                await self.sample()
+                try await Task.sleep(for: self.interval)
+            }
+        }
+    }
+
+    /// Samples once. Gauges of credentials without a client are removed.
+    func sample() async {
+        let clients = self.scheduler.clients
+        for (type, client) in clients { self.metrics[type.rawValue].set(await client.snapshot()) }
+        var pending = self.parked()
+        for (type, health, breaker) in self.scheduler.credentialStates {
+            self.metrics[type.rawValue].set(credential: health.gauge, breaker: breaker.gauge)
+            self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
+        }
+        // Order types come from the records' keys: those without a brand must not become labels of metrics.
+        self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
+        self.metrics.removeGauges(except: Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
     }
 }

@@ -366,33 +366,35 @@ extension PushWorker {
     }
 }
 
-/// Samples the state of each credential's client every few seconds, even of one that sends nothing.
-struct CredentialGauges: Service {
-    let metrics: PusherMetrics
-    let scheduler: PushScheduler
-    let parking: PushParking
-    var interval = Duration.seconds(3)
+/// Limits the notifications that registrations cause, for each order: a device's own limit goes by its push token, of
+/// which a client may send another with each registration.
+///
+/// A value without a clock, bounded as `HourlyLimit`.
+struct RegistrationShare: Sendable {
+    private var limit: HourlyLimit
 
-    func run() async throws {
-        try? await cancelWhenGracefulShutdown {
-            while true {
-                await self.sample()
-                try await Task.sleep(for: self.interval)
-            }
-        }
+    /// - Parameter now: earlier than all later times.
+    init(_ limits: PushLimits, now: ContinuousClock.Instant) {
+        self.limit = HourlyLimit(perHour: limits.registrationLimit, now: now)
     }
 
-    /// Samples once. Gauges of credentials without a client are removed.
-    func sample() async {
-        let clients = self.scheduler.clients
-        for (type, client) in clients { self.metrics[type.rawValue].set(await client.snapshot()) }
-        var pending = self.parking.with { $0.counts }
-        for (type, health, breaker) in self.scheduler.credentialStates {
-            self.metrics[type.rawValue].set(credential: health.gauge, breaker: breaker.gauge)
-            self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
+    /// Moves the devices that registered to `found`, as far as their orders' shares allow.
+    ///
+    /// - Returns: those that must wait, and how long; nil: none.
+    mutating func admit(
+        _ outcome: inout PushLookup.Outcome, now: ContinuousClock.Instant
+    ) -> (keys: Set<PendingPushKey>, wait: Duration)? {
+        var waiting: Set<PendingPushKey> = []
+        var longest = Duration.zero
+        for one in outcome.registered {
+            if let wait = self.limit.acquire(one.key.order, now: now) {
+                waiting.insert(PendingPushKey(one.key))
+                longest = max(longest, wait)
+            } else {
+                outcome.found.append(one)
+            }
         }
-        // Order types come from the records' keys: those without a brand must not become labels of metrics.
-        self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
-        self.metrics.removeGauges(except: Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
+        outcome.registered = []
+        return waiting.isEmpty ? nil : (waiting, longest)
     }
 }

@@ -10,20 +10,20 @@ public struct OrderRecord: Hashable, Sendable {
     public var positions: AppliedPositions
     public var recent: RecentChanges
     /// Nil for a version whose package is made when it is asked for.
-    public var recipe: PackageRecipe?
+    public var package: RecordedPackage?
     /// The text of the `PackageSeal`, with which the package is built again without signing; nil if it is not known.
     public var seal: String?
     /// As in `OrderState`; nil or empty if the order has none.
     public var contributions: Contributions?
 
-    public init(_ state: OrderState, recipe: PackageRecipe?, seal: String? = nil) {
+    public init(_ state: OrderState, package: RecordedPackage?, seal: String? = nil) {
         self.document = state.document
         self.token = state.token
         self.version = state.version
         self.modifiedEpochSeconds = state.modifiedEpochSeconds
         self.positions = state.positions
         self.recent = state.recent
-        self.recipe = recipe
+        self.package = package
         self.seal = seal
         self.contributions = state.contributions
     }
@@ -55,7 +55,7 @@ public struct OrderRecord: Hashable, Sendable {
             "token": .string(self.token.rawValue),
             "version": .integer(self.version),
         ]
-        if let recipe = self.recipe { others["package"] = recipe.json }
+        if let package = self.package { others["package"] = package.json }
         if let seal = self.seal { others["seal"] = .string(seal) }
         output.append(text: "\"document\":")
         output.append(json: document.span)
@@ -77,8 +77,8 @@ public struct OrderRecord: Hashable, Sendable {
         var object = members
         self.document = OrderDocument(members: try object.object("document"))
         self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
-        self.recipe =
-            object.has("package") ? try PackageRecipe(json: try object.value("package"), path: "$.package") : nil
+        self.package =
+            object.has("package") ? try RecordedPackage(json: try object.value("package"), path: "$.package") : nil
         self.recent = try RecentChanges(decoding: Array(try object.string("recent").utf8))
         self.positions = try AppliedPositions(json: try object.value("sources"), path: "$.sources")
         self.token = try object.identifier("token") { (text) throws(IdentifierError) in
@@ -102,7 +102,7 @@ public enum OrderRecordHeader {
 /// The assets and the entity tag of a stored package, enough to decide whether another one would be the same.
 ///
 /// Source: Design §3, `waybill.orders`; §7
-public struct PackageRecipe: Hashable, Sendable {
+public struct RecordedPackage: Hashable, Sendable {
     /// Digests of the ZIP entries, 64 lower-case hexadecimal digits each, in the order of the archive.
     public var assets: [String]
     /// The entity tag, without quotation marks.

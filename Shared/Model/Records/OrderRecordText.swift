@@ -101,12 +101,12 @@ public struct OrderRecordText: Sendable {
     /// As in `OrderRecord`; nil also if it has to be read from `record()`.
     public var seal: String? { self.places?.seal.flatMap { self.string($0) } }
 
-    /// As in `PackageRecipe`; nil if they have to be read from `record()`.
+    /// As in `RecordedPackage`; nil if they have to be read from `record()`.
     public var assets: [String]? {
         guard let place = self.places?.package, let json = try? JSON(parsing: Array(self.bytes[place])) else {
             return nil
         }
-        return (try? PackageRecipe(json: json, path: "$"))?.assets
+        return (try? RecordedPackage(json: json, path: "$"))?.assets
     }
 
     private var token: AuthenticationToken? {

@@ -6,7 +6,7 @@ public struct Asset: Hashable, Sendable {
     public let name: String
     /// SHA-256 of the content in lower-case hexadecimal digits, for the manifest.
     public let contentDigest: String
-    /// The name of the entry in Redis and in a package's recipe.
+    /// The name of the entry in Redis and in a record of an order.
     public let entryDigest: AssetDigest
     /// The ready ZIP entry: local header and data.
     public let entry: [UInt8]

@@ -182,21 +182,23 @@ extension RedisClient {
         return self.known.topology ?? RedisTopology()
     }
 
-    /// Returns one hash tag per master of a cluster; empty for a single server. See `RedisTopology.anchors`.
-    public func anchors() async throws(RedisError) -> [String] { try await self.topology().anchors }
+    /// Returns one hash tag per master of a cluster; empty for a single server. See `RedisTopology.hashTags`.
+    public func hashTags() async throws(RedisError) -> [String] { try await self.topology().hashTags }
 
-    /// As `anchors()` without asking: also empty until the first connection is made.
-    public var knownAnchors: [String] { self.known.topology?.anchors ?? [] }
+    /// As `hashTags()` without asking: also empty until the first connection is made.
+    public var knownHashTags: [String] { self.known.topology?.hashTags ?? [] }
 
-    /// Returns the anchor of the master that serves a key, as far as it is known without asking: empty for a single
+    /// Returns the hash tag of the master that serves a key, as far as it is known without asking: empty for a single
     /// server, nil in a cluster for a slot that no master serves.
-    public func knownAnchor(of key: String) -> String? {
-        guard let topology = self.known.topology, !topology.anchors.isEmpty else { return "" }
-        return topology.anchor(of: key)
+    public func knownHashTag(of key: String) -> String? {
+        guard let topology = self.known.topology, !topology.hashTags.isEmpty else { return "" }
+        return topology.hashTag(of: key)
     }
 
-    /// Returns the anchor of the master that serves a key; nil for a single server.
-    public func anchor(of key: String) async throws(RedisError) -> String? { try await self.topology().anchor(of: key) }
+    /// Returns the hash tag of the master that serves a key; nil for a single server.
+    public func hashTag(of key: String) async throws(RedisError) -> String? {
+        try await self.topology().hashTag(of: key)
+    }
 }
 
 extension RedisClient {

@@ -4,39 +4,39 @@ public struct RedisTopology: Sendable {
     public let masters: [RedisMaster]
     /// One hash tag per master, in the order of `masters`; empty for a single server.
     ///
-    /// A key with the tag `{anchor}` is on that master, as long as the slot of the tag is not moved.
-    public let anchors: [String]
+    /// A key with the tag `{hashTag}` is on that master, as long as the slot of the tag is not moved.
+    public let hashTags: [String]
     /// The slots of each master as text, which changes when a slot has another master; empty for a single server.
     public let slots: String
-    private let anchorOfMaster: [NodeAddress: String]
+    private let hashTagOfMaster: [NodeAddress: String]
     private let map: SlotMap?
 
     /// Makes the topology of a single server.
     init() {
         self.masters = []
-        self.anchors = []
+        self.hashTags = []
         self.slots = ""
-        self.anchorOfMaster = [:]
+        self.hashTagOfMaster = [:]
         self.map = nil
     }
 
     init(_ map: SlotMap) {
-        let anchorOfMaster = map.anchors
-        let found = anchorOfMaster.sorted { $0.key.description < $1.key.description }
+        let hashTagOfMaster = map.hashTags
+        let found = hashTagOfMaster.sorted { $0.key.description < $1.key.description }
         self.masters = found.map { RedisMaster($0.key) }
-        self.anchors = found.map(\.value)
+        self.hashTags = found.map(\.value)
         self.slots = map.runs
-        self.anchorOfMaster = anchorOfMaster
+        self.hashTagOfMaster = hashTagOfMaster
         self.map = map
     }
 
-    /// Returns the anchor of the master that serves a key; nil for a single server, and for a slot that no master
+    /// Returns the hash tag of the master that serves a key; nil for a single server, and for a slot that no master
     /// serves.
-    public func anchor(of key: String) -> String? {
-        self.map?.master(of: HashSlot.of(key.utf8)).flatMap { self.anchorOfMaster[$0] }
+    public func hashTag(of key: String) -> String? {
+        self.map?.master(of: HashSlot.of(key.utf8)).flatMap { self.hashTagOfMaster[$0] }
     }
 
-    /// Returns the master that serves a key; nil as for `anchor(of:)`.
+    /// Returns the master that serves a key; nil as for `hashTag(of:)`.
     public func master(of key: String) -> RedisMaster? {
         self.map?.master(of: HashSlot.of(key.utf8)).map { RedisMaster($0) }
     }

@@ -65,7 +65,7 @@ struct SlotMap: Hashable, Sendable {
     /// For each master that serves slots, the lowest number whose text, as a hash tag, leads to it.
     ///
     /// Mostly below 1024; more are tried for a master with a handful of slots.
-    var anchors: [NodeAddress: String] {
+    var hashTags: [NodeAddress: String] {
         let serving = Set(self.owners).subtracting([Self.nobody])
         var found: [NodeAddress: String] = [:]
         for number in 0..<(1 << 17) where found.count < serving.count {

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import Redis
 
 /// A sweep that finds assets that no order names any more, and deletes them.
@@ -216,16 +215,6 @@ public struct AssetTiming: Hashable, Sendable {
     public var grace: Duration = .seconds(24 * 3600)
 
     public init() {}
-}
-
-/// The time when packaging of some orders began. It is before any of their assets is looked up.
-public struct PackagingStart: Hashable, Sendable {
-    let epochMilliseconds: Int64
-
-    /// The present time of this machine's clock.
-    public static var now: PackagingStart {
-        PackagingStart(epochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
-    }
 }
 
 /// The assets that orders name, in 8 MiB regardless of their number: a Bloom filter.

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Synchronization
 
 /// The assets that are known to be in Redis.
@@ -37,5 +38,15 @@ final class PresentAssets: Sendable {
         self.known.withLock { known in
             if known.since < moment { known.digests = [] }
         }
+    }
+}
+
+/// The time when packaging of some orders began. It is before any of their assets is looked up.
+public struct PackagingStart: Hashable, Sendable {
+    let epochMilliseconds: Int64
+
+    /// The present time of this machine's clock.
+    public static var now: PackagingStart {
+        PackagingStart(epochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
     }
 }

@@ -81,16 +81,16 @@ enum StoreKeys {
     // Keys of the view as a whole: one of each on a single server, or on every master of a cluster.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
-    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:1:view:epoch", anchor) }
+    static func epoch(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:epoch", hashTag) }
     /// A hash: `<cluster>/<topic>/<partition>` -> an offset below which everything is certainly stored here.
-    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:1:view:tails", anchor) }
+    static func tails(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:tails", hashTag) }
     /// The restore in progress: `<plan>:<history of the server>`.
-    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:1:view:plan", anchor) }
+    static func plan(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:plan", hashTag) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
-    static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:1:view:fresh", anchor) }
+    static func startedEmpty(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:fresh", hashTag) }
     /// The last time when the whole view was complete and the slots of this master were marked:
     /// `<millisecond of its clock>:<digest of its slots>:<history of the server>`.
-    static func marked(_ anchor: String?) -> String { Self.anchored("waybill:1:view:marked", anchor) }
+    static func marked(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:marked", hashTag) }
     /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
     /// the slot when the view was complete.
     static let slotMark = "waybill:1:view:slot:{"
@@ -101,8 +101,8 @@ enum StoreKeys {
     /// A hash: packager -> `<millisecond of the store's clock>:<type>,<type>`, the brands that it has.
     static let brands = "waybill:1:view:{brands}"
 
-    private static func anchored(_ key: String, _ anchor: String?) -> String {
-        anchor.map { "\(key):{\($0)}" } ?? key
+    private static func tagged(_ key: String, _ hashTag: String?) -> String {
+        hashTag.map { "\(key):{\($0)}" } ?? key
     }
 }
 
@@ -153,7 +153,7 @@ enum OrderField: String {
     case content
     /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.
-    case unannounced
+    case unpublished = "unannounced"
     /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
     case told
     /// The UNIX second when a package was last asked for that had not been made.

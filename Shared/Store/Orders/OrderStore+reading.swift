@@ -158,7 +158,7 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced, .contributions, .told, .waiting, .requested,
+                .content, .unpublished, .contributions, .told, .waiting, .requested,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
@@ -191,7 +191,7 @@ extension OrderStore {
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
                     certificates: certificates, signer: values[9].text ?? "", content: values[10].text ?? "",
-                    unannounced: values[11].text ?? "",
+                    unpublished: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[16].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))

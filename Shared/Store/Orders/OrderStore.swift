@@ -46,7 +46,7 @@ public struct OrderStore: Sendable {
         /// Digest of everything in the package except the signature; empty if not known.
         public var content = ""
         /// The version that is not known to be announced, empty if there is none.
-        public var unannounced = ""
+        public var unpublished = ""
         /// The version whose record was acknowledged last, empty if that is not known.
         var publishedVersion = ""
         /// Bytes of its document in Redis.
@@ -84,13 +84,13 @@ public struct OrderStore: Sendable {
         public enum Content: Sendable {
             /// A new version with its package; nil leaves the package to be made when it is asked for.
             case version(StoredPackage?)
-            /// A new version that follows from no change, marked as unannounced until `acknowledge`.
-            case unannouncedVersion(StoredPackage)
+            /// A new version that follows from no change, marked as unpublished until `acknowledge`.
+            case unpublishedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
             /// The same version with its package, which was asked for at a UNIX second.
             case requested(StoredPackage, epochSeconds: Int64)
-            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not be
+            /// The same package under another version, marked as unpublished until `acknowledge`. Devices need not be
             /// notified; it counts as published if the previous version did.
             case renumbered(isPublished: Bool)
             /// The same version; only the applied positions advanced.
@@ -119,7 +119,7 @@ public struct OrderStore: Sendable {
             self.expectedRevision = expectedRevision
             self.content = content
             switch content {
-            case .version, .unannouncedVersion, .removal:
+            case .version, .unpublishedVersion, .removal:
                 let before = former.map { Set($0.parcels.keys) } ?? []
                 self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
             case .signature, .requested, .renumbered, .positions, .positionsToPublish, .waiting:
@@ -236,7 +236,7 @@ public struct OrderStore: Sendable {
     /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
     /// are published, each if it is still current.
     ///
-    /// - Parameter orders: each with its mark as read from `StoredOrder.unannounced`, empty if there is none, and with
+    /// - Parameter orders: each with its mark as read from `StoredOrder.unpublished`, empty if there is none, and with
     ///   the version that was published; nil if devices may still have to be notified of something before it.
     public func acknowledge(_ orders: [(key: OrderKey, mark: String, published: Int64?)]) async throws(StoreError) {
         guard !orders.isEmpty else { return }
@@ -337,7 +337,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package): package?.shared ?? []
-        case .unannouncedVersion(let package), .signature(let package), .requested(let package, _): package.shared
+        case .unpublishedVersion(let package), .signature(let package), .requested(let package, _): package.shared
         case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
         }
     }
@@ -346,7 +346,7 @@ extension OrderStore.Write {
     var mode: String {
         switch self.content {
         case .version(nil): "unpackaged"
-        case .version, .unannouncedVersion: "version"
+        case .version, .unpublishedVersion: "version"
         // They leave the rest of the hash, and the stamp, unchanged.
         case .positions, .positionsToPublish, .renumbered, .signature, .requested: "positions"
         case .removal: "removal"
@@ -372,14 +372,14 @@ extension OrderStore.Write {
         case .positionsToPublish: return positions + [(.told, "")]
         case .renumbered(let isPublished):
             let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
-            return [(.version, version), (.unannounced, version)] + (parts ?? [])
+            return [(.version, version), (.unpublished, version)] + (parts ?? [])
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
         case .requested(let package, let seconds): return package.fields + [(.requested, .integer(seconds))]
         case .removal: return OrderFields(state).writtenAsRemoved
         case .version(let package): return OrderFields(state).written(with: package)
-        case .unannouncedVersion(let package):
-            return OrderFields(state).written(with: package) + [(.unannounced, version)]
+        case .unpublishedVersion(let package):
+            return OrderFields(state).written(with: package) + [(.unpublished, version)]
         }
     }
 }
@@ -478,4 +478,8 @@ extension OrderStore {
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         return replies.map(\.integer)
     }
+}
+
+extension Duration {
+    var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
 }

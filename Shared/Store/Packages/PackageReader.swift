@@ -178,12 +178,12 @@ extension PackageReader {
     public func lookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
         guard let known = self.memory.known() else { return self.certainLookup(of: key, on: eventLoop) }
         let name = StoreKeys.order(key)
-        let (anchors, checks) = self.memory.checks(known, of: [name])
+        let (hashTags, checks) = self.memory.checks(known, of: [name])
         let order = RedisCommand("HMGET", .string(name), Self.stampFields)
         return self.redis.pipeline([order] + checks, checks: checks.count, on: eventLoop).flatMap { replies in
             do {
                 let values = try Self.values(replies)
-                switch try self.memory.judge(replies.dropFirst(), of: anchors, against: known) {
+                switch try self.memory.judge(replies.dropFirst(), of: hashTags, against: known) {
                 case .complete:
                     let isComplete = !known.awaited.contains(key.orderType)
                     return eventLoop.makeSucceededFuture(try LookupResult(isComplete: isComplete, values))
@@ -215,7 +215,7 @@ extension PackageReader {
     /// after it.
     private func certainLookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
         let (generation, now) = (self.redis.generation, NIODeadline.now())
-        let (anchors, epochs) = self.memory.view.epochReads
+        let (hashTags, epochs) = self.memory.view.epochReads
         let order = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
         let count = epochs.count
         return self.redis.pipeline(epochs + [order] + epochs, checks: count, on: eventLoop).flatMapThrowing { replies in
@@ -225,7 +225,7 @@ extension PackageReader {
             let values = try Self.values([replies[count]])
             let before = try MaterializedView.epochs(replies.prefix(count))
             let isComplete = try before != nil && before == MaterializedView.epochs(replies.suffix(count))
-            self.memory.remember(isComplete ? before : nil, of: anchors, generation, now)
+            self.memory.remember(isComplete ? before : nil, of: hashTags, generation, now)
             let isAwaited = before?.awaited.contains(key.orderType) ?? false
             return try LookupResult(isComplete: isComplete && !isAwaited, values)
         }

@@ -59,11 +59,11 @@ public struct DeviceOrders: Sendable {
         guard let known = self.memory.known() else { return self.certainListing(question, on: eventLoop) }
         guard isBrief else { return self.listing(question, known, on: eventLoop) }
         let key = StoreKeys.listed(DeviceTag(device, type))
-        let (anchors, checks) = self.memory.checks(known, of: [key])
+        let (hashTags, checks) = self.memory.checks(known, of: [key])
         let count = RedisCommand("SCARD", .string(key))
         return self.redis.pipeline([count] + checks, checks: checks.count, on: eventLoop).flatMap { replies in
             guard case .integer(0)? = replies.first else { return self.listing(question, known, on: eventLoop) }
-            return self.judged(replies.dropFirst(), anchors, known, question, .unknown, on: eventLoop)
+            return self.judged(replies.dropFirst(), hashTags, known, question, .unknown, on: eventLoop)
         }
     }
 
@@ -81,21 +81,21 @@ public struct DeviceOrders: Sendable {
             if let changes = found.changes { return eventLoop.makeSucceededFuture(.changed(changes)) }
             let orders = found.orders.map { StoreKeys.order(OrderKey(orderType: question.type, order: $0)) }
             let keys = [StoreKeys.listed(DeviceTag(question.device, question.type))] + orders
-            let (anchors, checks) = self.memory.checks(known, of: keys)
+            let (hashTags, checks) = self.memory.checks(known, of: keys)
             return self.redis.pipeline(checks, on: eventLoop).flatMap { replies in
                 let listing: Listing = orders.isEmpty ? .unknown : .unchanged
-                return self.judged(replies, anchors, known, question, listing, on: eventLoop)
+                return self.judged(replies, hashTags, known, question, listing, on: eventLoop)
             }
         }
     }
 
     /// Returns the empty answer, if the epochs read after it allow that.
     private func judged(
-        _ replies: some Collection<RedisValue>, _ anchors: [String], _ known: ViewMemory.Known, _ question: Question,
+        _ replies: some Collection<RedisValue>, _ hashTags: [String], _ known: ViewMemory.Known, _ question: Question,
         _ listing: Listing, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Listing> {
         do {
-            switch try self.memory.judge(replies, of: anchors, against: known) {
+            switch try self.memory.judge(replies, of: hashTags, against: known) {
             case .complete:
                 let isAwaited = known.awaited.contains(question.type)
                 return eventLoop.makeSucceededFuture(isAwaited ? .uncertain : listing)

@@ -3,16 +3,16 @@ import Redis
 
 /// Slots that are moved between the masters of a cluster.
 ///
-/// A master that gets its first slots has no epoch, and one that loses the slot of its anchor has none under its next
-/// anchor, though nothing is lost: the keys were moved along with the slots. Such a place is *adopted*: it is complete
-/// without being restored. A server that lost keys must never be adopted. The evidence:
+/// A master that gets its first slots has no epoch, and one that loses the slot of its hash tag has none under its next
+/// hash tag, though nothing is lost: the keys were moved along with the slots. Such a shard is complete without being
+/// restored. A server that lost keys must never count as complete. The evidence:
 ///
 /// 1. While the view is complete each slot has a mark, a key that moves with the others of its slot, with the history
 ///    of its master. A slot without a mark lost its keys: by FLUSHALL, by a server that came back empty, or because it
 ///    was given to another master without them.
 /// 2. A server with older data that still has the marks was restarted or was a replica, so it has another history. So
 ///    all masters that are named by marks must still have the same history after the slots have left them.
-/// 3. The place itself must have had one history since its slots arrived. If one of its marks is its own, it has had
+/// 3. The shard itself must have had one history since its slots arrived. If one of its marks is its own, it has had
 ///    this history since it was marked, thus since before those of other masters arrived. A master with its first slots
 ///    has no such mark: its server must have been running since before the whole view was last complete, without it,
 ///    and may never have taken over from another one (`master_replid2`). Redis forgets the latter after
@@ -49,13 +49,13 @@ extension MaterializedView {
         }
     }
 
-    /// The outcome of `adopt`.
-    public enum Adoption: Hashable, Sendable {
-        /// The places are complete.
-        case adopted
+    /// The outcome of `confirmMoved`.
+    public enum MoveVerdict: Hashable, Sendable {
+        /// The shards are complete.
+        case moved
         /// Servers and client do not agree on the slots, for example while they are being moved: try again.
         case unsettled
-        /// Nothing proves that the places have all of their keys.
+        /// Nothing proves that the shards have all of their keys.
         case refused
     }
 
@@ -64,15 +64,15 @@ extension MaterializedView {
     /// More than the error of an uptime, which is in whole seconds.
     private static let uptimeError: Int64 = 2000
 
-    /// Judges the places that lack a valid epoch.
+    /// Judges the shards that lack a valid epoch.
     ///
     /// - Parameters:
-    ///   - all: the marks of all places.
-    ///   - open: indices of the places without a valid epoch.
-    static func judge(_ all: [SlotMarks], open: [Int]) -> Adoption {
+    ///   - all: the marks of all shards.
+    ///   - open: indices of the shards without a valid epoch.
+    static func judge(_ all: [SlotMarks], open: [Int]) -> MoveVerdict {
         var served = [Bool](repeating: false, count: HashSlot.count)
-        for place in all {
-            guard let serves = place.serves else { return .refused }
+        for shard in all {
+            guard let serves = shard.serves else { return .refused }
             for slot in serves.indices where serves[slot] {
                 guard !served[slot] else { return .unsettled }
                 served[slot] = true
@@ -83,88 +83,88 @@ extension MaterializedView {
         guard !histories.contains("") else { return .refused }
         let complete = all.indices.filter { !open.contains($0) }
         let age = complete.compactMap { all[$0].markedMillisecondsAgo }.min()
-        for place in open.map({ all[$0] }) {
-            let marks = Set(place.marks.split(separator: ",").map(String.init))
-            guard place.unmarked == 0, marks.isSubset(of: histories) else { return .refused }
+        for shard in open.map({ all[$0] }) {
+            let marks = Set(shard.marks.split(separator: ",").map(String.init))
+            guard shard.unmarked == 0, marks.isSubset(of: histories) else { return .refused }
             // The slot of the keys that were read is being moved: its next master speaks for the one that serves it.
             guard !marks.isEmpty else { return .unsettled }
-            if marks.contains(place.history) { continue }
-            guard let age, age <= Self.memory, place.isFirst,
-                place.uptimeSeconds * 1000 >= age + Self.uptimeError
+            if marks.contains(shard.history) { continue }
+            guard let age, age <= Self.memory, shard.isFirst,
+                shard.uptimeSeconds * 1000 >= age + Self.uptimeError
             else { return .refused }
         }
-        return .adopted
+        return .moved
     }
 
-    /// Declares places complete that got all their keys from complete places. Does nothing for a single server.
+    /// Declares shards complete that got all their keys from complete shards. Does nothing for a single server.
     ///
     /// - Parameters:
-    ///   - places: all of them.
+    ///   - shards: all of them.
     ///   - epoch: the name of the new epochs.
-    public func adopt(_ places: [Place], epoch: String) async throws(StoreError) -> Adoption {
-        let open = places.indices.filter { places[$0].epoch == nil || !places[$0].isHere }
-        let whole = places.filter { $0.epoch != nil && $0.isHere }
-        guard places.allSatisfy({ $0.anchor != nil && $0.plan == nil }), !open.isEmpty, !whole.isEmpty
+    public func confirmMoved(_ shards: [Shard], epoch: String) async throws(StoreError) -> MoveVerdict {
+        let open = shards.indices.filter { shards[$0].epoch == nil || !shards[$0].isHere }
+        let whole = shards.filter { $0.epoch != nil && $0.isHere }
+        guard shards.allSatisfy({ $0.hashTag != nil && $0.plan == nil }), !open.isEmpty, !whole.isEmpty
         else { return .refused }
-        let marks = try await self.slotMarks(of: places)
+        let marks = try await self.slotMarks(of: shards)
         let verdict = Self.judge(marks, open: open)
-        guard verdict == .adopted else { return verdict }
+        guard verdict == .moved else { return verdict }
         // After the marks were read: a slot was taken from a master before the history that is read here.
-        guard try await self.look() == places, places.map(\.history) == marks.map(\.history) else { return .unsettled }
-        // A tail says that everything before it was stored in all places.
-        let tails = whole.dropFirst().reduce(whole[0].tails) { tails, place in
-            tails.merging(place.tails) { min($0, $1) }.filter { tails[$0.key] != nil && place.tails[$0.key] != nil }
+        guard try await self.look() == shards, shards.map(\.history) == marks.map(\.history) else { return .unsettled }
+        // A tail says that everything before it was stored in all shards.
+        let tails = whole.dropFirst().reduce(whole[0].tails) { tails, shard in
+            tails.merging(shard.tails) { min($0, $1) }.filter { tails[$0.key] != nil && shard.tails[$0.key] != nil }
         }
         let pairs = Self.pairs(tails)
-        let types = places.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited) }
+        let types = shards.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited) }
         let replies = try await self.run(
             open.map { index in
-                let (place, marks) = (places[index], marks[index])
+                let (shard, marks) = (shards[index], marks[index])
                 return RedisInvocation(
-                    StoreScripts.adoptSlots,
+                    StoreScripts.confirmMovedSlots,
                     keys: [
-                        StoreKeys.epoch(place.anchor), StoreKeys.tails(place.anchor), StoreKeys.marked(place.anchor),
+                        StoreKeys.epoch(shard.hashTag), StoreKeys.tails(shard.hashTag), StoreKeys.marked(shard.hashTag),
                     ],
                     arguments: [
-                        .string(HashSlot.tags), Self.slot(of: place), .string(marks.slots), .string(marks.history),
-                        .string(marks.marks), .string(place.epoch ?? ""),
+                        .string(HashSlot.tags), Self.slot(of: shard), .string(marks.slots), .string(marks.history),
+                        .string(marks.marks), .string(shard.epoch ?? ""),
                         .string(ViewEpoch.text(epoch, awaiting: types)),
                     ] + pairs)
-            }, "adopting slots that were moved")
-        return replies.allSatisfy { $0.integer == 1 } ? .adopted : .unsettled
+            }, "confirming slots that were moved")
+        return replies.allSatisfy { $0.integer == 1 } ? .moved : .unsettled
     }
 
     /// Marks all slots, if something about them changed. Does nothing for a single server.
     ///
-    /// - Parameter places: all of them, complete.
-    /// - Returns: false if a master got slots without their keys; its place is not complete as a result.
-    public func markSlots(of places: [Place]) async throws(StoreError) -> Bool {
-        guard places.allSatisfy({ $0.anchor != nil && $0.epoch != nil }) else { return true }
-        let replies = try await self.markSlots(of: places, tags: "")
-        let open = zip(places, replies).filter { $1 == 1 }.map(\.0)
+    /// - Parameter shards: all of them, complete.
+    /// - Returns: false if a master got slots without their keys; its shard is not complete as a result.
+    public func markSlots(of shards: [Shard]) async throws(StoreError) -> Bool {
+        guard shards.allSatisfy({ $0.hashTag != nil && $0.epoch != nil }) else { return true }
+        let replies = try await self.markSlots(of: shards, tags: "")
+        let open = zip(shards, replies).filter { $1 == 1 }.map(\.0)
         return try await !self.markSlots(of: open, tags: HashSlot.tags).contains(2)
     }
 
-    private func markSlots(of places: [Place], tags: String) async throws(StoreError) -> [Int64?] {
+    private func markSlots(of shards: [Shard], tags: String) async throws(StoreError) -> [Int64?] {
         try await self.run(
-            places.map { place in
+            shards.map { shard in
                 RedisInvocation(
-                    StoreScripts.markSlots, keys: [StoreKeys.epoch(place.anchor), StoreKeys.marked(place.anchor)],
-                    arguments: [.string(place.epoch ?? ""), Self.slot(of: place), .string(tags)])
+                    StoreScripts.markSlots, keys: [StoreKeys.epoch(shard.hashTag), StoreKeys.marked(shard.hashTag)],
+                    arguments: [.string(shard.epoch ?? ""), Self.slot(of: shard), .string(tags)])
             }, "marking slots"
         ).map(\.integer)
     }
 
-    private static func slot(of place: Place) -> RedisArgument {
-        .integer(Int64(HashSlot.of((place.anchor ?? "").utf8)))
+    private static func slot(of shard: Shard) -> RedisArgument {
+        .integer(Int64(HashSlot.of((shard.hashTag ?? "").utf8)))
     }
 
-    func slotMarks(of places: [Place]) async throws(StoreError) -> [SlotMarks] {
+    func slotMarks(of shards: [Shard]) async throws(StoreError) -> [SlotMarks] {
         let replies = try await self.run(
-            places.map { place in
+            shards.map { shard in
                 RedisInvocation(
-                    StoreScripts.lookAtSlots, keys: [StoreKeys.epoch(place.anchor), StoreKeys.marked(place.anchor)],
-                    arguments: [.string(HashSlot.tags), Self.slot(of: place)])
+                    StoreScripts.lookAtSlots, keys: [StoreKeys.epoch(shard.hashTag), StoreKeys.marked(shard.hashTag)],
+                    arguments: [.string(HashSlot.tags), Self.slot(of: shard)])
             }, "reading the marks of slots")
         var all: [SlotMarks] = []
         for reply in replies {

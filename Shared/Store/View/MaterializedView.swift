@@ -3,39 +3,39 @@ public import Redis
 
 /// The view: the state in Redis derived from Kafka, and the marks of its completeness.
 ///
-/// On a single server there is one place for these marks; in a cluster each master has one, since each may lose its
-/// part alone. The view is complete if it is complete in all places.
+/// A single server is one shard, with one set of these marks; in a cluster each master is one, since each may lose its
+/// part alone. The view is complete if it is complete in all shards.
 /// Source: Design §4.3
 public struct MaterializedView: Sendable {
     /// The Redis that holds the view.
     public let redis: RedisClient
-    private let anchors: @Sendable () -> [String]
+    private let hashTags: @Sendable () -> [String]
 
-    /// - Parameter anchors: returns a hash tag for each present master of a cluster; none for a single server. nil uses
-    ///   those that the client knows.
-    public init(redis: RedisClient, anchors: (@Sendable () -> [String])? = nil) {
+    /// - Parameter hashTags: returns one for each present master of a cluster; none for a single server. nil uses those
+    ///   that the client knows.
+    public init(redis: RedisClient, hashTags: (@Sendable () -> [String])? = nil) {
         self.redis = redis
-        self.anchors = anchors ?? { redis.knownAnchors }
+        self.hashTags = hashTags ?? { redis.knownHashTags }
     }
 
-    /// The anchors of all places, in an order that does not change when a replica takes over.
-    var places: [String?] {
-        let anchors = self.anchors().sorted()
-        return anchors.isEmpty ? [nil] : anchors.map { $0 }
+    /// The hash tags of all shards, in an order that does not change when a replica takes over.
+    var shards: [String?] {
+        let hashTags = self.hashTags().sorted()
+        return hashTags.isEmpty ? [nil] : hashTags.map { $0 }
     }
 
-    /// Waits until the client knows the topology: before that no place is the right one.
-    func awaitPlaces() async throws(StoreError) {
+    /// Waits until the client knows the topology: before that no shard is the right one.
+    func awaitShards() async throws(StoreError) {
         do {
             _ = try await self.redis.topology()
         } catch {
-            throw StoreError("finding the places of the view", error)
+            throw StoreError("finding the shards of the view", error)
         }
     }
 
-    /// The state of one place.
-    public struct Place: Hashable, Sendable {
-        let anchor: String?
+    /// The state of one shard.
+    public struct Shard: Hashable, Sendable {
+        let hashTag: String?
         /// Nil if the view is not complete.
         public let epoch: String?
         /// True if the epoch is of the server's present history. If not, the earlier judgement may be invalid.
@@ -46,49 +46,49 @@ public struct MaterializedView: Sendable {
         let history: String
         /// True if the server does not report its history: then it goes unnoticed that it fell back.
         public var hidesHistory: Bool { self.history.isEmpty }
-        /// Offsets below which everything is certainly stored in this place, by `<cluster>/<topic>/<partition>`.
+        /// Offsets below which everything is certainly stored in this shard, by `<cluster>/<topic>/<partition>`.
         public let tails: [String: Int64]
         /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
         /// the newest that Kafka has.
-        public let isFresh: Bool
+        public let startedEmpty: Bool
         /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
         public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
-            anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
-            tails: [String: Int64] = [:], isFresh: Bool = false
+            hashTag: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
+            tails: [String: Int64] = [:], startedEmpty: Bool = false
         ) {
-            self.anchor = anchor
+            self.hashTag = hashTag
             self.epoch = epoch
             self.isHere = isHere
             self.plan = plan
             self.history = history
             self.tails = tails
-            self.isFresh = isFresh && plan != nil
+            self.startedEmpty = startedEmpty && plan != nil
         }
     }
 
-    /// Reads the state of all places.
-    public func look() async throws(StoreError) -> [Place] {
-        try await self.awaitPlaces()
-        let places = self.places
+    /// Reads the state of all shards.
+    public func look() async throws(StoreError) -> [Shard] {
+        try await self.awaitShards()
+        let shards = self.shards
         let replies = try await self.run(
-            places.map {
+            shards.map {
                 RedisInvocation(
                     StoreScripts.look,
-                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.startedEmpty($0)],
                     arguments: [])
             }, "looking at the view")
-        var found: [Place] = []
-        for (anchor, reply) in zip(places, replies) {
+        var found: [Shard] = []
+        for (hashTag, reply) in zip(shards, replies) {
             guard let parts = reply.array, parts.count == 6, let epoch = parts[0].text, let plan = parts[2].text,
                 let tails = parts[3].array, let history = parts[4].text
             else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
             found.append(
-                Place(
-                    anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
+                Shard(
+                    hashTag: hashTag, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
                     plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
-                    isFresh: parts[5].integer == 1))
+                    startedEmpty: parts[5].integer == 1))
         }
         return found
     }
@@ -106,20 +106,21 @@ public struct MaterializedView: Sendable {
     ///
     /// - Parameters:
     ///   - plan: a name for the restore, if none is in progress: letters and digits.
-    ///   - places: as seen when this was decided.
+    ///   - shards: as seen when this was decided.
     /// - Returns: the plan under which all packagers restore; nil if the view was completed meanwhile.
-    public func begin(_ plan: String, seen places: [Place]) async throws(StoreError) -> String? {
+    public func begin(_ plan: String, seen shards: [Shard]) async throws(StoreError) -> String? {
         var plan = plan
-        // In sequence, since the first place decides which plan is used.
-        for place in places {
+        // In sequence, since the first shard decides which plan is used.
+        for shard in shards {
             let reply = try await self.run(
                 [
                     RedisInvocation(
                         StoreScripts.beginRestore,
                         keys: [
-                            StoreKeys.epoch(place.anchor), StoreKeys.plan(place.anchor), StoreKeys.fresh(place.anchor),
+                            StoreKeys.epoch(shard.hashTag), StoreKeys.plan(shard.hashTag),
+                            StoreKeys.startedEmpty(shard.hashTag),
                         ],
-                        arguments: [.string(plan), .string(place.epoch ?? ""), .string(StoreKeys.anyOrder)])
+                        arguments: [.string(plan), .string(shard.epoch ?? ""), .string(StoreKeys.anyOrder)])
                 ], "beginning to restore")
             guard let text = reply.first?.text else { return nil }
             plan = text
@@ -127,55 +128,55 @@ public struct MaterializedView: Sendable {
         return plan
     }
 
-    /// Marks the view as complete, in each place whose plan and history are still the same.
+    /// Marks the view as complete, in each shard whose plan and history are still the same.
     ///
     /// - Parameters:
     ///   - tails: the offsets below which everything was restored.
     ///   - types: those with orders still missing.
-    /// - Returns: true if it is complete in all places.
+    /// - Returns: true if it is complete in all shards.
     public func complete(
         _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
     ) async throws(StoreError) -> Bool {
         let pairs = Self.pairs(tails)
-        try await self.awaitPlaces()
+        try await self.awaitShards()
         let replies = try await self.run(
-            self.places.map {
+            self.shards.map {
                 RedisInvocation(
                     StoreScripts.completeRestore,
                     keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
-                        + [StoreKeys.fresh($0), StoreKeys.marked($0)],
+                        + [StoreKeys.startedEmpty($0), StoreKeys.marked($0)],
                     arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }
     }
 
-    /// Marks places of another history that turned out to be complete.
-    public func confirm(_ places: [Place], epoch: String) async throws(StoreError) {
-        _ = try await self.judged(places.filter { !$0.isHere }, epoch) { $0.awaited }
+    /// Marks shards of another history that turned out to be complete.
+    public func confirm(_ shards: [Shard], epoch: String) async throws(StoreError) {
+        _ = try await self.judged(shards.filter { !$0.isHere }, epoch) { $0.awaited }
     }
 
     /// Notes that the orders of a type are not missing any more.
     ///
-    /// - Parameter places: all of them, as they were when the restore of the type began: the epoch and the history of
+    /// - Parameter shards: all of them, as they were when the restore of the type began: the epoch and the history of
     ///   each must still be the same.
-    /// - Returns: true if this was noted in all places.
+    /// - Returns: true if this was noted in all shards.
     public func release(
-        _ type: OrderTypeIdentifier, in places: [Place], epoch: String
+        _ type: OrderTypeIdentifier, in shards: [Shard], epoch: String
     ) async throws(StoreError) -> Bool {
-        try await self.judged(places, epoch) { $0.awaited.subtracting([type]) }
+        try await self.judged(shards, epoch) { $0.awaited.subtracting([type]) }
     }
 
-    /// Gives places new epochs.
+    /// Gives shards new epochs.
     private func judged(
-        _ places: [Place], _ epoch: String, awaiting types: (Place) -> Set<OrderTypeIdentifier>
+        _ shards: [Shard], _ epoch: String, awaiting types: (Shard) -> Set<OrderTypeIdentifier>
     ) async throws(StoreError) -> Bool {
         let replies = try await self.run(
-            places.map { place in
+            shards.map { shard in
                 RedisInvocation(
-                    StoreScripts.confirmView, keys: [StoreKeys.epoch(place.anchor)],
+                    StoreScripts.confirmView, keys: [StoreKeys.epoch(shard.hashTag)],
                     arguments: [
-                        .string(place.epoch ?? ""), .string(place.history),
-                        .string(ViewEpoch.text(epoch, awaiting: types(place))),
+                        .string(shard.epoch ?? ""), .string(shard.history),
+                        .string(ViewEpoch.text(epoch, awaiting: types(shard))),
                     ])
             }, "confirming the view")
         return replies.allSatisfy { $0.integer == 1 }
@@ -183,10 +184,10 @@ public struct MaterializedView: Sendable {
 
     /// Advances the tails.
     ///
-    /// - Parameter places: as they were when the offsets were taken: a place that has changed since keeps its tails.
-    public func keep(tails: [String: Int64], in places: [Place]) async throws(StoreError) {
+    /// - Parameter shards: as they were when the offsets were taken: a shard that has changed since keeps its tails.
+    public func keep(tails: [String: Int64], in shards: [Shard]) async throws(StoreError) {
         let pairs = Self.pairs(tails)
-        let known = places.compactMap { place in place.epoch.map { (place.anchor, $0) } }
+        let known = shards.compactMap { shard in shard.epoch.map { (shard.hashTag, $0) } }
         _ = try await self.run(
             known.map {
                 RedisInvocation(
@@ -213,7 +214,7 @@ public struct MaterializedView: Sendable {
 }
 
 extension MaterializedView {
-    /// The epochs of all places while the view is complete. The same value never occurs again.
+    /// The epochs of all shards while the view is complete. The same value never occurs again.
     public struct Epochs: Hashable, Sendable {
         let values: [String]
         /// Types with orders that may be missing.
@@ -228,12 +229,12 @@ extension MaterializedView {
     /// Commands that read the epochs, for a pipeline with others, once `ViewEpochCache.known` has returned.
     var epochCommands: [RedisCommand] { self.epochReads.commands }
 
-    /// The same commands, with the anchors of the places that they read; the empty one is that of a single server.
-    var epochReads: (anchors: [String], commands: [RedisCommand]) {
-        let places = self.places
+    /// The same commands, with the hash tags of the shards that they read; the empty one is that of a single server.
+    var epochReads: (hashTags: [String], commands: [RedisCommand]) {
+        let shards = self.shards
         return (
-            places.map { $0 ?? "" },
-            places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
+            shards.map { $0 ?? "" },
+            shards.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
         )
     }
 
@@ -250,7 +251,7 @@ extension MaterializedView {
 }
 
 extension MaterializedView {
-    /// Reads keys of a complete view, each separately: an answer counts only if the view was complete at its place
+    /// Reads keys of a complete view, each separately: an answer counts only if the view was complete at its shard
     /// before and after it.
     ///
     /// An epoch that is gone never comes back, so two equal ones prove that the view was complete in between.
@@ -260,11 +261,11 @@ extension MaterializedView {
     func read(
         _ questions: [(key: String, command: RedisCommand)], _ operation: String
     ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
-        let asked = try await self.placesOf(questions.map(\.key))
-        // Only the places of these keys: another master may be down.
-        let places = Set(asked.compactMap(\.self)).sorted()
+        let asked = try await self.shardsOf(questions.map(\.key))
+        // Only the shards of these keys: another master may be down.
+        let shards = Set(asked.compactMap(\.self)).sorted()
         let all = self.epochCommands
-        let epochs = places.filter { all.indices.contains($0) }.map { all[$0] }
+        let epochs = shards.filter { all.indices.contains($0) }.map { all[$0] }
         let replies: [RedisValue]
         do {
             replies = try await self.redis.pipeline(epochs + questions.map(\.command), checkedBy: epochs)
@@ -280,26 +281,26 @@ extension MaterializedView {
         let doubts = zip(replies.prefix(epochs.count), replies.suffix(epochs.count)).map { Self.doubt($0, $1) }
         // With a single server a failure concerns all keys.
         if all.count == 1, let doubt = doubts.first ?? nil { throw doubt }
-        let failures = Dictionary(uniqueKeysWithValues: zip(places, doubts))
-        return zip(asked, replies.dropFirst(epochs.count)).map { place, answer in
-            guard let place, let doubt = failures[place] else {
+        let failures = Dictionary(uniqueKeysWithValues: zip(shards, doubts))
+        return zip(asked, replies.dropFirst(epochs.count)).map { shard, answer in
+            guard let shard, let doubt = failures[shard] else {
                 return .failure(StoreError(.unavailable, "\(operation): no server has its slot"))
             }
             return doubt.map { .failure($0) } ?? Self.result(answer, operation)
         }
     }
 
-    /// Returns the place of each key; nil for one whose slot no master serves.
-    private func placesOf(_ keys: [String]) async throws(StoreError) -> [Int?] {
-        try await self.awaitPlaces()
-        let places = self.places
-        guard places.count > 1 else { return keys.map { _ in 0 } }
-        let numbers = Dictionary(places.enumerated().map { ($1, $0) }) { first, _ in first }
+    /// Returns the shard of each key; nil for one whose slot no master serves.
+    private func shardsOf(_ keys: [String]) async throws(StoreError) -> [Int?] {
+        try await self.awaitShards()
+        let shards = self.shards
+        guard shards.count > 1 else { return keys.map { _ in 0 } }
+        let numbers = Dictionary(shards.enumerated().map { ($1, $0) }) { first, _ in first }
         do {
             let topology = try await self.redis.topology()
-            return keys.map { topology.anchor(of: $0).flatMap { numbers[$0] } }
+            return keys.map { topology.hashTag(of: $0).flatMap { numbers[$0] } }
         } catch {
-            throw StoreError("finding the places of keys", error)
+            throw StoreError("finding the shards of keys", error)
         }
     }
 
@@ -355,6 +356,16 @@ extension MaterializedView {
 }
 
 extension StoreScripts {
+    /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
+    /// event loop send it in a pipeline after other commands.
+    ///
+    /// KEYS: the epoch.
+    static let epoch =
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            return isHere(epoch) and epoch or false
+            """
+
     /// KEYS: brands. ARGV: packager, its types with commas between them, seconds after which another one counts as
     /// gone. Returns packager, types, …
     static let announceBrands = RedisScript(
@@ -378,7 +389,7 @@ extension StoreScripts {
 
 /// The text of an epoch: `<name>:<history>`, or `<name>:<type>,<type>:<history>` while orders of types are awaited.
 ///
-/// The types are a part of the value, so a comparison of epochs includes them, and each place of a cluster has them
+/// The types are a part of the value, so a comparison of epochs includes them, and each shard of a cluster has them
 /// under the same rules. A program that knows only the first form takes the second one for that of another history, and
 /// does not report that orders are missing.
 enum ViewEpoch {

@@ -163,10 +163,6 @@ public struct RestoreJobQueue: Sendable {
     }
 }
 
-extension Duration {
-    var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
-}
-
 /// Orders of one partition that cannot be packaged until their brands load.
 public struct AwaitedOrders: Hashable, Sendable {
     /// The offset of the first of them.

@@ -73,8 +73,8 @@ public final class StaleReadGuard: Sendable {
         _ = try await self.view.redis.topology()
         for _ in 0..<Self.lookLimit {
             let before = self.view.redis.generation
-            let places = try await self.view.look()
-            switch ViewCheckStateMachine.Verdict(places, before: before, after: self.view.redis.generation) {
+            let shards = try await self.view.look()
+            switch ViewCheckStateMachine.Verdict(shards, before: before, after: self.view.redis.generation) {
             case .confirmed:
                 self.confirmed.store(before, ordering: .releasing)
                 return before

@@ -16,19 +16,9 @@ extension StoreScripts {
 
         """
 
-    /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
-    /// event loop send it in a pipeline after other commands.
-    ///
-    /// KEYS: the epoch.
-    static let epoch =
-        Self.history + """
-            local epoch = redis.call('GET', KEYS[1])
-            return isHere(epoch) and epoch or false
-            """
-
     /// Reads the whole state of the view.
     ///
-    /// KEYS: epoch, plan, tails, fresh.
+    /// KEYS: epoch, plan, tails, startedEmpty.
     /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if there was no
     /// order when the plan began.
     static let look = RedisScript(
@@ -46,8 +36,8 @@ extension StoreScripts {
     ///
     /// The keys distinguish an empty server from one that fell back: it has few, and no order among them. Nothing that
     /// is restored into it, the newest version of each order first, is older than the devices' versions.
-    /// KEYS: epoch, plan, fresh. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none, the
-    /// prefix of the keys of orders.
+    /// KEYS: epoch, plan, startedEmpty. ARGV: the plan to begin if there is none, the epoch that was seen, empty for
+    /// none, the prefix of the keys of orders.
     /// Returns the active plan; nil if the view was completed meanwhile.
     static let beginRestore = RedisScript(
         Self.history + """
@@ -76,7 +66,7 @@ extension StoreScripts {
 
     /// Marks the view as complete, if its plan and history are unchanged since the restore began.
     ///
-    /// KEYS: epoch, plan, tails, fresh, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
+    /// KEYS: epoch, plan, tails, startedEmpty, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
     /// Returns 1 if so, else 0.
     static let completeRestore = RedisScript(
         Self.history + """
@@ -88,7 +78,7 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Gives a place a new epoch after a judgement: a view of another history is still complete, or orders that
+    /// Gives a shard a new epoch after a judgement: a view of another history is still complete, or orders that
     /// were awaited are restored.
     ///
     /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either has

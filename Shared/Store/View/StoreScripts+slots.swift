@@ -69,11 +69,11 @@ extension StoreScripts {
             return {text, history(), names, unmarked, isFirst, tonumber(uptime), age}
             """)
 
-    /// Declares a place complete, if its slots and their marks are still the ones that were judged.
+    /// Declares a shard complete, if its slots and their marks are still the ones that were judged.
     ///
     /// KEYS: epoch, tails, marked. ARGV: the tags of all slots, the slot of the keys, slots, history, and marks as
     /// judged, the epoch as judged, the new epoch, then field, offset, … of the tails. Returns 1 if so, else 0.
-    static let adoptSlots = RedisScript(
+    static let confirmMovedSlots = RedisScript(
         Self.slots + """
             local own, text = slots(tonumber(ARGV[2]))
             local here = history()
@@ -90,7 +90,7 @@ extension StoreScripts {
             """)
 
     /// Marks the slots of a master that is complete, as all others are. If it was marked before, each slot that it got
-    /// since must have a mark, which proves that its keys came along; else the place counts as incomplete.
+    /// since must have a mark, which proves that its keys came along; else the shard counts as incomplete.
     ///
     /// KEYS: epoch, marked. ARGV: the epoch as seen, the slot of the keys, the tags of all slots, or nothing to do only
     /// what needs none. Returns 0 if nothing is left to do, 1 if the tags are needed, 2 if keys of slots are lost.

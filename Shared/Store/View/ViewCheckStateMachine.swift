@@ -56,14 +56,14 @@ struct ViewCheckStateMachine: Hashable {
         case overtaken
 
         /// - Parameters:
-        ///   - places: the places as read.
+        ///   - shards: the shards as read.
         ///   - before: the client's generation before the check, and `after` it.
-        init(_ places: [MaterializedView.Place], before: UInt64, after: UInt64) {
+        init(_ shards: [MaterializedView.Shard], before: UInt64, after: UInt64) {
             if before != after {
                 self = .overtaken
             } else {
                 self =
-                    !places.isEmpty && places.allSatisfy { $0.epoch != nil && $0.isHere || $0.isFresh }
+                    !shards.isEmpty && shards.allSatisfy { $0.epoch != nil && $0.isHere || $0.startedEmpty }
                     ? .confirmed : .doubtful
             }
         }

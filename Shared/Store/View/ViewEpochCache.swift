@@ -46,7 +46,7 @@ public final class ViewEpochCache: Sendable {
     }
 
     private func read() async throws(StoreError) -> MaterializedView.Epochs? {
-        try await self.view.awaitPlaces()
+        try await self.view.awaitShards()
         do {
             return try MaterializedView.epochs(try await self.view.redis.pipeline(self.view.epochCommands))
         } catch let error as RedisError {

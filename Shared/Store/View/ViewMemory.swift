@@ -15,7 +15,7 @@ public final class ViewMemory: Sendable {
 
     /// The epochs that were known before some data was read.
     struct Known: Sendable {
-        /// By the anchor of the place; the empty one is that of a single server.
+        /// By the hash tag of the shard; the empty one is that of a single server.
         let epochs: [String: String]
         /// Types with orders that may be missing.
         let awaited: Set<OrderTypeIdentifier>
@@ -47,19 +47,19 @@ public final class ViewMemory: Sendable {
         }
     }
 
-    /// Returns commands that read the epochs of the places of some keys; `judge` takes the replies.
+    /// Returns commands that read the epochs of the shards of some keys; `judge` takes the replies.
     ///
-    /// In a cluster these are the places of the masters that serve the keys, or all places if no master serves a key.
-    func checks(_ known: Known, of keys: [String]) -> (anchors: [String], commands: [RedisCommand]) {
-        var anchors: Set<String> = []
+    /// In a cluster these are the shards of the masters that serve the keys, or all shards if no master serves a key.
+    func checks(_ known: Known, of keys: [String]) -> (hashTags: [String], commands: [RedisCommand]) {
+        var hashTags: Set<String> = []
         for key in keys {
-            guard let anchor = self.view.redis.knownAnchor(of: key) else {
-                anchors = Set(known.epochs.keys)
+            guard let hashTag = self.view.redis.knownHashTag(of: key) else {
+                hashTags = Set(known.epochs.keys)
                 break
             }
-            anchors.insert(anchor)
+            hashTags.insert(hashTag)
         }
-        let sorted = anchors.sorted()
+        let sorted = hashTags.sorted()
         return (
             sorted,
             sorted.map { RedisCommand("GET", .string(StoreKeys.epoch($0.isEmpty ? nil : $0))) }
@@ -68,35 +68,35 @@ public final class ViewMemory: Sendable {
 
     /// Judges epochs that were read after some data.
     func judge(
-        _ replies: some Collection<RedisValue>, of anchors: [String], against known: Known
+        _ replies: some Collection<RedisValue>, of hashTags: [String], against known: Known
     ) throws(StoreError) -> Verdict {
-        guard replies.count == anchors.count, !anchors.isEmpty else {
+        guard replies.count == hashTags.count, !hashTags.isEmpty else {
             throw StoreError(.unavailable, "reading the epoch: a reply is missing")
         }
         var isSame = true
-        for (anchor, reply) in zip(anchors, replies) {
+        for (hashTag, reply) in zip(hashTags, replies) {
             if case .error(let message) = reply { throw StoreError(.unavailable, "reading the epoch: \(message)") }
             guard let text = reply.text else {
                 self.forget()
                 return .incomplete
             }
-            if known.epochs[anchor] != text { isSame = false }
+            if known.epochs[hashTag] != text { isSame = false }
         }
         if isSame { return .complete }
         self.forget()
         return .another
     }
 
-    /// Reads the epochs of all places, and with them the histories of the servers.
+    /// Reads the epochs of all shards, and with them the histories of the servers.
     ///
     /// - Returns: nil while the view is not complete; fails with `RedisError` or `StoreError`.
     func look(on eventLoop: any EventLoop) -> EventLoopFuture<MaterializedView.Epochs?> {
         let generation = self.view.redis.generation
         let now = NIODeadline.now()
-        let (anchors, commands) = self.view.epochReads
+        let (hashTags, commands) = self.view.epochReads
         return self.view.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
             let epochs = try MaterializedView.epochs(replies)
-            self.remember(epochs, of: anchors, generation, now)
+            self.remember(epochs, of: hashTags, generation, now)
             return epochs
         }
     }
@@ -106,10 +106,10 @@ public final class ViewMemory: Sendable {
     /// - Parameters:
     ///   - generation: that of the client before they were read.
     ///   - now: the time when the reading began.
-    func remember(_ epochs: MaterializedView.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
-        guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
+    func remember(_ epochs: MaterializedView.Epochs?, of hashTags: [String], _ generation: UInt64, _ now: NIODeadline) {
+        guard let epochs, epochs.values.count == hashTags.count else { return self.forget() }
         let known = Known(
-            epochs: Dictionary(zip(anchors, epochs.values)) { first, _ in first }, awaited: epochs.awaited,
+            epochs: Dictionary(zip(hashTags, epochs.values)) { first, _ in first }, awaited: epochs.awaited,
             generation: generation, until: now + Self.life)
         self.remembered.withLock { $0 = known }
     }

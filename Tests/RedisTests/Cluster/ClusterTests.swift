@@ -41,12 +41,12 @@ import Testing
                 #expect(
                     await code { () throws(RedisError) in _ = try await client.send(RedisCommand("DEL", "a", "b")) }
                         == .unroutable)
-                let anchors = try await client.anchors()
-                #expect(anchors.count == 3)
+                let hashTags = try await client.hashTags()
+                #expect(hashTags.count == 3)
                 for key in keys[..<50] {
-                    let anchor = try #require(try await client.anchor(of: key))
+                    let hashTag = try #require(try await client.hashTag(of: key))
                     let topology = try await client.topology()
-                    #expect(topology.master(of: key) == topology.master(of: "waybill:epoch:{\(anchor)}"))
+                    #expect(topology.master(of: key) == topology.master(of: "waybill:epoch:{\(hashTag)}"))
                 }
                 _ = try await client.send(RedisCommand("FLUSHALL"))
             }
@@ -161,10 +161,10 @@ import Testing
         try await withClient(self.configuration(cluster.url)) { client in
             // An event loop whose first command is the read after the move would ask for the map only then.
             try await client.connect()
-            let anchors = try await client.anchors()
-            let checks = anchors.map { RedisCommand("GET", .string("check{\($0)}")) }
+            let hashTags = try await client.hashTags()
+            let checks = hashTags.map { RedisCommand("GET", .string("check{\($0)}")) }
             let key = (0...).lazy.map { "k\($0)" }.first { HashSlot.of($0.utf8) < 5462 } ?? ""
-            let tags = Set(anchors.map { HashSlot.of($0.utf8) })
+            let tags = Set(hashTags.map { HashSlot.of($0.utf8) })
             try #require(!tags.contains(HashSlot.of(key.utf8)))
             _ = try await client.send(RedisCommand("SET", .string(key), "there"))
             func read() async throws -> RedisValue {

@@ -95,15 +95,15 @@ func threeMasters() -> SlotMap {
         map.move(77, to: node(9))
         let topology = RedisTopology(map)
         #expect(topology.masters.count == 4)
-        #expect(topology.anchors.count == 4)
-        for (master, anchor) in zip(topology.masters, topology.anchors) {
-            #expect(map.master(of: HashSlot.of("waybill:epoch:{\(anchor)}".utf8)) == master.address)
+        #expect(topology.hashTags.count == 4)
+        for (master, hashTag) in zip(topology.masters, topology.hashTags) {
+            #expect(map.master(of: HashSlot.of("waybill:epoch:{\(hashTag)}".utf8)) == master.address)
         }
-        #expect(topology.anchors.filter { (Int($0) ?? 1024) < 1024 }.count >= 3)
+        #expect(topology.hashTags.filter { (Int($0) ?? 1024) < 1024 }.count >= 3)
         let key = "waybill:1:order:{a/b}"
-        #expect(topology.master(of: key) == topology.master(of: "{\(topology.anchor(of: key) ?? "")}"))
-        #expect(RedisTopology().anchors.isEmpty)
-        #expect(RedisTopology().anchor(of: key) == nil)
+        #expect(topology.master(of: key) == topology.master(of: "{\(topology.hashTag(of: key) ?? "")}"))
+        #expect(RedisTopology().hashTags.isEmpty)
+        #expect(RedisTopology().hashTag(of: key) == nil)
         #expect(topology.slots != RedisTopology(threeMasters()).slots)
     }
 

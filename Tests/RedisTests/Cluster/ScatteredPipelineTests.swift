@@ -129,8 +129,8 @@ import Testing
             try ScatteredPipeline((keys + checks).map { RedisCommand("GET", .string($0)) }, checks: checks.count)
         }
         // On two masters only.
-        let anchors = map.serving.compactMap { map.anchors[$0] }
-        var partly = try pipeline(anchors.dropLast().map { "{\($0)}" })
+        let hashTags = map.serving.compactMap { map.hashTags[$0] }
+        var partly = try pipeline(hashTags.dropLast().map { "{\($0)}" })
         let step = partly.begin(on: map, choice: 0)
         #expect(step.parts.count == 2)
         #expect(step.isRefreshWanted)
@@ -143,7 +143,7 @@ import Testing
         }
         // Redirected, to be retried later, or never written: nothing is sent again.
         for fate in ["MOVED 1 h:1", "ASK 1 h:1", "TRYAGAIN x", "unsent"] {
-            var whole = try pipeline(anchors.map { "{\($0)}" })
+            var whole = try pipeline(hashTags.map { "{\($0)}" })
             for part in whole.begin(on: map, choice: 0).parts {
                 if fate == "unsent" {
                     whole.withdrawn(part)

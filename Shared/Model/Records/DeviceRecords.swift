@@ -1,3 +1,39 @@
+/// The value of `waybill.registrations`: a device is to be notified of an order. The key says which device and order.
+///
+/// A registration that ended is a tombstone (null value) there and has no record.
+/// Source: Design §3
+public struct RegistrationRecord: Hashable, Sendable {
+    public var pushToken: PushToken
+    /// The moment of registration: a later one survives if APNs retires the token as of an earlier moment.
+    /// Source: Wallet Orders §4.6
+    public var registeredEpochMilliseconds: Int64
+
+    public init(pushToken: PushToken, registeredEpochMilliseconds: Int64) {
+        self.pushToken = pushToken
+        self.registeredEpochMilliseconds = registeredEpochMilliseconds
+    }
+
+    /// The record as JSON in UTF-8, members sorted.
+    public var encoded: [UInt8] {
+        let json: JSON = [
+            "format": .integer(RecordError.format),
+            "pushToken": .string(self.pushToken.rawValue),
+            "registered": .integer(self.registeredEpochMilliseconds),
+        ]
+        return json.serialized
+    }
+
+    /// Reads what `encoded` made; members that a later version of Waybill may have added are ignored.
+    ///
+    /// - Throws: `RecordError` with the JSON path of what is wrong.
+    public static func decode(_ value: [UInt8]) throws(RecordError) -> RegistrationRecord {
+        var object = try RecordError.members(value, "a registration record")
+        return RegistrationRecord(
+            pushToken: try object.identifier("pushToken") { (text) throws(IdentifierError) in try PushToken(text) },
+            registeredEpochMilliseconds: try object.integer("registered", in: 0...RFC3339.latest * 1000))
+    }
+}
+
 /// The value of `waybill.push-pending`: devices that could not be notified of a change yet. The key, a
 /// `PendingPushKey`, says which.
 ///
@@ -71,5 +107,40 @@ public struct PendingPushKey: Hashable, Sendable {
     public var text: String {
         guard let device else { return self.order.description }
         return RegistrationKey(device: device, order: self.order).text
+    }
+}
+
+/// The reason why bytes that Waybill itself once wrote cannot be read, in a sentence with the JSON path.
+///
+/// It contains no values, since records contain tokens.
+public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
+    public let message: String
+
+    init(_ message: String) { self.message = message }
+
+    public var description: String { self.message }
+
+    /// The format of the records that Waybill writes to its own topics: their member `format`. A record of another one
+    /// is not read, since its other members may mean something else.
+    /// Source: Design §3
+    static let format: Int64 = 1
+
+    /// - Parameter what: the beginning of the sentence.
+    static func json(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSON {
+        do {
+            return try JSON(parsing: bytes)
+        } catch {
+            // The parser's messages may repeat a member's name, never a value.
+            throw RecordError("reading \(what): \(error)")
+        }
+    }
+
+    /// Reads a record of this format.
+    static func members(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSONMembers<RecordError> {
+        var members = try JSONMembers(try Self.json(bytes, what), path: "$", failure: RecordError.init)
+        guard try members.value("format").integer == Self.format else {
+            throw members.wrong("format", "must be \(Self.format), which this version of Waybill reads")
+        }
+        return members
     }
 }

@@ -2,13 +2,13 @@ import Model
 import Store
 import Synchronization
 
-/// The brands that the packagers of the fleet have, so that a packager with a stale mount does not conclude that a
-/// brand no longer exists.
+/// The brands that the packagers have, as each announces them, so that a packager with a stale mount does not conclude
+/// that a brand no longer exists.
 ///
 /// Each packager announces its brands every second. Announcements are remembered here too, since a Redis that was
 /// emptied has none for that second.
 /// Threads: any. Bounded: by the number of packagers.
-final class FleetBrands: Sendable {
+final class AnnouncedBrands: Sendable {
     private struct Heard {
         let types: Set<OrderTypeIdentifier>
         let at: ContinuousClock.Instant
