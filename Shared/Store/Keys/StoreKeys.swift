@@ -153,7 +153,7 @@ enum OrderField: String {
     case content
     /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.
-    case unpublished = "unannounced"
+    case unpublished
     /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
     case told
     /// The UNIX second when a package was last asked for that had not been made.

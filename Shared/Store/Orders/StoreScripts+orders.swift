@@ -13,13 +13,13 @@ extension StoreScripts {
     /// The trace of a removed order, and changes that wait, end with the version that creates the order.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
     /// an order that does not exist, the last millisecond at which it may be written (0: any), then field, value, …
-    /// An unannounced version remains marked: its writer may publish it later than the version that follows, and only
+    /// An unpublished version remains marked: its writer may publish it later than the version that follows, and only
     /// after that can it be checked that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
     static let write = RedisScript(
         Self.put + """
             local standing = redis.call(
-              'HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed', 'version')
+              'HMGET', KEYS[1], 'revision', 'stamp', 'unpublished', 'removed', 'version')
             local current = standing[1] or '0'
             if current ~= ARGV[1] then return 0 end
             if ARGV[2] == 'nothing' then
@@ -52,7 +52,7 @@ extension StoreScripts {
     /// was swept meanwhile.
     ///
     /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
-    /// `unannounced`; true if there is something that expires; the seconds to keep a removal, false for any other.
+    /// `unpublished`; true if there is something that expires; the seconds to keep a removal, false for any other.
     /// Returns 1, or the error of Redis.
     ///
     /// `dropPackage` deletes the package of the version before, so that it is never served for one that has none.
@@ -74,7 +74,7 @@ extension StoreScripts {
           redis.call('HDEL', KEYS[1], unpack(names))
           return true
         end
-        local function put(fields, from, unannounced, isTrace, lifetime)
+        local function put(fields, from, unpublished, isTrace, lifetime)
           local last = tonumber(ARGV[from - 1])
           if last > 0 then
             local time = redis.call('TIME')
@@ -92,7 +92,7 @@ extension StoreScripts {
             end
           end
           if lifetime or isTrace then redis.call('DEL', KEYS[1]) end
-          if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
+          if unpublished then redis.call('HSET', KEYS[1], 'unpublished', unpublished) end
           redis.call('HSET', KEYS[1], unpack(fields))
           if lifetime then
             redis.call('EXPIRE', KEYS[1], lifetime)
@@ -123,8 +123,8 @@ extension StoreScripts {
     /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.
     static let acknowledge = RedisScript(
         """
-        local standing = redis.call('HMGET', KEYS[1], 'unannounced', 'version')
-        if standing[1] and standing[1] == ARGV[1] then redis.call('HDEL', KEYS[1], 'unannounced') end
+        local standing = redis.call('HMGET', KEYS[1], 'unpublished', 'version')
+        if standing[1] and standing[1] == ARGV[1] then redis.call('HDEL', KEYS[1], 'unpublished') end
         if standing[2] and standing[2] == ARGV[2] then redis.pcall('HSET', KEYS[1], 'told', ARGV[2]) end
         return 1
         """)

@@ -119,16 +119,16 @@ extension StoreScripts {
             local gone = tonumber(redis.call('GET', KEYS[2]) or '')
             if gone and modified * 1000 <= gone then return 0 end
             local last, revision = 0, 0
-            local unannounced, isTrace = false, false
+            local unpublished, isTrace = false, false
             local kind = redis.call('TYPE', KEYS[1]).ok
             if kind == 'hash' then
               local standing = redis.call(
-                'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unannounced', 'removed')
+                'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unpublished', 'removed')
               local standingVersion = tonumber(standing[1] or '') or 0
               if standingVersion > version
                 or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
               last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
-              unannounced, isTrace = standing[5], standing[6] or not standing[1]
+              unpublished, isTrace = standing[5], standing[6] or not standing[1]
             elseif kind ~= 'none' then
               redis.call('DEL', KEYS[1])
             end
@@ -139,7 +139,7 @@ extension StoreScripts {
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
               'told', ARGV[1]
             }
-            local reply = put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            local reply = put(fields, 6, unpublished, isTrace, ARGV[3] == 'removal' and ARGV[4])
             if ARGV[3] == 'unpackaged' and reply == 1 then dropPackage() end
             return reply
             """)
