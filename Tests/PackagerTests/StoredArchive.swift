@@ -18,9 +18,10 @@ struct StoredArchive {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         guard let spans = try await reader.spans(of: key, on: loop).get() else { return nil }
         let shared = try await reader.assets(spans.shared, on: loop).get()
-        let bytes = (shared.dropLast() + [spans.head] + shared.suffix(1) + [spans.tail]).flatMap {
-            Array($0.readableBytesView)
-        }
+        var parts = shared
+        parts.insert(spans.head, at: shared.count - 1)
+        parts.append(spans.tail)
+        let bytes = parts.flatMap { Array($0.readableBytesView) }
         return StoredArchive(stamp: spans.stamp, bytes: bytes)
     }
 
