@@ -67,16 +67,20 @@ import Testing
         #expect(cache.entries(list: "a b") == nil)
     }
 
-    @Test func smallAssetsOfAListAreOnePiece() throws {
+    @Test func smallAssetsOfAListAreOnePieceBeforeTheCertificates() throws {
         let cache = AssetCache(limit: 1000)
         for digest in ["a", "b"] { try self.insert(cache, digest, 30) }
+        try self.insert(cache, "c", 7)
+        let entries = [self.entry(30), self.entry(30), self.entry(7)]
         for number in 0..<4 {
-            let list = String(repeating: "a b ", count: number) + "a b"
-            cache.keep(list: list, ["a", "b"], [self.entry(30), self.entry(30)])
-            #expect(cache.entries(list: list)?.map(\.readableBytes) == [60])
+            let list = String(repeating: "a b ", count: number) + "a b c"
+            cache.keep(list: list, ["a", "b", "c"], entries)
+            #expect(cache.entries(list: list)?.map(\.readableBytes) == [60, 7])
         }
-        cache.keep(list: "b a", ["b", "a"], [self.entry(30), self.entry(30)])
-        #expect(cache.entries(list: "b a")?.map(\.readableBytes) == [30, 30], "a quarter of the limit is taken")
+        cache.keep(list: "b a c", ["b", "a", "c"], entries)
+        #expect(cache.entries(list: "b a c")?.map(\.readableBytes) == [30, 30, 7], "a quarter of the limit is taken")
+        cache.keep(list: "c", ["c"], [self.entry(7)])
+        #expect(cache.entries(list: "c")?.map(\.readableBytes) == [7])
     }
 
     @Test func theLeastRecentlyUsedListIsEvicted() throws {

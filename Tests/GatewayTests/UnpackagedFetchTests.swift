@@ -70,7 +70,9 @@ import Testing
             try await fixture.put("1", isPackaged: false)
             try await fixture.connected { connection in
                 try await connection.send(fixture.request("GET", fixture.package("1"), token: Fixture.ownToken))
-                for _ in 0..<3 { #expect(try await self.asked(fixture) == [try Fixture.key("1")]) }
+                var requests: [OrderKey] = []
+                while requests.count < 3 { requests += try await self.asked(fixture) }
+                #expect(Set(requests) == [try Fixture.key("1")])
                 try await self.package(try Fixture.key("1"), fixture)
                 #expect(try await connection.response().status == 200)
             }

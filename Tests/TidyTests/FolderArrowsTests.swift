@@ -66,7 +66,7 @@ import Testing
             "Assets": ["Archive", "Images"],
             "Building": ["Archive", "Assets", "Packages", "Pictures"],
             "Images": [],
-            "Packages": ["Archive", "Assets"],
+            "Packages": ["Assets"],
             "Pictures": ["Archive", "Assets", "Images"],
         ],
         "Shared/Redis": [
