@@ -22,8 +22,11 @@ public struct PackageRequests: Sendable {
     ///
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func add(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
+        self.add(key, epochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000), on: eventLoop)
+    }
+
+    func add(_ key: OrderKey, epochMilliseconds: Int64, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
         let requests = RedisArgument.string(StoreKeys.packageRequests)
-        let epochMilliseconds = Int64(Date().timeIntervalSince1970 * 1000)
         return self.redis.pipeline(
             [
                 RedisCommand("ZADD", requests, "NX", .integer(epochMilliseconds), .string(key.description)),
