@@ -341,6 +341,9 @@ class Mapped(World):
                 self.events[event.order].append(event)
             moment = int(BEGAN.timestamp() + 60 * event.number) * 1000
             self.producer.put(SCANS[place % len(SCANS)], event.order, scan(event.body, moment, 1))
+            # None may wait in the queue for longer than the limit of a delivery.
+            if number % 10_000 == 9999:
+                self.producer.flush()
         self.producer.flush()
 
     def make_noise(self, kind, count):
