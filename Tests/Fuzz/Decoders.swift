@@ -56,8 +56,15 @@ private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
     "avro": { bytes in
         // A schema in the first line, and a value.
         let end = bytes.firstIndex(of: UInt8(ascii: "\n")) ?? bytes.endIndex
-        guard let json = try? JSON(parsing: Array(bytes[..<end])), let schema = try? AvroSchema(json) else { return }
-        _ = try? AvroDecoder.decode(Array(bytes[end...].dropFirst()), schema)
+        let text: String
+        do {
+            let schema = try AvroSchema(try JSON(parsing: Array(bytes[..<end])))
+            text = try AvroDecoder.decode(Array(bytes[end...].dropFirst()), schema).text
+        } catch {
+            text = "refused: \(error)"
+        }
+        // For compose/checks/avro.py.
+        if unsafe getenv("WAYBILL_FUZZ_PRINT") != nil { print(text) }
     },
     "debezium": { bytes in
         if let json = try? JSON(parsing: bytes) { _ = try? DebeziumEvent.event(json) }

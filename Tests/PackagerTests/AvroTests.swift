@@ -47,6 +47,20 @@ import Testing
         #expect(try Self.decode(bytes, schema) == json)
     }
 
+    /// Source: Apache Avro 1.11 specification, "Logical Types": one that is not that of its type is ignored.
+    @Test(
+        arguments: [
+            (#"{"type":"int","logicalType":"timestamp-millis"}"#, [0x01], "-1"),
+            (#"{"type":"long","logicalType":"date"}"#, [0xFE, 0xFF, 0xFF, 0xFF, 0x1F], "4294967295"),
+            (#"{"type":"string","logicalType":"date"}"#, [0x02, 0x61], #""a""#),
+            (#"{"type":"string","logicalType":"decimal","scale":99}"#, [0x02, 0x61], #""a""#),
+            (#"{"type":"int","logicalType":"time-millis"}"#, [0x02], "1"),
+            (#"{"type":"int","logicalType":"unheard-of"}"#, [0x02], "1"),
+        ] as [(String, [UInt8], String)])
+    func aMeaningOfAnotherTypeIsIgnored(_ schema: String, _ bytes: [UInt8], _ json: String) throws {
+        #expect(try Self.decode(bytes, schema) == json)
+    }
+
     @Test(
         arguments: [
             (#""boolean""#, [2], "a boolean"), (#""string""#, [0x04, 0x66], "the value ends early"),

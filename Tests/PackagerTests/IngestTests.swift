@@ -234,11 +234,92 @@ import Testing
         await server.stop()
     }
 
+    /// API key 11 is JoinGroup, and 30 the refusal of a group.
+    @Test(.timeLimit(.minutes(2)))
+    func aRefusedGroupIsNamedAndJoinedOnceItIsGranted() async throws {
+        let fixture = try SourceFixture()
+        try fixture.write("orders", topics: ["shop.orders"], Self.program)
+        let (journal, broker) = (LogJournal(), try Self.broker(["shop.orders"]))
+        try broker.fail(apiKey: 11, with: Array(repeating: 30, count: 1000))
+        try await Self.run(fixture, topics: ["shop.orders"], journal: journal, broker: broker) { role in
+            try await eventually("told", within: .seconds(30)) {
+                role.environment.readiness.reasons.contains { $0.contains("grant Read on group waybill-ingest") }
+            }
+            let lines = journal.lines.filter { $0.metadata["action"] == "grant Read on group waybill-ingest" }
+            #expect(lines.map(\.level) == [.error])
+            let value = Array(#"{"order": "1", "number": "1"}"#.utf8)
+            try await role.produce([KafkaMessage(topic: "shop.orders", key: nil, value: value)])
+            try role.broker.recover(apiKey: 11)
+            try await role.untilNothingIsLeft(["shop.orders"])
+            #expect(role.environment.readiness.reasons.isEmpty)
+            #expect(try await role.count(role.topics.orderChanges) == 1)
+        }
+    }
+
+    /// API key 0 is Produce, and 7 a write that was not acknowledged in time.
+    @Test(.timeLimit(.minutes(2)))
+    func changesWithoutAcknowledgementAreNotCommittedAndPublishedAgain() async throws {
+        let fixture = try SourceFixture()
+        try fixture.write("orders", topics: ["shop.orders"], Self.program)
+        let messages = (0..<60).map { number in
+            KafkaMessage(
+                topic: "shop.orders", key: Array("k\(number % 12)".utf8),
+                value: Array(#"{"order": "o\#(number % 6)", "number": "\#(number)"}"#.utf8))
+        }
+        let broker = try Self.broker(["shop.orders"])
+        try await Self.produce(messages, broker)
+        try broker.fail(apiKey: 0, with: Array(repeating: 7, count: 10_000))
+        try await Self.run(
+            fixture, topics: ["shop.orders"], properties: ["delivery.timeout.ms": "1000"], broker: broker
+        ) { role in
+            try await eventually("they are tried again", within: .seconds(60)) {
+                role.environment.metrics.counter("waybill_batch_retries_total") > 0
+            }
+            #expect(try await role.count(role.topics.orderChanges) == 0)
+            let lag = try await role.admin.lag(group: Ingest.group, topic: "shop.orders")
+            #expect(lag.values.reduce(0, +) == 60)
+            try role.broker.recover(apiKey: 0)
+            try await role.untilNothingIsLeft(["shop.orders"])
+            let changes = try await role.broker.records(60, of: role.topics.orderChanges)
+            let numbers = try changes.map { change in
+                try JSON(parsing: change.value ?? []).object?["data"]?.object?["orderNumber"]?.string ?? ""
+            }
+            #expect(Set(numbers) == Set((0..<60).map(String.init)))
+            #expect(try await role.count(role.topics.deadLetters) == 0)
+        }
+    }
+
+    /// The events of an order's parcels have keys of their own.
+    @Test(.timeLimit(.minutes(1)))
+    func aBatchWaitsForAnAcknowledgementOfAnOrderOnce() async throws {
+        let broker = try KafkaBroker(topics: [.init(Topics().orderChanges, partitions: 1)])
+        let waits = Count()
+        var kafka = KafkaConfiguration(
+            bootstrap: broker.bootstrap,
+            properties: ["delivery.timeout.ms": "1000", "reconnect.backoff.max.ms": "100"])
+        kafka.onAnswer = { operation, _ in if operation == "produce" { waits.value.withLock { $0 += 1 } } }
+        try broker.setDown()
+        let program = "function map(e) return {{order = '7', data = {orderNumber = 'n'}}} end"
+        try await Self.withProcessor(program, kafka: kafka) { processor, _ in
+            var works = (0..<20).map { Self.work("slow/\($0)", [Int64($0)]) }
+            let outcomes = await processor.process(works)
+            #expect(zip(works, outcomes).allSatisfy { $0.finished(by: $1).isEmpty && !$1.isWaiting && !$1.isPart })
+            #expect(waits.value.withLock { $0 } == 1)
+            try broker.setUp()
+            try await eventually("all are published", within: .seconds(30)) {
+                works = zip(works, await processor.process(works)).filter { $1 != .done }.map(\.0)
+                return works.isEmpty
+            }
+        }
+        #expect(try await broker.records(20, of: Topics().orderChanges).count == 20)
+        broker.close()
+    }
+
     /// All tasks share one thread here, which every other source needs as well.
     @Test(.timeLimit(.minutes(1)))
     func aSlowProgramLeavesTheThreadsToOthers() async throws {
         try await Self.withSlowProgram(longest: .seconds(30)) { processor, begun in
-            let works = (0..<40).map { Self.slowWork("slow/\($0)", [Int64($0)]) }
+            let works = (0..<40).map { Self.work("slow/\($0)", [Int64($0)]) }
             let thread = OneThread()
             let isDone = Flag()
             let turns = await withTaskGroup(of: Set<Int>.self) { group in
@@ -265,7 +346,7 @@ import Testing
     @Test(.timeLimit(.minutes(1)))
     func aBatchOfASlowProgramEndsInTime() async throws {
         try await Self.withSlowProgram(longest: .milliseconds(20)) { processor, begun in
-            let works = [Self.slowWork("slow/a", 0..<1000), Self.slowWork("slow/b", 1000..<1001)]
+            let works = [Self.work("slow/a", 0..<1000), Self.work("slow/b", 1000..<1001)]
             let outcomes = await processor.process(works)
             let count = begun()
             #expect(count > 0 && count < 1000)
@@ -274,7 +355,7 @@ import Testing
         }
     }
 
-    private static func slowWork(_ key: String, _ offsets: some Sequence<Int64>) -> KeyedWork {
+    private static func work(_ key: String, _ offsets: some Sequence<Int64>) -> KeyedWork {
         let records = offsets.map { offset in
             KafkaRecord(
                 topic: "slow", partition: 0, offset: offset, timestampMilliseconds: -1, key: Array(key.utf8),
@@ -289,11 +370,21 @@ import Testing
     private static func withSlowProgram(
         longest: Duration, _ body: (IngestProcessor, _ begun: @escaping @Sendable () -> Int) async throws -> Void
     ) async throws {
+        let program = "function map(e) for i = 1, 50000 do local t = {i} end end"
+        // It is not needed for a record that is ignored.
+        let kafka = KafkaConfiguration(bootstrap: "127.0.0.1:1")
+        try await Self.withProcessor(program, kafka: kafka, longest: longest, body)
+    }
+
+    /// Runs a body with a processor of one source, which looks for no parcel.
+    private static func withProcessor(
+        _ program: String, kafka: KafkaConfiguration, longest: Duration = .seconds(30),
+        _ body: (IngestProcessor, _ begun: @escaping @Sendable () -> Int) async throws -> Void
+    ) async throws {
         let fixture = try SourceFixture()
-        try fixture.write("slow", topics: ["slow"], "function map(e) for i = 1, 50000 do local t = {i} end end")
+        try fixture.write("slow", topics: ["slow"], program)
         let table = SourceTable([try fixture.load("slow")])
-        // Neither is needed for a record that is ignored.
-        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: "127.0.0.1:1"))
+        let producer = try KafkaProducer(kafka)
         let redis = RedisClient(
             try RedisConfiguration(url: "redis://127.0.0.1:1"), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let metrics = IngestMetrics(factory: MetricsRegistry())
@@ -338,11 +429,7 @@ import Testing
 
         var metrics: String { self.environment.metrics.text }
 
-        func produce(_ messages: [KafkaMessage]) async throws {
-            let producer = try KafkaProducer(KafkaConfiguration(bootstrap: self.broker.bootstrap))
-            for outcome in await producer.produce(messages) { _ = try outcome.get() }
-            await producer.close()
-        }
+        func produce(_ messages: [KafkaMessage]) async throws { try await IngestTests.produce(messages, self.broker) }
 
         func count(_ topic: String) async throws -> Int64 { try await self.admin.endOffsets(topic).values.reduce(0, +) }
 
@@ -357,22 +444,33 @@ import Testing
         }
     }
 
-    private static func run(
-        _ fixture: SourceFixture, topics sources: [String], _ variables: [String: String] = [:],
-        _ body: @Sendable (Role) async throws -> Void
-    ) async throws {
+    private static func produce(_ messages: [KafkaMessage], _ broker: KafkaBroker) async throws {
+        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap))
+        for outcome in await producer.produce(messages) { _ = try outcome.get() }
+        await producer.close()
+    }
+
+    private static func broker(_ sources: [String]) throws -> KafkaBroker {
         let topics = Topics()
-        let broker = try KafkaBroker(
+        return try KafkaBroker(
             topics: sources.map { .init($0, partitions: 2) }
                 + [.init(topics.orderChanges, partitions: 4), .init(topics.deadLetters, partitions: 1)])
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+    }
+
+    private static func run(
+        _ fixture: SourceFixture, topics sources: [String], _ variables: [String: String] = [:],
+        properties: [String: String] = [:], journal: LogJournal = LogJournal(), broker made: KafkaBroker? = nil,
+        _ body: @Sendable (Role) async throws -> Void
+    ) async throws {
+        let broker = try made ?? Self.broker(sources)
+        let quick = KafkaBroker.quick.merging(properties) { $1 }.map { "\($0)=\($1)\n" }.joined()
         let settings = try Settings(
             environment: [
                 "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_SOURCES": fixture.path,
                 "WAYBILL_KAFKA_PROPERTIES": try fixture.directory.write("kafka.properties", quick),
             ].merging(variables) { $1 })
         let common = try CommonSettings(settings)
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let logger = Logger(label: "test") { _ in journal }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
             readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)

@@ -29,20 +29,22 @@ import Testing
             + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false)
     }
 
+    /// Gives the role `ingest` a source.
+    private static func source(_ environment: CheckedEnvironment) throws {
+        try environment.write(
+            "sources/shop/source.json",
+            """
+            {"topics": ["shop.orders", "^oms"], "format": "json", "name": "/shop",
+             "orderType": "order.com.example.shop"}
+            """)
+        try environment.write("sources/shop/map.lua", "function map(event) end")
+        environment.variables["WAYBILL_SOURCES"] = environment.directory.path("sources")
+        environment.topics["shop.orders"] = environment.topics["waybill.order-changes"]
+    }
+
     /// Faults of the role `ingest`.
     private static var sources: [CheckFault] {
-        func source(_ environment: CheckedEnvironment) throws {
-            try environment.write(
-                "sources/shop/source.json",
-                """
-                {"topics": ["shop.orders", "^oms"], "format": "json", "name": "/shop",
-                 "orderType": "order.com.example.shop"}
-                """)
-            try environment.write("sources/shop/map.lua", "function map(event) end")
-            environment.variables["WAYBILL_SOURCES"] = environment.directory.path("sources")
-            environment.topics["shop.orders"] = environment.topics["waybill.order-changes"]
-        }
-        return [
+        [
             CheckFault("kafka", "topic shop.orders does not exist", "create it") {
                 try source($0)
                 $0.topics["shop.orders"] = nil
@@ -101,6 +103,22 @@ import Testing
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
         await kafka.stop()
+        await redis.stop()
+    }
+
+    /// API key 10 is FindCoordinator, and 30 the refusal of a group.
+    @Test(.server, .timeLimit(.minutes(1))) func aRefusedGroupOfIngestIsNamedWithItsFix() async throws {
+        let redis = try await RedisServer.startAlone(["--maxmemory", "100mb"])
+        let broker = try KafkaBroker(
+            topics: ["shop.orders", "waybill.order-changes", "waybill.dead-letters"].map { .init($0, partitions: 1) })
+        try broker.fail(apiKey: 10, with: Array(repeating: 30, count: 200))
+        let world = try CheckedEnvironment(kafka: broker.bootstrap, redis: redis.url)
+        let fault = CheckFault("kafka", "group waybill-ingest is refused", "grant Read on group waybill-ingest") {
+            try Self.source($0)
+        }
+        try await fault.cause(in: world)
+        let report = await Ingest.preflight(world.variables, isOffline: false, patience: Self.patience)
+        #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         await redis.stop()
     }
 

@@ -152,6 +152,14 @@ public final class KafkaBroker: Sendable {
         }
     }
 
+    /// Answers requests of a kind without the errors that are left of `fail`.
+    public func recover(apiKey: Int16) throws {
+        try unsafe self.use("clearing errors") { cluster in
+            unsafe rd_kafka_mock_clear_request_errors(cluster, apiKey)
+            return RD_KAFKA_RESP_ERR_NO_ERROR
+        }
+    }
+
     /// Ends the broker. Calling it again is harmless.
     public func close() {
         let cluster = self.cluster.withLock { held in

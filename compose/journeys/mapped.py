@@ -82,7 +82,9 @@ class Mapped(World):
         super().__init__(arguments, stack)
         self.lot = random.Random(arguments.seed)
         bootstrap = stack.env["KAFKA_BOOTSTRAP"]
-        self.producer = Producer(bootstrap, {"partitioner": "murmur2_random", "compression.type": "lz4"})
+        # A machine that does other work as well may need minutes for what waits.
+        self.producer = Producer(bootstrap, {
+            "partitioner": "murmur2_random", "compression.type": "lz4", "message.timeout.ms": 300_000})
         self.reader, self.packager = Reader(bootstrap, "waybill-ingest"), Reader(bootstrap, "waybill-packager")
         # Part of the orders' names: the stack of an earlier run in the same folder has left its orders in Redis.
         self.run_name = f"{int(time.time()):x}"
@@ -341,6 +343,9 @@ class Mapped(World):
                 self.events[event.order].append(event)
             moment = int(BEGAN.timestamp() + 60 * event.number) * 1000
             self.producer.put(SCANS[place % len(SCANS)], event.order, scan(event.body, moment, 1))
+            # `flush` waits for a minute at most.
+            if number % 10_000 == 9999:
+                self.producer.flush()
         self.producer.flush()
 
     def make_noise(self, kind, count):

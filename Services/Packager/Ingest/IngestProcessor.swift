@@ -49,6 +49,8 @@ struct IngestProcessor: Sendable {
         var outcomes: BatchOutcomes
         var drafts: [Draft] = []
         var bytes = 0
+        /// The reasons why changes of orders could not be published, by order.
+        var unpublished: [OrderKey: String] = [:]
         var refused: [RefusedRecord] = []
         /// The place of the work, and of its record, that comes next.
         var next = (work: 0, record: 0)
@@ -168,11 +170,16 @@ struct IngestProcessor: Sendable {
     }
 
     /// Publishes changes, those of an order in sequence: one that fails is published again, and would come after a
-    /// later one that was not. After one that fails, no later one of its work is published.
+    /// later one that was not. After one that fails, no later one of its work or of its order is published: each would
+    /// wait for an acknowledgement as long as the first, and a batch may have hundreds of an order.
     private func publish(_ batch: inout Batch) async {
         let rounds = batch.drafts.rounds { $0.change.change.key }
         (batch.drafts, batch.bytes) = ([], 0)
         for round in rounds {
+            for draft in round {
+                guard let reason = batch.unpublished[draft.change.change.key] else { continue }
+                batch.outcomes.postpone(draft.place, reason)
+            }
             await self.publish(round.filter { !batch.outcomes.isPostponed($0.place) }, &batch)
         }
         CrashPoint.reached(.published)
@@ -188,7 +195,9 @@ struct IngestProcessor: Sendable {
                     code: .mapInvalidChange, reason: "a change is too large for \(self.topics.orderChanges)")
                 batch.refused.append(RefusedRecord(place: draft.place, record: draft.record, fault: fault))
             case .failure(let error):
-                batch.outcomes.postpone(draft.place, "publishing a change: \(error.message)")
+                let reason = "publishing a change: \(error.message)"
+                batch.unpublished[draft.change.change.key] = reason
+                batch.outcomes.postpone(draft.place, reason)
             }
         }
     }

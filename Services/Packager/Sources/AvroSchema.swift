@@ -100,7 +100,9 @@ struct AvroSchema: Sendable {
             guard let name = type.string else {
                 return try self.type(type, namespace: namespace, path: "\(path).type", depth: depth + 1)
             }
-            if let kind = Self.primitives[name] { return try self.add(kind, try Self.meaning(object, path), path) }
+            if let kind = Self.primitives[name] {
+                return try self.add(kind, try Self.meaning(object, kind, path), path)
+            }
             switch name {
             case "array":
                 let items = try self.type(
@@ -114,7 +116,8 @@ struct AvroSchema: Sendable {
                 guard let size = object["size"]?.integer, (0...(1 << 20)).contains(size) else {
                     throw AvroError("\(path).size must be from 0 to 1048576")
                 }
-                let index = try self.add(.fixed(Int(size)), try Self.meaning(object, path), path)
+                let kind = Kind.fixed(Int(size))
+                let index = try self.add(kind, try Self.meaning(object, kind, path), path)
                 _ = try self.define(object, namespace, path, index)
                 return index
             case "enum":
@@ -162,25 +165,28 @@ struct AvroSchema: Sendable {
             return space
         }
 
-        private static func meaning(_ object: JSONObject, _ path: String) throws(AvroError) -> Meaning? {
-            switch object["connect.name"]?.string {
-            case "io.debezium.time.Date"?, "org.apache.kafka.connect.data.Date"?: return .date
-            case "io.debezium.time.Timestamp"?: return .moment(parts: 1000)
-            case "io.debezium.time.MicroTimestamp"?: return .moment(parts: 1_000_000)
-            case "io.debezium.time.NanoTimestamp"?: return .moment(parts: 1_000_000_000)
+        /// Returns the meaning of a type; that of another type is ignored.
+        private static func meaning(
+            _ object: JSONObject, _ kind: Kind, _ path: String
+        ) throws(AvroError) -> Meaning? {
+            switch (kind, object["connect.name"]?.string) {
+            case (.int, "io.debezium.time.Date"?), (.int, "org.apache.kafka.connect.data.Date"?): return .date
+            case (.long, "io.debezium.time.Timestamp"?): return .moment(parts: 1000)
+            case (.long, "io.debezium.time.MicroTimestamp"?): return .moment(parts: 1_000_000)
+            case (.long, "io.debezium.time.NanoTimestamp"?): return .moment(parts: 1_000_000_000)
             default: break
             }
-            switch object["logicalType"]?.string {
-            case "decimal"?:
+            switch (kind, object["logicalType"]?.string) {
+            case (.bytes, "decimal"?), (.fixed, "decimal"?):
                 let scale = object["scale"]?.integer ?? 0
                 guard (0...64).contains(scale) else { throw AvroError("\(path).scale must be from 0 to 64") }
                 return .decimal(scale: Int(scale))
-            case "date"?: return .date
-            case "timestamp-millis"?: return .moment(parts: 1000)
-            case "timestamp-micros"?: return .moment(parts: 1_000_000)
-            case "timestamp-nanos"?: return .moment(parts: 1_000_000_000)
-            case "local-timestamp-millis"?: return .local(parts: 1000)
-            case "local-timestamp-micros"?: return .local(parts: 1_000_000)
+            case (.int, "date"?): return .date
+            case (.long, "timestamp-millis"?): return .moment(parts: 1000)
+            case (.long, "timestamp-micros"?): return .moment(parts: 1_000_000)
+            case (.long, "timestamp-nanos"?): return .moment(parts: 1_000_000_000)
+            case (.long, "local-timestamp-millis"?): return .local(parts: 1000)
+            case (.long, "local-timestamp-micros"?): return .local(parts: 1_000_000)
             default: return nil
             }
         }
