@@ -25,7 +25,7 @@ from pace import Repeater
 from processes import free_ports
 from simulator import tell
 from stack import derived_token, eventually
-from topics import Reader
+from topics import CHANGES, Reader
 from world import Client, Device, Unanswered, World
 
 KEY = "sk_test_alerts"
@@ -34,12 +34,14 @@ PACKAGERS, PUSHERS = ("packager", "packager-2"), ("pusher", "pusher-2")
 OTHER = "order.com.example.other"
 # One whose brand comes late.
 LATE = "order.com.example.late"
+# The topic of a carrier, and the program that maps it.
+CARRIER = "carrier.scans"
+MAP = 'function map(scan) return {{order = scan.order, type = "patched", data = {statusDescription = scan.at}}} end'
+LETTERS = "waybill.dead-letters"
 # The numbers of partitions by topic, in Redis.
 PARTITIONS = "waybill:1:{partitions}"
 UNPROVOKED = {
     "WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule",
-    "WaybillSourceMapsLess": "the stack has no role ingest; compose/checks/alerts.py tries its rule",
-    "WaybillDeadLettersOld": "it needs a dead letter of three days; compose/checks/alerts.py tries its rule",
 }
 
 
@@ -103,6 +105,19 @@ class Scenes(World):
             f"WAYBILL_LISTEN={gateway}", f"WAYBILL_LISTEN=127.0.0.1:{self.tls_port} WAYBILL_CONNECTION_LIMIT=64 "
             f"WAYBILL_TLS_CERTIFICATE={self.certificates}/server-certificate.pem "
             f"WAYBILL_TLS_KEY={self.certificates}/server-key.pem", 1))
+
+    def start_ingest(self):
+        """Starts the role ingest, with a carrier as its source."""
+        # The embedded broker creates the topic.
+        self.publisher.producer.list_topics(CARRIER, timeout=10)
+        self.carrier = Path(f"{self.stack.folder}/sources/carrier")
+        self.carrier.mkdir(parents=True, exist_ok=True)
+        (self.carrier / "map.lua").write_text(MAP)
+        (self.carrier / "source.json").write_text(json.dumps(
+            {"topics": [CARRIER], "format": "json", "name": "/carrier", "orderType": self.type}))
+        command = self.stack.command("packager").replace(
+            "exec env", f"exec env WAYBILL_SOURCES={self.stack.folder}/sources", 1)
+        self.add_service("ingest", f"{command} ingest")
 
     @property
     def certificates(self):
@@ -184,6 +199,20 @@ class Scenes(World):
     def dead_letter(self):
         self.publisher.send("alerts-0", "patched", {"merchant": {"displayName": 7}})
         yield ["WaybillDeadLetters"]
+
+    def dead_letter_old(self):
+        self.publisher.send("alerts-0", "patched", {"merchant": {"displayName": 8}})
+        self.publisher.flush()
+        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
+        letter = eventually("a dead letter", lambda: reader.messages(LETTERS))[-1]
+        reader.close()
+        # A dead letter is known by its origin, so this is another one.
+        headers = dict(letter.headers()) | {"waybill-origin": f"{CHANGES}/0/999999"}
+        self.publisher.put(
+            LETTERS, letter.key(), letter.value(), headers=headers, timestamp=int((time.time() - 4 * 86400) * 1000))
+        self.publisher.flush()
+        yield ["WaybillDeadLettersOld"]
+        self.stack.run_program("packager", "dead-letters purge --before 3d")
 
     def provider_fails(self):
         self.provider.status = 500
@@ -338,6 +367,13 @@ class Scenes(World):
         for key in keys:
             self.publisher.send_event(key, "waybill.order.removed", {})
         file.write_text(text)
+
+    def source_maps_less(self):
+        # The rule compares with an hour ago, which is a minute here.
+        time.sleep(75)
+        (self.carrier / "map.lua").write_text("function map(scan) end")
+        yield ["WaybillSourceMapsLess"]
+        (self.carrier / "map.lua").write_text(MAP)
 
     def waiting_lost(self):
         # The brand is there and cannot be loaded, so its changes wait; the broker keeps 5 MB of them.
