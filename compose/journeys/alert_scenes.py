@@ -284,6 +284,26 @@ class Scenes(World):
             time.sleep(13 if number == signal.SIGSTOP else 0)
         yield ["WaybillPartitionsLost"]
 
+    def packages_missing(self):
+        # A version after the first has no package, since no device follows its order, and nobody is there to make it.
+        orders = [f"unfollowed-{number}" for number in range(20)]
+        self.publisher.replace_with_example(orders)
+        left = self.packagers_total("waybill_packages_left_total") + len(orders)
+        for order in orders:
+            self.publisher.send(order, "patched", {"statusDescription": "nobody looks"})
+        eventually("versions without a package", lambda: self.packagers_total("waybill_packages_left_total") >= left)
+        keys, client = itertools.cycle([f"{self.type}/{order}" for order in orders]), Client(self.stack.gateway_port)
+
+        def fetch():
+            key = next(keys)
+            return Device(0, key, derived_token(self.secret, key)).fetch(client)
+
+        self.stack.stop(*PACKAGERS)
+        with self.repeated(fetch, 10):
+            yield ["WaybillFetchesFail"]
+        self.stack.start(*PACKAGERS)
+        eventually("a package that is asked for", lambda: fetch() == 200)
+
     def group_rebalances(self):
         # Meanwhile Kafka takes no positions. Without Kafka a worker soon has no partitions, and commits nothing.
         with self.repeated(lambda: self.stack.restart("packager-2"), 1):
@@ -315,6 +335,9 @@ class Scenes(World):
             place = f"waybill:1:order:{{{key}}}"
             eventually("a package of another brand", lambda: self.stack.redis.ask("EXISTS", place))
         return folder
+
+    def packagers_total(self, name):
+        return sum(Metrics.of(f"http://127.0.0.1:{self.operations_port(service)}").total(name) for service in PACKAGERS)
 
     def await_packagers(self, brand, has_failed):
         """Waits until all packagers have looked at a new brand; a change that one gets before that is a dead letter."""
@@ -385,12 +408,9 @@ class Scenes(World):
             self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
                 "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
         self.publisher.flush()
-        eventually("changes that wait", lambda: self.metric("waybill_waiting_records") >= 1 or self.other_waits())
+        eventually("changes that wait", lambda: self.packagers_total("waybill_waiting_records") >= 1)
         self.stack.add_brand(LATE)
         yield ["WaybillWaitingRecordsLost"]
-
-    def other_waits(self):
-        return Metrics.of(f"http://127.0.0.1:{self.operations_port('packager-2')}").total("waybill_waiting_records")
 
     def record_damaged(self):
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
