@@ -399,16 +399,18 @@ class Scenes(World):
         (self.carrier / "map.lua").write_text(MAP)
 
     def waiting_lost(self):
-        # The brand is there and cannot be loaded, so its changes wait; the broker keeps 5 MB of them.
+        # The brand is there and cannot be loaded, so its changes wait. The broker keeps 5 MB: about half of them.
         folder = f"{self.stack.env['BRANDS']}/{LATE}"
         os.makedirs(folder)
         Path(f"{folder}/brand.json").write_text("{")
         self.await_packagers(LATE, 1)
-        for number in range(120):
-            self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
-                "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
-        self.publisher.flush()
-        eventually("changes that wait", lambda: self.packagers_total("waybill_waiting_records") >= 1)
+        for _ in range(2):
+            for number in range(80):
+                self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
+                    "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
+            self.publisher.flush()
+            # Before they are deleted. The first 2 MB are in the packager's memory.
+            eventually("changes that wait", lambda: self.packagers_total("waybill_waiting_records") >= 1)
         self.stack.add_brand(LATE)
         yield ["WaybillWaitingRecordsLost"]
 
