@@ -468,6 +468,7 @@ class Scenes(World):
         self.heal()
 
     def push_flaps(self):
+        self.fault(goaway={"reason": "Shutdown", "processed": False}, count=3)
         with self.repeated(lambda: self.fault(cut=True, now=True), 1):
             yield ["WaybillPushConnectionsFlap"]
         self.heal()
