@@ -25,7 +25,7 @@ from pace import Repeater
 from processes import free_ports
 from simulator import tell
 from stack import derived_token, eventually
-from topics import Reader
+from topics import CHANGES, Reader
 from world import Client, Device, Unanswered, World
 
 KEY = "sk_test_alerts"
@@ -34,12 +34,14 @@ PACKAGERS, PUSHERS = ("packager", "packager-2"), ("pusher", "pusher-2")
 OTHER = "order.com.example.other"
 # One whose brand comes late.
 LATE = "order.com.example.late"
+# The topic of a carrier, and the program that maps it.
+CARRIER = "carrier.scans"
+MAP = 'function map(scan) return {{order = scan.order, type = "patched", data = {statusDescription = scan.at}}} end'
+LETTERS = "waybill.dead-letters"
 # The numbers of partitions by topic, in Redis.
 PARTITIONS = "waybill:1:{partitions}"
 UNPROVOKED = {
     "WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule",
-    "WaybillSourceMapsLess": "the stack has no role ingest; compose/checks/alerts.py tries its rule",
-    "WaybillDeadLettersOld": "it needs a dead letter of three days; compose/checks/alerts.py tries its rule",
 }
 
 
@@ -103,6 +105,19 @@ class Scenes(World):
             f"WAYBILL_LISTEN={gateway}", f"WAYBILL_LISTEN=127.0.0.1:{self.tls_port} WAYBILL_CONNECTION_LIMIT=64 "
             f"WAYBILL_TLS_CERTIFICATE={self.certificates}/server-certificate.pem "
             f"WAYBILL_TLS_KEY={self.certificates}/server-key.pem", 1))
+
+    def start_ingest(self):
+        """Starts the role ingest, with a carrier as its source."""
+        # The embedded broker creates the topic.
+        self.publisher.producer.list_topics(CARRIER, timeout=10)
+        self.carrier = Path(f"{self.stack.folder}/sources/carrier")
+        self.carrier.mkdir(parents=True, exist_ok=True)
+        (self.carrier / "map.lua").write_text(MAP)
+        (self.carrier / "source.json").write_text(json.dumps(
+            {"topics": [CARRIER], "format": "json", "name": "/carrier", "orderType": self.type}))
+        command = self.stack.command("packager").replace(
+            "exec env", f"exec env WAYBILL_SOURCES={self.stack.folder}/sources", 1)
+        self.add_service("ingest", f"{command} ingest")
 
     @property
     def certificates(self):
@@ -185,6 +200,20 @@ class Scenes(World):
         self.publisher.send("alerts-0", "patched", {"merchant": {"displayName": 7}})
         yield ["WaybillDeadLetters"]
 
+    def dead_letter_old(self):
+        self.publisher.send("alerts-0", "patched", {"merchant": {"displayName": 8}})
+        self.publisher.flush()
+        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
+        letter = eventually("a dead letter", lambda: reader.messages(LETTERS))[-1]
+        reader.close()
+        # A dead letter is known by its origin, so this is another one.
+        headers = dict(letter.headers()) | {"waybill-origin": f"{CHANGES}/0/999999"}
+        self.publisher.put(
+            LETTERS, letter.key(), letter.value(), headers=headers, timestamp=int((time.time() - 4 * 86400) * 1000))
+        self.publisher.flush()
+        yield ["WaybillDeadLettersOld"]
+        self.stack.run_program("packager", "dead-letters purge --before 3d")
+
     def provider_fails(self):
         self.provider.status = 500
         yield ["WaybillCheckoutFails"]
@@ -255,6 +284,26 @@ class Scenes(World):
             time.sleep(13 if number == signal.SIGSTOP else 0)
         yield ["WaybillPartitionsLost"]
 
+    def packages_missing(self):
+        # A version after the first has no package, since no device follows its order, and nobody is there to make it.
+        orders = [f"unfollowed-{number}" for number in range(20)]
+        self.publisher.replace_with_example(orders)
+        left = self.packagers_total("waybill_packages_left_total") + len(orders)
+        for order in orders:
+            self.publisher.send(order, "patched", {"statusDescription": "nobody looks"})
+        eventually("versions without a package", lambda: self.packagers_total("waybill_packages_left_total") >= left)
+        keys, client = itertools.cycle([f"{self.type}/{order}" for order in orders]), Client(self.stack.gateway_port)
+
+        def fetch():
+            key = next(keys)
+            return Device(0, key, derived_token(self.secret, key)).fetch(client)
+
+        self.stack.stop(*PACKAGERS)
+        with self.repeated(fetch, 10):
+            yield ["WaybillFetchesFail"]
+        self.stack.start(*PACKAGERS)
+        eventually("a package that is asked for", lambda: fetch() == 200)
+
     def group_rebalances(self):
         # Meanwhile Kafka takes no positions. Without Kafka a worker soon has no partitions, and commits nothing.
         with self.repeated(lambda: self.stack.restart("packager-2"), 1):
@@ -286,6 +335,9 @@ class Scenes(World):
             place = f"waybill:1:order:{{{key}}}"
             eventually("a package of another brand", lambda: self.stack.redis.ask("EXISTS", place))
         return folder
+
+    def packagers_total(self, name):
+        return sum(Metrics.of(f"http://127.0.0.1:{self.operations_port(service)}").total(name) for service in PACKAGERS)
 
     def await_packagers(self, brand, has_failed):
         """Waits until all packagers have looked at a new brand; a change that one gets before that is a dead letter."""
@@ -339,22 +391,28 @@ class Scenes(World):
             self.publisher.send_event(key, "waybill.order.removed", {})
         file.write_text(text)
 
+    def source_maps_less(self):
+        # The rule compares with an hour ago, which is a minute here.
+        time.sleep(75)
+        (self.carrier / "map.lua").write_text("function map(scan) end")
+        yield ["WaybillSourceMapsLess"]
+        (self.carrier / "map.lua").write_text(MAP)
+
     def waiting_lost(self):
-        # The brand is there and cannot be loaded, so its changes wait; the broker keeps 5 MB of them.
+        # The brand is there and cannot be loaded, so its changes wait. The broker keeps 5 MB: about half of them.
         folder = f"{self.stack.env['BRANDS']}/{LATE}"
         os.makedirs(folder)
         Path(f"{folder}/brand.json").write_text("{")
         self.await_packagers(LATE, 1)
-        for number in range(120):
-            self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
-                "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
-        self.publisher.flush()
-        eventually("changes that wait", lambda: self.metric("waybill_waiting_records") >= 1 or self.other_waits())
+        for _ in range(2):
+            for number in range(80):
+                self.publisher.send_event(f"{LATE}/1", "waybill.order.replaced", self.document | {
+                    "orderNumber": f"{number}", "statusDescription": "x" * 60_000})
+            self.publisher.flush()
+            # Before they are deleted. The first 2 MB are in the packager's memory.
+            eventually("changes that wait", lambda: self.packagers_total("waybill_waiting_records") >= 1)
         self.stack.add_brand(LATE)
         yield ["WaybillWaitingRecordsLost"]
-
-    def other_waits(self):
-        return Metrics.of(f"http://127.0.0.1:{self.operations_port('packager-2')}").total("waybill_waiting_records")
 
     def record_damaged(self):
         reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
@@ -410,6 +468,7 @@ class Scenes(World):
         self.heal()
 
     def push_flaps(self):
+        self.fault(goaway={"reason": "Shutdown", "processed": False}, count=3)
         with self.repeated(lambda: self.fault(cut=True, now=True), 1):
             yield ["WaybillPushConnectionsFlap"]
         self.heal()

@@ -3,15 +3,17 @@ Each alert of compose/alerts is provoked on a stack that a Prometheus watches: i
 cure. Before that, none fires under ordinary load. Then each query of compose/dashboards has given a series.
 """
 
+import json
 import os
 import random
 import time
 
-from alert_scenes import SCENES, UNPROVOKED, Scenes
+from alert_scenes import CARRIER, SCENES, UNPROVOKED, Scenes
 from pace import Repeater
 from prometheus import Prometheus, dashboard_queries
 from quick_rules import SPEED
 from stack import Failure, derived_token, eventually, say
+from topics import Publisher
 from world import Client, Device, Unanswered
 
 DEVICES = 250
@@ -19,9 +21,10 @@ DEVICES = 250
 JOBS = {
     "waybill-packager": ("packager", "packager-2"), "waybill-pusher": ("pusher", "pusher-2"),
     "waybill-gateway": ("gateway", "gateway-tls"), "waybill-checkout": ("checkout",),
+    "waybill-ingest": ("ingest",),
 }
 # Seconds until an alert fires, and until all are silent again.
-PATIENCE = 90
+PATIENCE = 120
 
 
 class Alerts(Scenes):
@@ -36,12 +39,13 @@ class Alerts(Scenes):
             raise Failure(f"--scenes: {', '.join(sorted(unknown))}; there are {', '.join(SCENES)}")
         self.start_checkout()
         self.start_tls()
+        self.start_ingest()
         self.enrol()
         targets = {job: [f"127.0.0.1:{self.operations_port(service)}" for service in services]
                    for job, services in JOBS.items()}
         self.prometheus = Prometheus(os.path.abspath(f"{self.arguments.dir}/prometheus"), targets)
         try:
-            with Repeater(self.work, self.arguments.rate, 4):
+            with Repeater(self.work, self.arguments.rate, len(self.steps)):
                 self.rest()
                 self.prometheus.load(quick=True)
                 say(f"from here on windows, waits and counted limits of the rules are a {SPEED}th")
@@ -51,6 +55,7 @@ class Alerts(Scenes):
                 self.review()
         finally:
             self.prometheus.stop()
+        self.findings.saw("records of the load that Kafka did not take", len(self.shop.failed))
 
     # --- ordinary load -----------------------------------------------------------------------------------------------
 
@@ -63,8 +68,10 @@ class Alerts(Scenes):
             device.token = derived_token(self.secret, device.key)
             if device.register(self.client) not in (200, 201):
                 self.findings.add(f"{device.key} is not registered")
-        self.clients = [[Client(self.stack.gateway_port), Client(self.checkout_port)] for _ in range(4)]
-        self.steps = [self.change, self.fetch, self.register, self.pay]
+        # Its records are lost while Kafka is away for long; a scene's publisher must get all of its own through.
+        self.shop = Publisher(self.stack, {"partitioner": "murmur2_random"})
+        self.steps = [self.change, self.fetch, self.register, self.pay, self.scan]
+        self.clients = [[Client(self.stack.gateway_port), Client(self.checkout_port)] for _ in self.steps]
 
     def work(self, number):
         """Does what customers and shops do all day; what upstreams that are away make of it is of no interest here."""
@@ -76,7 +83,7 @@ class Alerts(Scenes):
             self.findings.saw("requests without an answer")
 
     def change(self, device, *_):
-        self.publisher.send(device.identifier, "patched", {"statusDescription": f"{time.time_ns()}"})
+        self.shop.send(device.identifier, "patched", {"statusDescription": f"{time.time_ns()}"})
 
     def fetch(self, device, gateway, _):
         self.findings.saw(f"fetches: {device.fetch(gateway)}")
@@ -86,6 +93,9 @@ class Alerts(Scenes):
 
     def pay(self, device, _, checkout):
         self.findings.saw(f"confirmations: {self.confirm(checkout, time.time_ns())}")
+
+    def scan(self, device, *_):
+        self.shop.put(CARRIER, device.identifier, json.dumps({"order": device.identifier, "at": f"{time.time_ns()}"}))
 
     def rest(self):
         """Requires that no alert fires under ordinary load, with the rules as they are."""

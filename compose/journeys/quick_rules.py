@@ -30,10 +30,13 @@ def quickened(rule):
     {'alert': 'A', 'for': '10s', 'expr': 'max(waybill_parked_oldest_seconds) > 10'}
     >>> quickened({"record": "r", "expr": "sum(rate(a[1h])) > 5"})["expr"]
     'sum(rate(a[60s])) > 5'
+    >>> quickened({"record": "r", "expr": "a < (a offset 1h)"})["expr"]
+    'a < (a offset 60s)'
     >>> quickened({"alert": "A", "expr": "increase(a[10m]) > 20"})["expr"]
     'increase(a[10s]) > 1'
     """
     expression = re.sub(r"\[(\w+)\]", lambda found: f"[{quicker(found[1], SHORTEST)}]", rule["expr"])
+    expression = re.sub(r"(?<=offset )\w+", lambda found: quicker(found[0], 1), expression)
     if "rate(" not in expression:
         expression = re.sub(
             r"> (\d+)$", lambda found: f"> {math.ceil(int(found[1]) / SPEED)}", expression.rstrip())
