@@ -1,0 +1,56 @@
+"""Orders with more and more devices: registering them, and notifying them of a version."""
+
+from devices import Device, Registrar
+from processes import Usage
+from simulator import first_told, tell
+from topics import Offsets, Producer, Publisher
+
+X = "devices of an order"
+UNITS = {"memory of a registration": "kB", "processor time of a registration": "µs",
+         "processor time of a notification": "µs"}
+SIZES = (1, 10, 100, 1000)
+# Registrations at each size, of as many devices.
+COUNT = 8000
+
+
+def measure(bench):
+    stack, made = bench.stack, 0
+    stack.start("packager", "gateway")
+    publisher, offsets = Publisher(stack), Offsets(stack)
+    for size in SIZES:
+        orders = [f"devices-{size}-{number}" for number in range(COUNT // size)]
+        publisher.replace_with_example(orders)
+        devices = [Device(made + number, [f"{stack.type}/{orders[number // size]}"]) for number in range(COUNT)]
+        made += COUNT
+        before, usage = stack.redis.used_memory(), Usage(bench.gateway())
+        registrar = Registrar(stack)
+        registrar.register(devices)
+        registrar.close()
+        used = usage.end().used
+        values = {"memory of a registration": (stack.redis.used_memory() - before) / COUNT / 1000,
+                  "processor time of a registration": sum(used[name] for name in bench.gateway()) / COUNT * 1e6}
+        values["processor time of a notification"] = notify(bench, orders, devices, offsets) / COUNT * 1e6
+        yield size, values
+    offsets.close()
+    stack.stop("packager", "gateway", "pusher")
+
+
+def notify(bench, orders, devices, offsets):
+    """Returns the pusher's processor time in seconds for one version of each order."""
+    stack = bench.stack
+    apns, tokens = stack.env["APNS_ADMIN_URL"], [device.push_token for device in devices]
+    stack.start("pusher")
+    # A registration soon after a version also causes a notification.
+    first_told(apns, tokens)
+    bench.await_all_told(offsets)
+    tell(apns, "/deliveries", "DELETE")
+    producer = Producer(stack.env["KAFKA_BOOTSTRAP"], {"partitioner": "murmur2_random", "linger.ms": 100})
+    usage = Usage({"pusher": [stack.pid("pusher")]})
+    for order in orders:
+        producer.put("waybill.orders", f"{stack.type}/{order}", b"{}")
+    producer.flush()
+    first_told(apns, tokens)
+    bench.await_all_told(offsets)
+    seconds = usage.end().used["pusher"]
+    stack.stop("pusher")
+    return seconds
