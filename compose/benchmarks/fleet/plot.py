@@ -4,8 +4,10 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 330, 64, 190, 56, 44
 INNER, PANEL = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-COLOURS = (("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"))
-DASHES = ("", "8 4", "2 3", "10 3 2 3")
+COLOURS = (
+    ("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"),
+    ("#0f766e", "#4fd1c5"), ("#555", "#bbb"))
+DASHES = ("", "8 4", "2 3", "10 3 2 3", "16 4", "1 5")
 
 
 def svg(title, lines, x_title, y_title, labels=None, legend=RIGHT):

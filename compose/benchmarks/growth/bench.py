@@ -6,7 +6,7 @@ from growth import brands, changes, connections, devices, orders, page
 from load import Load
 from processes import start_broker
 from stack import Failure, eventually
-from topics import CHANGES
+from topics import CHANGES, Publisher
 from workers import CrewBench
 
 # In this order: orders come late, because with them everything takes longer. Each has X, what is counted; UNITS, the
@@ -56,12 +56,18 @@ class GrowthBench(CrewBench):
 
     def tell(self, name, series, lines):
         for line, points in lines.items():
-            (first, low), (last, high) = points[0], points[-1]
+            low, high = points[0][1], points[-1][1]
             text = ", ".join(f"{value:.4g}" for _, value in points)
             self.report.figure(f"growth.{name}.{line.replace(' ', '_')}", high / low, most=page.LIMIT, note=(
                 f"{text} {series.UNITS[line]} with {', '.join(f'{count:,}' for count, _ in points)} {series.X}"))
 
     # --- what several series need ------------------------------------------------------------------------------------
+
+    def replace_with_example(self, orders, token=None):
+        """Publishes the example order under these identifiers, and returns when each order has a package."""
+        publisher = Publisher(self.stack)
+        publisher.replace_with_example(orders, token)
+        self.crew.published += publisher.count
 
     def gateway(self):
         """The processes that serve a device, as Load needs them."""

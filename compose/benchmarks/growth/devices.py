@@ -3,7 +3,7 @@
 from devices import Device, Registrar
 from processes import Usage
 from simulator import first_told, tell
-from topics import Offsets, Producer, Publisher
+from topics import Offsets, Producer
 
 X = "devices of an order"
 UNITS = {"memory of a registration": "kB", "processor time of a registration": "µs",
@@ -16,10 +16,10 @@ COUNT = 8000
 def measure(bench):
     stack, made = bench.stack, 0
     stack.start("packager", "gateway")
-    publisher, offsets = Publisher(stack), Offsets(stack)
+    offsets = Offsets(stack)
     for size in SIZES:
         orders = [f"devices-{size}-{number}" for number in range(COUNT // size)]
-        publisher.replace_with_example(orders)
+        bench.replace_with_example(orders)
         devices = [Device(made + number, [f"{stack.type}/{orders[number // size]}"]) for number in range(COUNT)]
         made += COUNT
         before, usage = stack.redis.used_memory(), Usage(bench.gateway())

@@ -11,7 +11,6 @@ from processes import Usage
 from report import percentile
 from stack import Failure
 from subject import AUTHORIZATION, TOKEN
-from topics import Publisher
 
 X = "orders"
 UNITS = {
@@ -35,8 +34,7 @@ def measure(bench):
     stack.start("gateway")
     devices = [Device(10 ** 9 + number, [f"{stack.type}/listed-{number}-{order}" for order in range(ORDERS_A_DEVICE)])
                for number in range(DEVICES)]
-    publisher = Publisher(stack)
-    publisher.replace_with_example([order.split("/")[1] for device in devices for order in device.orders])
+    bench.replace_with_example([order.split("/")[1] for device in devices for order in device.orders])
     registrar = Registrar(stack)
     registrar.register(devices)
     registrar.close()

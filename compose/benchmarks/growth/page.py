@@ -16,8 +16,8 @@ def svg(panels):
                   [(counts.index(count), value / points[0][1]) for count, value in points])
                  for name, points in lines.items()]
         drawn.append((f"{LIMIT:g} times: above, it grows", [(0, LIMIT), (len(counts) - 1, LIMIT)]))
-        panel = plot.svg(
-            f"The more {series.X}", drawn, series.X, "times the first value", [f"{count:,}" for count in counts], LEGEND)
+        labels = [f"{count:,}" for count in counts]
+        panel = plot.svg(f"The more {series.X}", drawn, series.X, "times the first value", labels, LEGEND)
         parts.append(panel.replace("<svg ", f'<svg y="{number * plot.HEIGHT}" ', 1))
     width, height = plot.width(LEGEND), plot.HEIGHT * len(panels)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '

@@ -67,7 +67,7 @@ class InstructionsBench(CrewBench):
     def start_counted(self, service):
         """Starts a service of the stack so that it can be counted. Returns its process id."""
         path = program(f"waybill-{service}")
-        self.stack.edit_command(service, path, " ".join([*self.counter.words, path]))
+        self.stack.edit_command(service, path, " ".join(self.counter.command(path)))
         self.stack.start(service)
         return self.stack.pid(service)
 
@@ -106,7 +106,7 @@ class InstructionsBench(CrewBench):
 
     def measure_packages(self):
         """Counts from an order's first change to its package in Redis."""
-        worker = self.crew.start(under=self.counter.words)
+        worker = self.crew.start(command=self.counter.command(program("waybill-packager")))
 
         def package(count):
             with self.crew.frozen():
@@ -119,6 +119,8 @@ class InstructionsBench(CrewBench):
 
     def measure_fetches(self):
         """Counts one request after the other on one connection, so that no two share a write to Redis."""
+        # A gateway that has lost a connection to Redis asks what a packager says about the view.
+        self.stack.start("packager")
         pid = self.start_counted("gateway")
         connection, secret = Connection(self.stack.gateway_port), self.stack.secret()
         requests = []
@@ -138,6 +140,7 @@ class InstructionsBench(CrewBench):
         costs = {name: self.costs(pid, FETCHES, lambda count, status=status: fetch(count, status))
                  for name, status in (("fetch_200", 200), ("fetch_304", 304))}
         connection.close()
+        self.stack.stop("gateway", "packager")
         return costs
 
 

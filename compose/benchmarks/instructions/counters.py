@@ -1,5 +1,6 @@
 """Counts the instructions that a running process executes in its own code, without the kernel's."""
 
+import os
 import platform
 import re
 import shutil
@@ -9,6 +10,7 @@ import time
 
 from processes import output_of
 from stack import Failure
+from subject import HERE
 
 PERF = ["perf", "stat", "-x,", "-e", "instructions:u"]
 # Seconds that perf gets for attaching.
@@ -21,10 +23,12 @@ def chosen(folder):
 
 
 class Processor:
-    """words: what comes before a program that is to be counted."""
-
-    words = ()
     name = f"perf {platform.machine()}"
+
+    @staticmethod
+    def command(path):
+        """Returns the program and the arguments that start a program so that it can be counted."""
+        return [path]
 
     @staticmethod
     def counts():
@@ -55,16 +59,23 @@ class Valgrind:
     name = f"valgrind {platform.machine()}"
 
     def __init__(self, folder):
+        self.folder, self.library = folder, f"{folder}/sigsuspend.so"
+        output_of(["clang", "-shared", "-fPIC", "-o", self.library, f"{HERE}/instructions/sigsuspend.c"])
+
+    def command(self, path):
+        # Debian's valgrind ends when it reads Swift's debug information.
+        stripped = f"{self.folder}/{os.path.basename(path)}"
+        output_of(["strip", "--strip-debug", "-o", stripped, path])
         # Without fairness a busy thread keeps the others from running for seconds.
-        self.words = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--fair-sched=yes",
-                      f"--callgrind-out-file={folder}/callgrind.%p")
+        return ["env", f"LD_PRELOAD={self.library}", "valgrind", "--tool=callgrind", "--instr-atstart=no",
+                "--fair-sched=yes", f"--callgrind-out-file={self.folder}/callgrind.%p", stripped]
 
     def count(self, pid, work):
         """Returns the instructions of a process and all its threads while `work` runs."""
         self.tell(pid, "--instr=on")
         self.tell(pid, "--zero")
         work()
-        told = self.tell(pid, "--eventinfo")
+        told = self.tell(pid, "-e")
         self.tell(pid, "--instr=off")
         threads = re.findall(r"Th +\d+ +([\d,]+)", told)
         if not threads:
