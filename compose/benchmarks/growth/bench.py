@@ -58,7 +58,7 @@ class GrowthBench(CrewBench):
         for line, points in lines.items():
             low, high = points[0][1], points[-1][1]
             text = ", ".join(f"{value:.4g}" for _, value in points)
-            self.report.figure(f"growth.{name}.{line.replace(' ', '_')}", high / low, most=page.LIMIT, note=(
+            self.report.figure(f"growth.{name}.{line}", high / low, most=page.LIMIT, note=(
                 f"{text} {series.UNITS[line]} with {', '.join(f'{count:,}' for count, _ in points)} {series.X}"))
 
     # --- what several series need ------------------------------------------------------------------------------------

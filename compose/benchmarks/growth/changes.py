@@ -6,7 +6,7 @@ from memory import PACKED
 from processes import Usage
 
 X = "changes of an order"
-UNITS = {"memory of an order": "kB", "processor time of a change": "µs"}
+UNITS = {"memory": "kB an order", "change": "µs of CPU"}
 SIZES = (1, 10, 100, 1000)
 ORDERS = 500
 # Changes of each order that are measured, one after the other, since a backlog of several becomes one version.
@@ -30,8 +30,8 @@ def measure(bench):
             crew.await_done()
         used = usage.end().used["packager"]
         done = size + MEASURED
-        yield size, {"memory of an order": memory / ORDERS / 1000,
-                     "processor time of a change": used / ORDERS / MEASURED * 1e6}
+        yield size, {"memory": memory / ORDERS / 1000,
+                     "change": used / ORDERS / MEASURED * 1e6}
 
 
 def patches(orders, count):

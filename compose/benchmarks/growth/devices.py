@@ -6,8 +6,7 @@ from simulator import first_told, tell
 from topics import Offsets, Producer
 
 X = "devices of an order"
-UNITS = {"memory of a registration": "kB", "processor time of a registration": "µs",
-         "processor time of a notification": "µs"}
+UNITS = {"memory": "kB a registration", "registration": "µs of CPU", "notification": "µs of CPU"}
 SIZES = (1, 10, 100, 1000)
 # Registrations at each size, of as many devices.
 COUNT = 8000
@@ -27,9 +26,9 @@ def measure(bench):
         registrar.register(devices)
         registrar.close()
         used = usage.end().used
-        values = {"memory of a registration": (stack.redis.used_memory() - before) / COUNT / 1000,
-                  "processor time of a registration": sum(used[name] for name in bench.gateway()) / COUNT * 1e6}
-        values["processor time of a notification"] = notify(bench, orders, devices, offsets) / COUNT * 1e6
+        values = {"memory": (stack.redis.used_memory() - before) / COUNT / 1000,
+                  "registration": sum(used[name] for name in bench.gateway()) / COUNT * 1e6}
+        values["notification"] = notify(bench, orders, devices, offsets) / COUNT * 1e6
         yield size, values
     offsets.close()
     stack.stop("packager", "gateway", "pusher")
