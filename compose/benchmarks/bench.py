@@ -31,6 +31,8 @@ class Subject:
     needs: tuple = ("bench",)
     # True if it compares instead of measuring: its logs and data are kept after a difference or an error.
     is_trial: bool = False
+    # Open files: the gateway and the client of idle connections hold one for each.
+    files: int = 12_000
 
 
 ROUNDS = number(5, "rounds of measurements; the figures are their medians (5)")
@@ -99,6 +101,20 @@ SUBJECTS = {
         "its change",
         {"rounds": ROUNDS, "records": number(3000, "records of 19 kB in a round; four times as many of 2 kB (3000)"),
          "seconds": seconds(10)}, ("bench", "bench-python")),
+    "instructions": Subject(
+        "instructions.bench:InstructionsBench",
+        "instructions of a package, a fetch with 200 and with 304, and a notification, as the processor or valgrind "
+        "counts them; compared with the table in compose/benchmarks/instructions, changes of more than 2 % marked",
+        {"rounds": number(3, "rounds of measurements; the figures are their medians (3)"),
+         "update": flag("write the table")}, ("bench", "bench-instructions")),
+    "growth": Subject(
+        "growth.bench:GrowthBench",
+        "what should cost the same, however many there are: memory, processor time and latency with more orders, "
+        "connections, brands, devices of an order and changes of an order; a page of plots",
+        {"only": word("only this series; repeatable", action="append", choices=(
+            "connections", "devices", "changes", "orders", "brands"), default=[]),
+         "full": flag("up to two million orders, for a machine with 64 GB"),
+         "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}, files=20_000),
     "hostile": Subject(
         "hostile.bench:HostileBench",
         "latency of a well-behaved client, without and with hostile ones, and the gateway's memory: slow and idle "
@@ -170,7 +186,7 @@ def measure(name, arguments):
     # compose/prepare may have installed it just now.
     from confluent_kafka import KafkaException
     if not subject.is_trial:
-        allow_files(12_000)
+        allow_files(subject.files)
     return exit_code(lambda: measure_with_stack(name, subject, arguments), KafkaException)
 
 
@@ -210,7 +226,7 @@ def clean_up(stack, is_kept, is_trial, is_wrong):
 
 
 def allow_files(count):
-    """Raises the limit of open files: the gateway and the client of idle connections hold ten thousand each."""
+    """Raises the limit of open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count:
         raise Failure(f"{count} open files are needed, but the limit (ulimit -Hn) is {most}")

@@ -17,9 +17,13 @@ GROUP = "waybill-packager"
 
 
 class Worker(Program):
-    """A packager with the settings of the stack's own packager, which must not be running."""
+    """
+    A packager with the settings of the stack's own packager, which must not be running.
 
-    def __init__(self, stack, settings=None, core=None):
+    core: the only processor that it may use. command: the program and its arguments, if it is not the stack's.
+    """
+
+    def __init__(self, stack, settings=None, core=None, command=()):
         self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
         words = shlex.split(stack.command("packager").split("exec env", 1)[1])
         environment = dict(word.split("=", 1) for word in words[:-1])
@@ -28,7 +32,7 @@ class Worker(Program):
         environment |= settings or {}
         # taskset becomes the program: all its threads are bound, and it counts its cores as in a container.
         bound = [] if core is None else ["taskset", "-c", str(core)]
-        super().__init__(bound + words[-1:], f"{stack.folder}/log/bench-packager.log", environment)
+        super().__init__([*bound, *(command or words[-1:])], f"{stack.folder}/log/bench-packager.log", environment)
 
     def is_ready(self):
         try:

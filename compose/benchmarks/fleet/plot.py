@@ -4,23 +4,33 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 330, 64, 190, 56, 44
 INNER, PANEL = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-COLOURS = (("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"))
-DASHES = ("", "8 4", "2 3", "10 3 2 3")
+COLOURS = (
+    ("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"),
+    ("#0f766e", "#4fd1c5"), ("#555", "#bbb"))
+DASHES = ("", "8 4", "2 3", "10 3 2 3", "16 4", "1 5")
 
 
-def svg(title, lines, x_title, y_title):
-    """Returns the drawing. lines: (name, [(x, y), …])."""
-    right = steps(max((x for _, line in lines for x, _ in line), default=1))
+def svg(title, lines, x_title, y_title, labels=None, legend=RIGHT):
+    """
+    Returns the drawing. lines: (name, [(x, y), …]). labels: the texts at x = 0, 1, …; by default numbers.
+    legend: the width of the names.
+    """
+    right = range(len(labels)) if labels else steps(max((x for _, line in lines for x, _ in line), default=1))
     upper = steps(max((y for _, line in lines for _, y in line), default=1))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width(legend)} {HEIGHT}" '
+        f'width="{width(legend)}" height="{HEIGHT}" '
         f'role="img" aria-label="{escape(title)}">',
         style(len(lines)),
         f'<text class="title" x="{LEFT}" y="20">{escape(title)}</text>',
         f'<text x="{LEFT}" y="{TOP - 10}">{escape(y_title)}</text>',
         f'<text x="{LEFT + INNER / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_title)}</text>',
     ]
-    return "\n".join([*parts, *draw(lines, right, upper), "</svg>"]) + "\n"
+    return "\n".join([*parts, *draw(lines, right, upper, labels), "</svg>"]) + "\n"
+
+
+def width(legend):
+    return LEFT + INNER + legend
 
 
 def style(count):
@@ -34,7 +44,7 @@ def style(count):
         "@media(prefers-color-scheme:dark){text{fill:#ddd}.axis{stroke:#aaa}" + rules(1) + "}</style>")
 
 
-def draw(lines, right, upper):
+def draw(lines, right, upper, labels):
     def place(x, y):
         return LEFT + INNER * x / right[-1], TOP + PANEL - PANEL * y / upper[-1]
 
@@ -45,7 +55,8 @@ def draw(lines, right, upper):
     for value in right:
         x, y = place(value, 0)
         yield f'<line class="grid" x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{y:.1f}"/>'
-        yield f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{value:,g}</text>'
+        text = labels[value] if labels else f"{value:,g}"
+        yield f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{text}</text>'
     yield f'<path class="axis" fill="none" d="M{LEFT} {TOP}V{TOP + PANEL}H{LEFT + INNER}"/>'
     for number, (name, line) in enumerate(lines):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))

@@ -32,17 +32,10 @@ def measure(stack, path):
     opened = []
     gc.disable()
     try:
-        for index in range(CONNECTIONS):
-            number = index % ADDRESSES
-            opened.append(Connection(stack.gateway_port, f"127.0.{1 + number}.1"))
-            if index % 500 == 499:
-                time.sleep(0.02)
+        open_more(stack, opened, CONNECTIONS)
         time.sleep(1)
         untouched = memory_mb(pid)
-        for connection in opened:
-            answer = connection.get(path, AUTHORIZATION + [since])
-            if answer.status != 304:
-                raise Failure(f"an idle connection is answered {answer.status} instead of 304")
+        use(opened, path, since)
         time.sleep(1)
         used = memory_mb(pid)
         first.get(path, AUTHORIZATION)
@@ -52,3 +45,20 @@ def measure(stack, path):
         for connection in opened:
             connection.close()
     return idle, warm, (untouched - warm) * 1024 / CONNECTIONS, (used - warm) * 1024 / CONNECTIONS
+
+
+def open_more(stack, opened, count):
+    """Opens connections to the gateway until the list has this many."""
+    for index in range(len(opened), count):
+        number = index % ADDRESSES
+        opened.append(Connection(stack.gateway_port, f"127.0.{1 + number}.1"))
+        if index % 500 == 499:
+            time.sleep(0.02)
+
+
+def use(connections, path, since):
+    """Sends one request over each connection. since: the condition, which holds."""
+    for connection in connections:
+        answer = connection.get(path, AUTHORIZATION + [since])
+        if answer.status != 304:
+            raise Failure(f"an idle connection is answered {answer.status} instead of 304")
