@@ -202,6 +202,22 @@ struct KeyQueueTests {
         #expect(self.shown(queue.next()) == ["a3:103"])
     }
 
+    @Test func aBacklogOfFewKeysGetsItsOwnBatches() {
+        var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
+        func add(_ key: String, _ offset: Int64, _ group: Int) {
+            #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
+        }
+        for number in 0..<300 { add("b\(number % 2)", Int64(number), 2) }
+        add("a1", 300, 1)
+        #expect(queue.hasReady(allowsBulk: false))
+        #expect(queue.next().map(\.records.count) == [150, 150])
+        #expect(self.shown(queue.next(allowsBulk: false)) == ["a1:300"])
+        for key in ["b0", "b1"] { queue.done(Array(key.utf8)) }
+        add("b0", 301, 2)
+        add("a2", 302, 1)
+        #expect(self.shown(queue.next(allowsBulk: false)) == ["b0:301", "a2:302"], "the backlog is over")
+    }
+
     @Test func aDroppedKeyThatReturnsIsQueuedOnce() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0)])

@@ -82,9 +82,11 @@ class Mapped(World):
         super().__init__(arguments, stack)
         self.lot = random.Random(arguments.seed)
         bootstrap = stack.env["KAFKA_BOOTSTRAP"]
-        # A machine that does other work as well may need minutes for what waits.
+        # A machine that does other work as well may need minutes for what waits. Of small batches the embedded broker
+        # keeps fewer records.
         self.producer = Producer(bootstrap, {
-            "partitioner": "murmur2_random", "compression.type": "lz4", "message.timeout.ms": 300_000})
+            "partitioner": "murmur2_random", "compression.type": "lz4", "message.timeout.ms": 300_000,
+            "linger.ms": 50})
         self.reader, self.packager = Reader(bootstrap, "waybill-ingest"), Reader(bootstrap, "waybill-packager")
         # Part of the orders' names: the stack of an earlier run in the same folder has left its orders in Redis.
         self.run_name = f"{int(time.time()):x}"

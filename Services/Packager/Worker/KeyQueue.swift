@@ -60,6 +60,8 @@ struct KeyQueue: Sendable {
 
     /// A group with more ready keys than this has a backlog: it gets batches of its own. Others share batches.
     static let bulk = 32
+    /// A group with more records in hand than this has one as well, for its few keys take as long as many.
+    static let bulkRecords = 256
 
     let limits: Limits
     private var entries: [Key: Entry] = [:]
@@ -89,7 +91,11 @@ struct KeyQueue: Sendable {
 
     /// Returns true if `next` has a batch to return.
     func hasReady(allowsBulk: Bool = true) -> Bool {
-        self.turns.contains { allowsBulk || self.groups[$0].ready.count <= Self.bulk }
+        self.turns.contains { allowsBulk || !self.isBulk($0) }
+    }
+
+    private func isBulk(_ group: Int) -> Bool {
+        self.groups[group].ready.count > Self.bulk || self.groups[group].records > Self.bulkRecords
     }
 
     /// Returns true if a group has its whole share.
@@ -178,7 +184,7 @@ struct KeyQueue: Sendable {
         var bytes = 0
         for _ in 0..<self.turns.count where works.count < self.limits.batchKeys {
             let group = self.turns.removeFirst()
-            let isBulk = self.groups[group].ready.count > Self.bulk
+            let isBulk = self.isBulk(group)
             var isEnough = false
             if !isBulk || allowsBulk && works.isEmpty {
                 isEnough = !self.fill(&works, &bytes, from: group) || isBulk && !works.isEmpty
