@@ -393,7 +393,8 @@ class Scenes(World):
 
     def source_maps_less(self):
         # The rule compares with an hour ago, which is a minute here.
-        time.sleep(75)
+        eventually("records that were mapped a minute ago", lambda: self.prometheus.ask(
+            "/query", query="waybill:ingest_mapped:ratio_rate15m offset 1m > 0")["result"], 120)
         (self.carrier / "map.lua").write_text("function map(scan) end")
         yield ["WaybillSourceMapsLess"]
         (self.carrier / "map.lua").write_text(MAP)
