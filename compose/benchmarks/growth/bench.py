@@ -28,8 +28,8 @@ class GrowthBench(CrewBench):
         self.ending.callback(self.load.stop)
 
     def set_up(self):
-        # The stack's own default is for a few clients, and idle connections come from one machine.
-        os.environ |= {"WAYBILL_CONNECTION_LIMIT": "30000", "WAYBILL_DEVICES_PER_ORDER": "1000"}
+        # Idle connections are closed sooner when more than half of the limit is open.
+        os.environ |= {"WAYBILL_CONNECTION_LIMIT": "60000", "WAYBILL_DEVICES_PER_ORDER": "1000"}
         count = max(orders.sizes(self.arguments)) // ORDERS_A_PARTITION
         topics = {CHANGES: count, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
                   "waybill.dead-letters": 16}

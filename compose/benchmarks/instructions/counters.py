@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from processes import output_of
 from stack import Failure
@@ -75,12 +76,14 @@ class Valgrind:
         self.tell(pid, "--instr=on")
         self.tell(pid, "--zero")
         work()
-        told = self.tell(pid, "-e")
+        # What threads have counted that ended meanwhile is only in a dump, which also stops the count.
+        self.tell(pid, "--dump")
         self.tell(pid, "--instr=off")
-        threads = re.findall(r"Th +\d+ +([\d,]+)", told)
-        if not threads:
-            raise Failure(f"callgrind_control says: {told.strip()[-300:]}")
-        return sum(int(count.replace(",", "")) for count in threads)
+        dump = max(Path(self.folder).glob(f"callgrind.{pid}.*"), key=lambda path: int(path.suffix[1:]))
+        found = re.search(r"^totals: (\d+)$", dump.read_text(), re.MULTILINE)
+        if not found:
+            raise Failure(f"{dump} has no totals")
+        return int(found[1])
 
     @staticmethod
     def tell(pid, option):
