@@ -1,4 +1,4 @@
-"""What it saves not to make packages that nobody asks for: a stream of changes under both settings of WAYBILL_PACKAGE."""
+"""What is saved if packages that nobody asks for are not made: a stream with both values of WAYBILL_PACKAGE."""
 
 import concurrent.futures
 import io
@@ -39,8 +39,9 @@ class FollowedBench(CrewBench):
         self.report.figure("followed.cpu_ratio", costs["followed"] / costs["always"], most=0.4)
         self.report.note(
             f"{self.arguments.orders} orders with {CHANGES} changes each, of which {FOLLOWED:.0%} are followed: "
-            + ", ".join(f"{policy}: {signatures[policy]:.2f} signatures an order and {1e6 * cost:.0f} us of CPU a change"
-                        for policy, cost in costs.items()))
+            + ", ".join(
+                f"{policy}: {signatures[policy]:.2f} signatures an order and {1e6 * cost:.0f} us of CPU a change"
+                for policy, cost in costs.items()))
         self.measure_fetches()
 
     def stream(self, policy):
