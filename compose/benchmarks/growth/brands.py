@@ -8,8 +8,8 @@ from topics import Publisher
 
 X = "brands"
 UNITS = {"load": "ms of CPU a brand", "memory": "kB a brand", "package": "µs of CPU"}
-SIZES = (1, 10, 50, 100, 250, 500)
-PACKAGES = 3000
+SIZES = (1, 10, 50, 100)
+PACKAGES = 2000
 # With fewer, what a brand takes is lost in what the program takes.
 LEAST = 50
 
