@@ -110,9 +110,9 @@ SUBJECTS = {
     "growth": Subject(
         "growth.bench:GrowthBench",
         "what should cost the same, however many there are: memory, processor time and latency with more orders, "
-        "connections, brands, devices of an order and changes of an order; a page of plots",
+        "connections, devices of an order and changes of an order; a page of plots",
         {"only": word("only this series; repeatable", action="append", choices=(
-            "connections", "devices", "changes", "orders", "brands"), default=[]),
+            "connections", "devices", "changes", "orders"), default=[]),
          "full": flag("up to two million orders, for a machine with 64 GB"),
          "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}, files=20_000),
     "hostile": Subject(

@@ -1,8 +1,8 @@
-"""What should cost the same, however many there are: orders, connections, brands, devices, changes."""
+"""What should cost the same, however many there are: orders, connections, devices, changes."""
 
 import os
 
-from growth import brands, changes, connections, devices, orders, page
+from growth import changes, connections, devices, orders, page
 from load import Load
 from processes import start_broker
 from stack import Failure, eventually
@@ -11,8 +11,7 @@ from workers import CrewBench
 
 # In this order: orders come late, because with them everything takes longer. Each has X, what is counted; UNITS, the
 # unit of each line by name; and `measure`, which yields a number of them and the values by line.
-SERIES = {
-    "connections": connections, "devices": devices, "changes": changes, "orders": orders, "brands": brands}
+SERIES = {"connections": connections, "devices": devices, "changes": changes, "orders": orders}
 # A partition of the embedded broker keeps 5 MiB.
 ORDERS_A_PARTITION = 1000
 CONNECTIONS = 64

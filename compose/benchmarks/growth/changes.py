@@ -8,9 +8,9 @@ from processes import Usage
 X = "changes of an order"
 UNITS = {"memory": "kB an order", "change": "µs of CPU"}
 SIZES = (1, 10, 100, 1000)
-ORDERS = 500
+ORDERS = 200
 # Changes of each order that are measured, one after the other, since a backlog of several becomes one version.
-MEASURED = 5
+MEASURED = 10
 
 
 def measure(bench):
