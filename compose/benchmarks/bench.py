@@ -31,8 +31,6 @@ class Subject:
     needs: tuple = ("bench",)
     # True if it compares instead of measuring: its logs and data are kept after a difference or an error.
     is_trial: bool = False
-    # Open files: the gateway and the client of idle connections hold one for each.
-    files: int = 12_000
 
 
 ROUNDS = number(5, "rounds of measurements; the figures are their medians (5)")
@@ -114,7 +112,7 @@ SUBJECTS = {
         {"only": word("only this series; repeatable", action="append", choices=(
             "connections", "devices", "changes", "orders"), default=[]),
          "full": flag("up to two million orders, for a machine with 64 GB"),
-         "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}, files=20_000),
+         "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}),
     "hostile": Subject(
         "hostile.bench:HostileBench",
         "latency of a well-behaved client, without and with hostile ones, and the gateway's memory: slow and idle "
@@ -186,7 +184,7 @@ def measure(name, arguments):
     # compose/prepare may have installed it just now.
     from confluent_kafka import KafkaException
     if not subject.is_trial:
-        allow_files(subject.files)
+        allow_files(12_000)
     return exit_code(lambda: measure_with_stack(name, subject, arguments), KafkaException)
 
 
@@ -226,7 +224,7 @@ def clean_up(stack, is_kept, is_trial, is_wrong):
 
 
 def allow_files(count):
-    """Raises the limit of open files."""
+    """Raises the limit of open files: the gateway and the client of idle connections hold ten thousand each."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count:
         raise Failure(f"{count} open files are needed, but the limit (ulimit -Hn) is {most}")
