@@ -2,8 +2,8 @@
 
 Usage: autoscaling.py WORK_FOLDER [SAMPLES]
 
-SAMPLES: what `compose/bench fleet --samples SAMPLES` has recorded. A backlog has to add pods, never too many, and its end
-has to remove them.
+SAMPLES: what `compose/bench fleet --samples SAMPLES` has recorded; fleet.jsonl is an example, of 60,000 orders. A
+backlog has to add pods, never too many, and its end has to remove them.
 """
 import json
 import math
@@ -18,8 +18,8 @@ HERE = pathlib.Path(__file__).parent
 WORKERS = HERE.parent / "kubernetes" / "autoscaling" / "workers.yaml"
 # Seconds between two recorded samples.
 SAMPLE = 1
-# The HorizontalPodAutoscaler's defaults: seconds between two looks, the part by which the value may differ from what the
-# pods are for, and what one look may add: so many pods or so many times those that there are.
+# The HorizontalPodAutoscaler's defaults: seconds between two looks, the part by which the value may differ from what
+# the pods are for, and what one look may add: so many pods or so many times those that there are.
 LOOK, TOLERANCE, ADDED, TIMES = 15, 0.1, 4, 2
 
 
@@ -136,7 +136,7 @@ def replay(run, spec):
         f"pods {', '.join(f'{now} from {seconds} s' for seconds, now in moments)}")
 
 
-def main(folder, samples=None):
+def main(folder, samples=HERE / "fleet.jsonl"):
     objects = {item["metadata"]["name"]: item["spec"] for item in yaml.safe_load_all(WORKERS.read_text())}
     failed = False
     tests = []
@@ -151,7 +151,7 @@ def main(folder, samples=None):
             "promql_expr_test": [{
                 "expr": spec["triggers"][0]["metadata"]["query"], "eval_time": "0s",
                 "exp_samples": [{"labels": "{}", "value": value}]}]})
-    for line in pathlib.Path(samples).read_text().splitlines() if samples else ():
+    for line in pathlib.Path(samples).read_text().splitlines():
         test, wrong, history = replay(json.loads(line), objects["waybill-packager"])
         tests.append(test)
         failed = failed or bool(wrong)

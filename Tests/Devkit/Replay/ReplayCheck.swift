@@ -17,6 +17,9 @@ struct ReplayCheck: Sendable {
     /// True if a change may become a dead letter twice, as after a crash between its dead letter and its commit.
     var mayRepeatLetters = false
 
+    /// The time within which the gateway has to serve a package.
+    private static let patience: Duration = .seconds(30)
+
     private struct Outcome: Sendable {
         var differences: [String] = []
         /// The order.json of the orders that a device follows.
@@ -78,12 +81,19 @@ struct ReplayCheck: Sendable {
         }
     }
 
+    /// Repeats a fetch that the gateway cannot answer yet, as Wallet does: a package may be made only once it is asked for.
     private func package(of key: OrderKey, token: String) async throws -> [UInt8] {
         let request = HTTPRequest(
             url: "\(self.stack.gateway)/v1/orders/\(key)", headers: [("authorization", "AppleOrder \(token)")])
-        let response = try await self.http.send(request)
-        guard response.status == 200 else { throw ToolError(.check, "the gateway answers \(response.status)") }
-        return response.body
+        let deadline = ContinuousClock.now + Self.patience
+        while true {
+            let response = try await self.http.send(request)
+            if response.status == 200 { return response.body }
+            guard response.status == 503, .now < deadline else {
+                throw ToolError(.check, "the gateway answers \(response.status)")
+            }
+            try await Task.sleep(for: .milliseconds(200))
+        }
     }
 
     /// Checks that each device has the final version of the table, and exactly the one that the gateway serves.
