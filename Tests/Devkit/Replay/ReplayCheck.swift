@@ -81,7 +81,8 @@ struct ReplayCheck: Sendable {
         }
     }
 
-    /// Repeats a fetch that the gateway cannot answer yet, as Wallet does: a package may be made only once it is asked for.
+    /// Repeats a fetch that the gateway cannot answer yet, as Wallet does: a package may be made only once it is asked
+    /// for.
     private func package(of key: OrderKey, token: String) async throws -> [UInt8] {
         let request = HTTPRequest(
             url: "\(self.stack.gateway)/v1/orders/\(key)", headers: [("authorization", "AppleOrder \(token)")])
