@@ -69,6 +69,8 @@ struct Fleet: Sendable {
             "WAYBILL_BRANDS": try self.brandFixture.write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+            // So that the package of each version can be verified.
+            "WAYBILL_PACKAGE": "always",
         ].merging(more) { $1 }
     }
 

@@ -12,11 +12,11 @@ struct StoredArchive {
     let stamp: PackageReader.Stamp
     let bytes: [UInt8]
 
-    /// Returns nil for an order that is unknown or removed.
+    /// Returns nil for an order that is unknown, removed or not packaged.
     static func read(_ key: OrderKey, from redis: RedisClient) async throws -> StoredArchive? {
         let reader = PackageReader(redis: redis)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
-        guard let spans = try await reader.spans(of: key, on: loop).get() else { return nil }
+        guard let spans = try await reader.spans(of: key, on: loop).get(), spans.stamp.isPackaged else { return nil }
         let shared = try await reader.assets(spans.shared, on: loop).get()
         var parts = shared
         parts.insert(spans.head, at: shared.count - 1)
