@@ -59,7 +59,7 @@ import Testing
             "WAYBILL_KAFKA_PROPERTIES": try renewed.directory.write("kafka.properties", quick),
             "WAYBILL_BRANDS": renewed.brands, "WAYBILL_BRANDS_RELOAD_SECONDS": "1",
             "WAYBILL_TOKEN_SECRETS": try renewed.directory.write("secrets", BrandFixture.secretsFile),
-            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL, "WAYBILL_PACKAGE": "always",
         ])
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }

@@ -203,6 +203,7 @@ import Tokens
             }
             let package = OrderStore.StoredPackage(
                 assets: [], head: [1], certificates: "certificates", tail: [2], entityTag: "e")
+            try await store.putAssets([("certificates", [3])])
             #expect(try await store.restore([.version(state, package)]) == 1)
             try await eventually("served") { try await status(0) == 200 }
             #expect(try await status(1) == 503, "it may exist")

@@ -21,11 +21,7 @@ struct PackagerSettings {
         self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = try settings.unknownOrderPatience()
-        let policy = settings.text(.package) ?? PackagePolicy.followed.rawValue
-        guard let known = PackagePolicy(rawValue: policy) else {
-            throw SettingsError(.package, value: policy, "must be always or followed")
-        }
-        self.policy = known
+        self.policy = try settings.choice(.package, default: .followed)
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

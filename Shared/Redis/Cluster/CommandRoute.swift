@@ -55,6 +55,9 @@ extension CommandRoute {
         case "DBSIZE": self = .everyMaster(.sum)
         case "DEL", "EXISTS", "UNLINK", "TOUCH", "MGET", "WATCH", "SINTER", "SUNION", "SDIFF", "PFCOUNT", "RENAME":
             self = .slot(try Self.slot(of: arguments.dropFirst(), name))
+        // The last argument is the time to wait.
+        case "BLPOP", "BRPOP", "BZPOPMAX", "BZPOPMIN":
+            self = .slot(try Self.slot(of: arguments.dropFirst().dropLast(), name))
         default:
             guard Self.keyedByFirst.contains(name), arguments.count >= 2 else {
                 throw Self.error(name, "the position of its key is unknown")

@@ -32,7 +32,8 @@ func threeMasters() -> SlotMap {
     @Test func commandsAreRoutedByTheirKeysOrNames() throws {
         let slot = CommandRoute.slot(HashSlot.of("k".utf8))
         for command in [
-            RedisCommand("GET", "k"), RedisCommand("hmget", .bytes([0x6B]), "k2"), RedisCommand("DEL", "k", "{k}2"),
+            RedisCommand("GET", "k"), RedisCommand("BZPOPMIN", "k", "1"), RedisCommand("hmget", .bytes([0x6B]), "k2"),
+            RedisCommand("DEL", "k", "{k}2"),
             RedisCommand("EVALSHA", "abc", .integer(2), "k", .buffer(ByteBuffer(string: "x{k}")), "other"),
             RedisCommand("SCRIPT", "LOAD", "return 1", .place(.key("k"))),
         ] { #expect(try CommandRoute(command) == slot, "\(command)") }
