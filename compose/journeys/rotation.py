@@ -41,6 +41,8 @@ class Rotation(World):
         self.young, self.devices = collections.deque(), []
         # The time at which gateway and packager had the new secret.
         self.known = None
+        # True while they receive it as their first line: until both have it, one refuses what the other mints.
+        self.is_arriving = False
 
     def travel(self):
         ports = {"gateway": self.stack.gateway_port} | self.start_checkouts()
@@ -97,7 +99,9 @@ class Rotation(World):
         self.change(self.files["ahead"], [self.new, self.old], ["checkout-ahead"])
         load.wait(self.minute)
         say("the services have the new secret")
+        self.is_arriving = self.known is None
         self.change(shared, [self.new, self.old], services)
+        self.is_arriving = False
         self.known = self.known or time.monotonic()
         load.wait(self.minute)
         say("the other checkout mints with the new secret")
@@ -200,9 +204,10 @@ class Rotation(World):
 
     def open(self, device, worker):
         """Makes one of a device's first fetches; queues the next if the order is not served yet."""
-        # The gateway does not have the token's secret yet.
-        is_strange = device.token == self.minted(device) and self.known is None
+        # The gateway does not have the secret of the token yet, or not that of a packager which has reloaded before it.
+        is_strange = self.known is None and device.token == self.minted(device) or self.is_arriving
         status = device.fetch(worker["gateway"])
+        is_strange = is_strange or self.is_arriving
         now = time.monotonic()
         if status == 200:
             self.findings.saw(f"opened: {device.kind}")
