@@ -68,7 +68,9 @@ class Freshness:
         record = json.loads(message.value())
         self.seen += 1
         for answer in answers:
-            wrong = self.fault(answer, record["modified"], record["package"]["entityTag"] == known.strip('"'))
+            # A version that nobody follows has no package yet.
+            tag = record.get("package", {}).get("entityTag")
+            wrong = self.fault(answer, record["modified"], tag == known.strip('"'))
             if wrong:
                 self.violations.append(f"{order} version {record['version']}: {wrong}")
         self.tags[order] = answers[0].headers.get("etag", known)
