@@ -15,6 +15,10 @@ struct KeyQueueTests {
             value: [UInt8](repeating: 0, count: value))
     }
 
+    private func add(_ key: String, _ offset: Int64, group: Int, to queue: inout KeyQueue) {
+        #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
+    }
+
     private func shown(_ works: [KeyedWork]) -> [String] {
         works.map { work in
             "\(work.key.map { String(decoding: $0, as: UTF8.self) } ?? "-"):"
@@ -183,38 +187,32 @@ struct KeyQueueTests {
 
     @Test func aBacklogGetsItsOwnBatchesAndDelaysNoOtherGroup() {
         var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
-        func add(_ key: String, _ offset: Int64, _ group: Int) {
-            #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
-        }
-        for number in 0..<100 { add("b\(number)", Int64(number), 2) }
-        add("a1", 100, 1)
-        add("c1", 101, 3)
+        for number in 0..<100 { self.add("b\(number)", Int64(number), group: 2, to: &queue) }
+        self.add("a1", 100, group: 1, to: &queue)
+        self.add("c1", 101, group: 3, to: &queue)
         #expect(queue.next().count == 20, "the backlog came first")
         #expect(self.shown(queue.next()) == ["a1:100", "c1:101"], "the others go together and need not wait longer")
-        add("a2", 102, 1)
+        self.add("a2", 102, group: 1, to: &queue)
         #expect(queue.hasReady(allowsBulk: false))
         #expect(self.shown(queue.next(allowsBulk: false)) == ["a2:102"])
         #expect(!queue.hasReady(allowsBulk: false))
         #expect(queue.next(allowsBulk: false).isEmpty)
         #expect(queue.next().count == 20)
-        add("a3", 103, 1)
+        self.add("a3", 103, group: 1, to: &queue)
         #expect(queue.next().count == 20)
         #expect(self.shown(queue.next()) == ["a3:103"])
     }
 
     @Test func aBacklogOfFewKeysGetsItsOwnBatches() {
         var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
-        func add(_ key: String, _ offset: Int64, _ group: Int) {
-            #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
-        }
-        for number in 0..<300 { add("b\(number % 2)", Int64(number), 2) }
-        add("a1", 300, 1)
+        for number in 0..<300 { self.add("b\(number % 2)", Int64(number), group: 2, to: &queue) }
+        self.add("a1", 300, group: 1, to: &queue)
         #expect(queue.hasReady(allowsBulk: false))
         #expect(queue.next().map(\.records.count) == [150, 150])
         #expect(self.shown(queue.next(allowsBulk: false)) == ["a1:300"])
         for key in ["b0", "b1"] { queue.done(Array(key.utf8)) }
-        add("b0", 301, 2)
-        add("a2", 302, 1)
+        self.add("b0", 301, group: 2, to: &queue)
+        self.add("a2", 302, group: 1, to: &queue)
         #expect(self.shown(queue.next(allowsBulk: false)) == ["b0:301", "a2:302"], "the backlog is over")
     }
 

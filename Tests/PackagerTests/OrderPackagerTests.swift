@@ -125,7 +125,7 @@ import Testing
         let packager = try fixture.packager()
         let first = try self.draft(packager, [log.change("order.replaced", "o", ChangeLog.document())])
         let stored = OrderStore.StoredOrder(
-            state: try #require(first.state), revision: 1, entityTag: "tag", assets: ["asset"])
+            state: try #require(first.state), revision: 1, entityTag: "tag", shared: ["asset", "certificates"])
         let second = try self.draft(
             packager, [log.change("order.replaced", "o", ChangeLog.document())], on: stored)
         #expect(fixture.count == 1)
@@ -147,7 +147,7 @@ import Testing
         let first = try self.draft(packager, [record])
         let digest = String(repeating: "ab", count: 32)
         let stored = OrderStore.StoredOrder(
-            state: try #require(first.state), revision: 1, entityTag: "tag", assets: [digest])
+            state: try #require(first.state), revision: 1, entityTag: "tag", shared: [digest, "certificates"])
         let second = try self.draft(packager, [record], on: stored)
         #expect(second.result.outcomes == [.skipped(.redelivered)])
         #expect(second.wasRedelivered)

@@ -214,7 +214,7 @@ import Testing
                 key: try ChangeLog.key("o"), document: OrderDocument(members: [:]),
                 token: try AuthenticationToken("0123456789abcdef"), version: 1, modifiedEpochSeconds: 1,
                 isRemoved: isRemoved),
-            revision: 1, entityTag: "e", assets: [])
+            revision: 1, entityTag: "e", shared: [])
         (order.hasDevices, order.requestedEpochSeconds) = (devices, requested)
         return order
     }

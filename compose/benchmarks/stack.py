@@ -168,6 +168,10 @@ class Stack:
     def pid(self, service):
         return int(Path(f"{self.folder}/run/{service}.pid").read_text())
 
+    def pids(self, *services):
+        """Returns the process of each service, as Usage needs them."""
+        return {service: [self.pid(service)] for service in services}
+
     def is_running(self, service):
         try:
             return Path(f"/proc/{self.pid(service)}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -16,9 +16,9 @@ final class AssetCache: Sendable {
     /// The assets of an order, and its certificates, which are kept like an asset.
     fileprivate struct List {
         /// As a single buffer if they are small, except for the last one: what follows the others is the order's own.
-        let entries: [ByteBuffer]
+        var entries: [ByteBuffer]
         /// Bytes of that buffer, in addition to the assets.
-        let joinedBytes: Int
+        var joinedBytes: Int
         let assets: [Int]
         /// The number of assets that had been inserted when the list's assets were last counted as used.
         var insertions: Int
@@ -116,22 +116,21 @@ final class AssetCache: Sendable {
             let assets = digests.compactMap { state.assets.place(of: $0) }
             guard assets.count == digests.count, state.lists.place(of: list) == nil else { return }
             if state.lists.count >= Self.listLimit, let oldest = state.lists.oldestPlace { state.dropList(oldest) }
-            let size = joined?.readableBytes ?? 0
-            let isJoined = size > 0 && state.joinedBytes + size <= self.limit / Self.joinedShare
-            let kept = List(
-                entries: isJoined ? joined.map { [$0] + entries.suffix(1) } ?? entries : entries,
-                joinedBytes: isJoined ? size : 0,
-                assets: assets, insertions: state.insertions)
+            var kept = List(entries: entries, joinedBytes: 0, assets: assets, insertions: state.insertions)
+            if let joined, state.joinedBytes + joined.readableBytes <= self.limit / Self.joinedShare {
+                kept.entries = [joined] + entries.suffix(1)
+                kept.joinedBytes = joined.readableBytes
+            }
             state.joinedBytes += kept.joinedBytes
             let place = state.lists.insert(kept, for: list)
             for asset in assets { state.assets[asset]?.lists.insert(place) }
         }
     }
 
-    /// Joins the entries into a single buffer; nil if they are large, or there is only one.
+    /// Joins the entries into a single buffer; nil if they are large or empty, or there is only one.
     private static func joined(_ entries: ArraySlice<ByteBuffer>) -> ByteBuffer? {
         let size = entries.reduce(0) { $0 + $1.readableBytes }
-        guard size <= Self.joinedSize, entries.count > 1 else { return nil }
+        guard 0 < size, size <= Self.joinedSize, entries.count > 1 else { return nil }
         var joined = ByteBufferAllocator().buffer(capacity: size)
         for entry in entries { joined.writeImmutableBuffer(entry) }
         return joined

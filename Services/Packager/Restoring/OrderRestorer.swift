@@ -36,10 +36,11 @@ struct OrderRestorer: Sendable {
         let offset: Int64
     }
 
-    /// An order with the package that was published.
+    /// An order as it was published.
     private struct Published: Sendable {
         let fields: OrderFields
-        let package: OrderPackage
+        /// Nil for a version that was published without one.
+        let package: OrderPackage?
     }
 
     /// Returns true if Redis has what the records say, or something newer.
@@ -126,17 +127,11 @@ struct OrderRestorer: Sendable {
             }
         }
         let begun = PackagingStart.now
-        for lost in lost where lost.record.isUnpackaged {
-            do {
-                let fields = lost.record.fields(key: lost.key)
-                restored.append(.fields(try fields ?? OrderFields(lost.record.record().state(key: lost.key)), nil))
-            } catch {
-                self.refuse("cannot read a record", "\(lost.key), offset \(lost.offset)", "\(error)")
-            }
-        }
-        let (published, others) = await self.asPublished(lost.filter { !$0.record.isUnpackaged }, packagers)
-        try await self.store.putAssets(packagers.assets(of: published.lazy.map { ($0.fields.key, $0.package) }))
-        restored += published.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
+        let (published, others) = await self.asPublished(lost, packagers)
+        try await self.store.putAssets(
+            packagers.assets(
+                of: published.lazy.compactMap { order in order.package.map { (order.fields.key, $0) } }))
+        restored += published.map { .fields($0.fields, $0.package.map { OrderStore.StoredPackage($0) }) }
         restored += try await self.package(others, packagers)
         let written = try await self.store.restore(restored, begun: begun)
         self.metrics.orders.increment(by: written)
@@ -155,13 +150,19 @@ struct OrderRestorer: Sendable {
         return first + (try await self.store.storedVersions(Array(others)))
     }
 
-    /// Makes packages from the texts of records, if that yields what was published.
+    /// Makes orders from the texts of records, with the packages that were published, if that yields these.
     ///
-    /// - Returns: the orders with these packages, and those that must be decoded and packaged.
+    /// - Returns: these orders, and those that must be decoded and packaged, or cannot be read.
     private func asPublished(
         _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
     ) async -> (published: [Published], others: [LostRecord]) {
         let made = await onAllCores(lost) { lost -> Published? in
+            guard !lost.record.isUnpackaged else {
+                let fields = lost.record.fields(key: lost.key)
+                return (try? fields ?? OrderFields(lost.record.record().state(key: lost.key))).map {
+                    Published(fields: $0, package: nil)
+                }
+            }
             guard let package = packagers[lost.key.orderType]?.asPublished(lost.record, of: lost.key),
                 let fields = lost.record.fields(key: lost.key)
             else { return nil }

@@ -185,13 +185,11 @@ extension OrderStore {
             let state = try OrderState(
                 key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
                 sources: sources, recent: recent, contributions: values[12].bytes)
-            var assets = (values[7].text ?? "").split(separator: " ").map(String.init)
-            let certificates = assets.popLast() ?? ""
             return .success(
                 StoredOrder(
-                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
-                    certificates: certificates, signer: values[9].text ?? "", content: values[10].text ?? "",
-                    unpublished: values[11].text ?? "",
+                    state: state, revision: revision, entityTag: values[6].text ?? "",
+                    shared: (values[7].text ?? "").split(separator: " ").map(String.init),
+                    signer: values[9].text ?? "", content: values[10].text ?? "", unpublished: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[16].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))

@@ -37,15 +37,14 @@ public struct OrderStore: Sendable {
         public let revision: Int64
         /// Without quotes; empty for a removed order, and for a version without a package.
         public let entityTag: String
-        /// Digests, in the order of the archive.
-        public let assets: [String]
-        /// The digest of the beginning of the signature; empty for a version without a package.
-        public var certificates = ""
+        /// Digests of what its package shares with others: the assets in the order of the archive, then the
+        /// certificates. None for a version without a package.
+        public let shared: [String]
         /// The certificates inside the package's signature; empty if not known.
         public var signer = ""
         /// Digest of everything in the package except the signature; empty if not known.
         public var content = ""
-        /// The version that is not known to be announced, empty if there is none.
+        /// The version that is not known to be published, empty if there is none.
         public var unpublished = ""
         /// The version whose record was acknowledged last, empty if that is not known.
         var publishedVersion = ""
@@ -56,8 +55,8 @@ public struct OrderStore: Sendable {
         /// The UNIX second when a package was last asked for that had not been made; 0 for never.
         public var requestedEpochSeconds: Int64 = 0
 
-        /// Digests of everything that its package shares with others; none for a version without a package.
-        public var shared: [String] { self.isPackaged ? self.assets + [self.certificates] : [] }
+        /// Digests of its assets, in the order of the archive.
+        public var assets: [String] { self.shared.dropLast() }
 
         /// False for a removed order, and for a version whose package is made when it is asked for.
         public var isPackaged: Bool { !self.entityTag.isEmpty }
@@ -233,7 +232,7 @@ public struct OrderStore: Sendable {
         assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
-    /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
+    /// Removes the marks of published versions, each unless another one was set meanwhile, and notes which versions
     /// are published, each if it is still current.
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unpublished`, empty if there is none, and with

@@ -1,6 +1,6 @@
 import Redis
 
-/// The scripts that write and read orders, and note which of their versions were announced.
+/// The scripts that write and read orders, and note which of their versions were published.
 extension StoreScripts {
     /// Writes an order's hash if it has not been written since it was read.
     ///
@@ -117,7 +117,7 @@ extension StoreScripts {
         return values
         """)
 
-    /// Removes the mark of an order whose version is announced, unless another one was set meanwhile, and notes that
+    /// Removes the mark of an order whose version is published, unless another one was set meanwhile, and notes that
     /// the record of a version is acknowledged, if that version is current. If Redis is full the note may be omitted.
     ///
     /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.

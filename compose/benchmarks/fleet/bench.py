@@ -5,7 +5,7 @@ import os
 import time
 
 import memory
-from fleet import plot
+import plot
 from pace import Repeater
 from processes import Usage
 from stack import Failure

@@ -95,8 +95,8 @@ class GatewayBench(Bench):
     # --- measurements ------------------------------------------------------------------------------------------------
 
     def measure_rates(self, since):
-        gateway = {"gateway": [self.stack.pid("gateway")], "redis": [self.stack.pid("redis")]}
-        lua = {"nginx": self.peers.workers(), "redis": [self.stack.pid("redis")]}
+        gateway = self.stack.pids("gateway", "redis")
+        lua = {"nginx": self.peers.workers()} | self.stack.pids("redis")
         static = {"nginx": self.peers.workers()}
         condition = AUTHORIZATION + [("if-modified-since", since)]
         port = self.stack.gateway_port
@@ -127,7 +127,7 @@ class GatewayBench(Bench):
         self.report.figure("gateway.cpu_us_per_get", cost * 1e6)
 
     def measure_waiting(self):
-        pids = {"gateway": [self.stack.pid("gateway")], "redis": [self.stack.pid("redis")]}
+        pids = self.stack.pids("gateway", "redis")
         rounds = [
             self.load.run(self.stack.gateway_port, self.paths, AUTHORIZATION, pids, 200, rate=self.maximum / 2)
             for _ in range(3)

@@ -70,7 +70,7 @@ class GrowthBench(CrewBench):
 
     def gateway(self):
         """The processes that serve a device, as Load needs them."""
-        return {"gateway": [self.stack.pid("gateway")], "redis": [self.stack.pid("redis")]}
+        return self.stack.pids("gateway", "redis")
 
     def served(self, paths, headers=(), status=200, rate=None):
         """Returns a round of requests, with the processor time of gateway and Redis together as its cost."""

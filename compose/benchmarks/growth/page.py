@@ -1,6 +1,6 @@
 """The lines of all series on one page, each as a multiple of its first value."""
 
-from fleet import plot
+import plot
 
 LEGEND = 320
 # Above this a line grows.

@@ -77,8 +77,7 @@ class PackagerBench(CrewBench):
         keys = self.stack.redis.ask("DBSIZE")
         with self.crew.frozen():
             self.crew.publish(self.documents.next_changes(count))
-            usage = Usage({
-                "packager": [worker.pid], "redis": [self.stack.pid("redis")], "kafka": [self.stack.pid("kafka")]})
+            usage = Usage({"packager": [worker.pid]} | self.stack.pids("redis", "kafka"))
         self.crew.await_orders(keys + count)
         rate = count / (time.monotonic() - usage.began)
         self.crew.await_done()
