@@ -102,8 +102,6 @@ extension Packager {
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
         processor.unknown = UnknownOrders(
             patience: settings.unknownOrderPatience, gauge: processor.metrics.unknownOrders)
-        let awaited = AwaitedTypes()
-        processor.isRestoring = { awaited.current.contains($0) }
         processor.view = watch
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
@@ -113,11 +111,16 @@ extension Packager {
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
             hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
-            brands.groups(served: packagers.orderTypes, restoring: awaited.current)
+            brands.groups(served: packagers.orderTypes)
         }
         let requestClient = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
+        // Without the view: also orders are packaged that a restore has brought back while it goes on.
+        var answerer = OrderRepackager(
+            topics: common.topics, store: OrderStore(redis: redis), producer: producer,
+            packagers: { packagers.current })
+        answerer.pictureIndex = pictureIndex
         let requested = RequestedPackages(
-            requests: PackageRequests(redis: requestClient), repackager: repackager,
+            requests: PackageRequests(redis: requestClient), repackager: answerer,
             requested: processor.metrics.packagesRequested, logger: environment.logger
         ) {
             await requestClient.close()
@@ -137,8 +140,7 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
             packagers.update($0)
         }
-        let recovery = try Self.recovery(
-            view, wakes, awaited, store, pictureIndex, packagers, settings.brands, environment)
+        let recovery = try Self.recovery(view, wakes, store, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
@@ -154,27 +156,17 @@ extension Packager {
 
     /// Makes the service that maintains the view.
     private static func recovery(
-        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore,
-        _ pictureIndex: PictureIndex, _ packagers: OrderPackagers, _ brands: BrandLibrary,
-        _ environment: ServiceEnvironment
+        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ store: OrderStore, _ environment: ServiceEnvironment
     ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
-        let announced = AnnouncedBrands(view) {
-            Set(brands.groups(served: packagers.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
-        }
         return ViewRecovery(
             view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
             reader: try KafkaReader(environment.kafka),
-            orders: OrderRestorer(
-                store: store, packagers: { packagers.current },
-                isAwaited: { brands.reasonToAwait($0) != nil || announced.knows($0) }, pictureIndex: pictureIndex,
-                metrics: metrics,
-                logger: environment.logger),
+            orders: OrderRestorer(store: store, metrics: metrics, logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
-            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes,
-            awaited: awaited, announced: announced)
+            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes)
     }
 }
 
@@ -196,20 +188,16 @@ extension BrandLibrary {
     /// Returns a group for each order type: each shares the records in hand, and waits alone while its brand cannot be
     /// loaded.
     ///
-    /// - Parameters:
-    ///   - served: types whose changes can be processed.
-    ///   - restoring: types whose orders must be restored before their changes are processed.
-    func groups(served: Set<OrderTypeIdentifier>, restoring: Set<OrderTypeIdentifier> = []) -> [KeyGroup] {
+    /// - Parameter served: types whose changes can be processed.
+    func groups(served: Set<OrderTypeIdentifier>) -> [KeyGroup] {
         let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
         let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))
         let known = Set(served.map(\.rawValue))
         return names.sorted().map { name in
-            if known.contains(name) {
-                let isRestoring = restoring.contains { $0.rawValue == name }
-                return KeyGroup(name: name, awaits: isRestoring ? "its orders are still to be restored" : nil)
+            guard !known.contains(name), let type = try? OrderTypeIdentifier(name) else {
+                return KeyGroup(name: name, awaits: nil)
             }
-            let reason = (try? OrderTypeIdentifier(name)).flatMap { self.reasonToAwait($0) }
-            return KeyGroup(name: name, awaits: reason)
+            return KeyGroup(name: name, awaits: self.reasonToAwait(type))
         }
     }
 }

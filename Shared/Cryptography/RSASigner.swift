@@ -1,11 +1,10 @@
 import CCrypto
 
-/// The sole owner of a key and of the contexts that sign and verify with it, for one caller at a time.
+/// The sole owner of a key and of the context that signs with it, for one caller at a time.
 @safe
 struct RSASigner: ~Copyable {
     private let key: PrivateKey
     private let context: OpaquePointer
-    private let verification: OpaquePointer
     /// Bytes of each signature: those of the modulus.
     let signatureSize: Int
 
@@ -15,50 +14,24 @@ struct RSASigner: ~Copyable {
     init(_ key: consuming PrivateKey) throws(CryptographyError) {
         self.key = key
         self.signatureSize = (self.key.bits + 7) / 8
-        let context = unsafe try Self.context(self.key) { unsafe EVP_PKEY_sign_init($0) }
-        do throws(CryptographyError) {
-            unsafe self.verification = try Self.context(self.key) { unsafe EVP_PKEY_verify_init($0) }
-        } catch {
-            unsafe EVP_PKEY_CTX_free(context)
-            throw error
-        }
-        unsafe self.context = context
-    }
-
-    deinit {
-        unsafe EVP_PKEY_CTX_free(self.context)
-        unsafe EVP_PKEY_CTX_free(self.verification)
-    }
-
-    /// Makes a context, which the caller must free.
-    private static func context(
-        _ key: borrowing PrivateKey, _ begin: (OpaquePointer) -> Int32
-    ) throws(CryptographyError) -> OpaquePointer {
         ErrorQueue.clear()
-        let context: OpaquePointer? = unsafe try key.withRaw { raw throws(CryptographyError) in
+        let context: OpaquePointer? = unsafe try self.key.withRaw { raw throws(CryptographyError) in
             unsafe EVP_PKEY_CTX_new_from_pkey(nil, raw, nil)
         }
         guard let context = unsafe context else {
             throw CryptographyError.drained(.library, "preparing to sign")
         }
-        guard unsafe begin(context) == 1,
+        guard unsafe EVP_PKEY_sign_init(context) == 1,
             unsafe EVP_PKEY_CTX_set_rsa_padding(context, RSA_PKCS1_PADDING) == 1,
             unsafe EVP_PKEY_CTX_set_signature_md(context, DigestAlgorithm.sha256.raw) == 1
         else {
             unsafe EVP_PKEY_CTX_free(context)
             throw CryptographyError.drained(.library, "preparing to sign")
         }
-        return unsafe context
+        unsafe self.context = context
     }
 
-    /// Returns true if a signature is the key's over a digest of 32 bytes.
-    func verifies(_ signature: [UInt8], digest: [UInt8]) -> Bool {
-        let isValid =
-            unsafe EVP_PKEY_verify(
-                self.verification, signature, signature.count, digest, digest.count) == 1
-        if !isValid { ErrorQueue.clear() }
-        return isValid
-    }
+    deinit { unsafe EVP_PKEY_CTX_free(self.context) }
 
     /// Returns the signature over a digest of 32 bytes.
     func sign(digest: [UInt8]) throws(CryptographyError) -> [UInt8] {

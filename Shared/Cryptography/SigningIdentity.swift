@@ -15,8 +15,6 @@ public final class SigningIdentity: Sendable {
 
     private let template: SignedDataTemplate
     private let slots: [SigningSlot]
-    /// Bytes of each signature's value.
-    private let valueSize: Int
 
     /// Reads certificate, key and intermediate, and checks that they belong together.
     ///
@@ -34,7 +32,6 @@ public final class SigningIdentity: Sendable {
             throw CryptographyError(
                 .unsupportedKey, "reading the private key: an order type's key is RSA with 2048 bits or more")
         }
-        self.valueSize = (key.bits + 7) / 8
         self.certificate = try Certificate(signer)
         self.intermediate = try Certificate(issuer)
         try Self.checkKey(key, of: signer)
@@ -70,27 +67,7 @@ public final class SigningIdentity: Sendable {
             messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
         let value = try self.rawSignature(SHA256.digest(SignedDataTemplate.signedBytes(attributes)))
         return DetachedSignature(
-            self.template.assemble(attributes: attributes, signature: value), value: value,
-            signingEpochSeconds: signingEpochSeconds)
-    }
-
-    /// Reassembles a signature that this identity made before: nothing is signed, and the bytes are the same.
-    ///
-    /// - Parameters:
-    ///   - digest: SHA-256 of the content, the same as when it was signed.
-    ///   - value: `DetachedSignature.value`. Verifying it takes a tenth of the time of signing.
-    /// - Returns: nil if the value is not this identity's for that content and time.
-    public func signature(
-        digest: [UInt8], signingEpochSeconds: Int64, value: [UInt8]
-    ) -> DetachedSignature? {
-        guard value.count == self.valueSize else { return nil }
-        let attributes = self.template.signedAttributes(
-            messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
-        let signed = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
-        guard self.withSlot({ $0.verifies(value, digest: signed) }) else { return nil }
-        return DetachedSignature(
-            self.template.assemble(attributes: attributes, signature: value), value: value,
-            signingEpochSeconds: signingEpochSeconds)
+            self.template.assemble(attributes: attributes, signature: value), value: value)
     }
 
     /// Refuses a moment at which the certificate or the intermediate is not valid.

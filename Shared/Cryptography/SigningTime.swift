@@ -18,20 +18,4 @@ enum SigningTime {
 
         return unsafe Array(UnsafeBufferPointer(start: der, count: Int(length)))
     }
-
-    /// Returns the moment that `element` wrote; nil for any other text.
-    static func epochSeconds(_ tag: UInt8, _ content: ArraySlice<UInt8>) -> Int64? {
-        let der = DER.element(tag, Array(content))
-        let time = unsafe der.withUnsafeBufferPointer { bytes in
-            var start = bytes.baseAddress
-            return unsafe d2i_ASN1_TIME(nil, &start, bytes.count)
-        }
-        defer { unsafe ASN1_TIME_free(time) }
-
-        guard let seconds = unsafe Cryptography.epochSeconds(time) else {
-            ErrorQueue.clear()
-            return nil
-        }
-        return Self.element(epochSeconds: seconds) == der ? seconds : nil
-    }
 }

@@ -77,36 +77,6 @@ import Testing
         }
     }
 
-    @Test func aSignatureIsReadBackAndPutTogetherWithoutTheKey() throws {
-        try Chain.with { chain in
-            let identity = try chain.identity()
-            let digest = SHA256.digest(self.manifest)
-            for moment in [self.moment, 951_782_400, 2_524_607_999, 2_524_608_000, -1, 0, 253_402_300_799] {
-                let signature = try identity.signature(digest: digest, signingEpochSeconds: moment)
-                let own = Array(signature.der[signature.ownStart...])
-                let parts = try #require(DetachedSignature.parts(ofOwn: own + [1, 2, 3]))
-                #expect(parts.value == signature.value)
-                #expect(parts.signingEpochSeconds == moment)
-                #expect(
-                    identity.signature(digest: digest, signingEpochSeconds: moment, value: signature.value)
-                        == signature)
-                #expect(identity.signature(digest: digest, signingEpochSeconds: moment, value: []) == nil)
-                for index in [0, 100, signature.value.count - 1] {
-                    var damaged = signature.value
-                    damaged[index] ^= 1
-                    #expect(identity.signature(digest: digest, signingEpochSeconds: moment, value: damaged) == nil)
-                }
-                let other = SHA256.digest([1])
-                #expect(
-                    identity.signature(digest: other, signingEpochSeconds: moment, value: signature.value) == nil)
-                for length in stride(from: 0, to: own.count, by: 7) {
-                    #expect(DetachedSignature.parts(ofOwn: Array(own[..<length])) == nil)
-                }
-                #expect(DetachedSignature.parts(ofOwn: signature.der) == nil)
-            }
-        }
-    }
-
     @Test func aKeyOfAnotherCertificateIsRefused() throws {
         try Chain.with { chain in
             let other = chain.directory + "/other.pem"

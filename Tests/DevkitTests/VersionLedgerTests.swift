@@ -21,8 +21,7 @@ import Testing
         _ version: Int64, _ note: String, _ modified: Int64, offset: Int64, partition: Int32 = 3,
         isSilent: Bool = false
     ) throws -> KafkaRecord {
-        let package = RecordedPackage(assets: [], entityTag: "tag")
-        let value = OrderRecord(try Self.state(version, note: note, modified: modified), package: package).encoded
+        let value = OrderRecord(try Self.state(version, note: note, modified: modified), content: nil).encoded
         return KafkaRecord(
             topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
             key: Array(Self.key.utf8), value: value,

@@ -51,38 +51,6 @@ import Testing
         }
     }
 
-    @Test func missingOrdersGet503OnlyWhileTheirTypeIsAwaited() async throws {
-        try await Fixture.with(.init(isComplete: false)) { fixture in
-            try await fixture.put("1")
-            let view = MaterializedView(redis: fixture.redis)
-            func complete(awaiting type: String) async throws {
-                let places = try await view.look()
-                guard let plan = try await view.begin("test\(type.count)", seen: places) else { return }
-                _ = try await view.complete(
-                    plan, epoch: "e\(type.count)", tails: [:], awaiting: [try OrderTypeIdentifier(type)])
-            }
-            try await complete(awaiting: Fixture.orderType)
-            let derived = try fixture.derived("2")
-            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 200)
-            for _ in 0..<2 {
-                for order in ["1", "2"] {
-                    let answer = try await fixture.once("GET", fixture.package(order), token: "not-the-token-of-it")
-                    #expect(answer.status == 503)
-                    #expect(answer["retry-after"] == "10")
-                }
-                #expect(try await fixture.once("GET", fixture.package("2"), token: derived).status == 503)
-                #expect(try await fixture.once("DELETE", fixture.registration("d", "2"), token: derived).status == 503)
-                #expect(try await fixture.once("GET", fixture.list("d")).status == 503)
-            }
-            #expect(fixture.metricsText.contains("waybill_fetches_held_total 0\n"), "it is not on its way")
-            try await complete(awaiting: "order.com.example.other")
-            for _ in 0..<2 {
-                #expect(try await fixture.once("GET", fixture.package("1"), token: "not-the-token-of-it").status == 401)
-                #expect(try await fixture.once("GET", fixture.list("d")).status == 204)
-            }
-        }
-    }
-
     @Test func noOrderIsServedBeforeTheViewIsComplete() async throws {
         try await Fixture.with(.init(isComplete: false)) { fixture in
             try await fixture.put("1")

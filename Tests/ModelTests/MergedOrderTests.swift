@@ -262,7 +262,7 @@ import Testing
         }
         #expect(try back(state.version) == state)
         #expect(try back(state.version + 1).contributions == nil)
-        let record = OrderRecord(state, package: RecordTests.package)
+        let record = OrderRecord(state, content: RecordTests.content)
         #expect(try OrderRecord.decode(record.encoded).state(key: state.key) == state)
         // A record of an earlier Waybill, which does not know contributions.
         let earlier = try JSON(parsing: record.encoded).setting(nil, "contributions")
@@ -336,7 +336,7 @@ import Testing
             #expect(order["authenticationToken"] == nil)
             // The token still opens the order.
             #expect(state.token.rawValue == document["authenticationToken"]?.string)
-            let record = OrderRecord(state, package: RecordTests.package)
+            let record = OrderRecord(state, content: RecordTests.content)
             #expect(try OrderRecord.decode(record.encoded).state(key: state.key).document.isStatic)
             let patched = try self.fold(state, [self.change("2", .patched(["orderNumber": "9"]))], from: 9).state
             #expect(patched?.document.isStatic == true)

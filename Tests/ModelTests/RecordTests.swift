@@ -4,16 +4,16 @@ import Testing
 @testable import Model
 
 @Suite struct RecordTests {
-    static let package = RecordedPackage(assets: [String(repeating: "0a", count: 32)], entityTag: "1-abc")
+    static let content = String(repeating: "0a", count: 16)
 
     @Test(arguments: 1...5)
     func anOrderRecordIsReadBack(_ number: Int) throws {
         let state = try Examples.state(number)
-        let record = OrderRecord(state, package: Self.package, seal: number == 1 ? nil : "AAAA")
+        let record = OrderRecord(state, content: number == 1 ? nil : Self.content)
         let back = try OrderRecord.decode(record.encoded)
         #expect(back == record)
         #expect(back.state(key: state.key) == state)
-        let later = try JSON(parsing: record.encoded).setting(["x": 1], "laterMember").setting(1, "package.later")
+        let later = try JSON(parsing: record.encoded).setting(["x": 1], "laterMember")
         #expect(try OrderRecord.decode(later.serialized) == record)
     }
 
@@ -26,8 +26,7 @@ import Testing
         let state = OrderState(
             key: try Examples.key(order), document: document, token: try AuthenticationToken("0123456789abcdef"),
             version: 3, modifiedEpochSeconds: Examples.now)
-        let package = RecordedPackage(assets: [String(repeating: "a", count: 64)], entityTag: "tag")
-        let encoded = OrderRecord(state, package: package).encoded
+        let encoded = OrderRecord(state, content: Self.content).encoded
         let json = try JSON(parsing: encoded)
         #expect(json.serialized == encoded)
         #expect(json.object?["document"]?.serialized == state.documentBytes)
@@ -44,7 +43,7 @@ import Testing
     }
 
     @Test func aBrokenOrderRecordIsRefusedWithItsPath() throws {
-        let json = try JSON(parsing: OrderRecord(try Examples.state(1), package: Self.package).encoded)
+        let json = try JSON(parsing: OrderRecord(try Examples.state(1), content: Self.content).encoded)
         for (path, value): (String, JSON?) in [
             ("format", nil), ("format", 2), ("document", nil), ("document", []), ("token", "short"), ("token", 5),
             ("version", 0), ("version", "1"),
@@ -52,8 +51,8 @@ import Testing
             ("recent", .string(String(repeating: "g", count: 16))),
             ("recent", .string(String(repeating: "0", count: 33 * 16))), ("sources", nil), ("sources.partitions", 1),
             ("sources.partitions.0", [1, 2]), ("sources.partitions.0", [2_147_483_648, 1, 1]),
-            ("sources.sequences", [["a", "x"]]), ("sources.sequences", [["a"]]), ("package", .null),
-            ("package.assets", ["0A"]), ("package.entityTag", ""), ("package.entityTag", "a\"b"),
+            ("sources.sequences", [["a", "x"]]), ("sources.sequences", [["a"]]), ("content", .null),
+            ("content", "0A"), ("content", .string(String(repeating: "A", count: 32))), ("content", 1),
         ] {
             let error = #expect(throws: RecordError.self, "\(path)") {
                 try OrderRecord.decode(json.setting(value, path).serialized)

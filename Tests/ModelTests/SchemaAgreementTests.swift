@@ -200,7 +200,7 @@ import Testing
         var state = try Examples.state(1)
         state.positions.apply(source: "/oms", sequence: "12")
         state.contributions = Contributions(before: OrderDocument(members: ["status": "open"]))
-        let record = try JSON(parsing: OrderRecord(state, package: RecordTests.package, seal: "AAAA").encoded)
+        let record = try JSON(parsing: OrderRecord(state, content: RecordTests.content).encoded)
         let registration: JSON = ["format": 1, "pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
         let pending: JSON = ["format": 1, "registered": 1_767_268_700_000, "since": 1_767_268_800_000]

@@ -122,11 +122,10 @@ import Testing
             try await processor.process([change])
             let records = try await fixture.read(fixture.topics.orders, 1)
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-            let type = fixture.brandFixture.brand.orderType
             let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-                pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics), logger: processor.logger)
-            #expect(try await restorer.restore(records) == nil)
+                store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
+                logger: processor.logger)
+            try await restorer.restore(records)
             try await processor.process([change])
             #expect(try await fixture.count(fixture.topics.orders) == 1)
         }

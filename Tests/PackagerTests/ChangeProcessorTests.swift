@@ -85,7 +85,7 @@ import Tokens
                 let stored = try #require(try await fixture.stored(key.order.rawValue))
                 let told = try OrderRecord.decode(try #require(record.value))
                 #expect(told.state(key: key) == stored.state)
-                #expect(told.package == RecordedPackage(assets: stored.assets, entityTag: stored.entityTag))
+                #expect(told.content == stored.content)
             }
             #expect(fixture.counter("waybill_packages_built_total") == 2)
         }

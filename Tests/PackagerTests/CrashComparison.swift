@@ -97,9 +97,7 @@ extension CrashFixture {
         state.positions = stored.state.positions
         state.recent = stored.state.recent
         #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
-        let package = RecordedPackage(assets: stored.assets, entityTag: stored.entityTag)
-        #expect(told.package == (stored.isPackaged ? package : nil))
-        #expect((told.seal.flatMap { PackageSeal($0) } != nil) == stored.isPackaged, "\(key): a seal and no package")
+        #expect(told.content == (stored.isPackaged ? stored.content : nil))
     }
 
     /// Expects a dead letter for each change that cannot be applied; a worker that dies after sending one repeats it.

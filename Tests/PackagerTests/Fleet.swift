@@ -184,11 +184,13 @@ struct Fleet: Sendable {
             states: states, devices: Dictionary(zip(orders, found.map(Set.init))) { first, _ in first }, lists: lists)
     }
 
-    /// Has unzip and openssl check some packages as they would be served.
+    /// Has unzip and openssl check some packages as they would be served, asked for as by a gateway.
     func verify(_ orders: [OrderKey]) async throws {
         let root = try self.directory.write("root.pem", self.brandFixture.rootPEM)
         for key in orders {
-            let archive = try #require(try await StoredArchive.read(key, from: self.redis), "\(key)")
+            try await PackageRequests(redis: self.redis).add(key, on: MultiThreadedEventLoopGroup.singleton.next()).get()
+            try await eventually("the package of \(key)") { try await StoredArchive.read(key, from: self.redis) != nil }
+            let archive = try #require(try await StoredArchive.read(key, from: self.redis))
             _ = try archive.verify(root: root)
         }
     }

@@ -42,10 +42,9 @@ import Testing
             if isBackwards { records.reverse() }
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
             let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-                pictureIndex: nil, metrics: RestoreMetrics(factory: fixture.metrics),
+                store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-            for record in records { #expect(try await restorer.restore([record]) == nil) }
+            for record in records { try await restorer.restore([record]) }
             for order in ["removed", "damaged"] {
                 let state = try #require(try await fixture.state(order))
                 #expect(!state.isRemoved)

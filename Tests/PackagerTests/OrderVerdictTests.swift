@@ -99,13 +99,6 @@ import Testing
                     ($0.order, $0.isComplete) = (nil, false)
                 })
         },
-        Case("a type that is awaited", [.viewIncomplete], text: "still to be restored", fix: "readyz") {
-            $0.redis = .success(
-                redis { _ in
-                } _: {
-                    $0.isAwaited = true
-                })
-        },
         Case("no record", [.recordMissing], text: "no record", fix: "waybill.order.announced") {
             $0.record = .success(nil)
         },

@@ -76,6 +76,16 @@ struct PictureFixture: Sendable {
         return processor
     }
 
+    func repackager() throws -> OrderRepackager {
+        let type = try OrderTypeIdentifier(BrandFixture.orderType)
+        var repackager = OrderRepackager(
+            topics: self.packagerFixture.topics, store: OrderStore(redis: self.packagerFixture.redis),
+            producer: self.packagerFixture.producer, packagers: { [packager] in [type: packager] })
+        repackager.pictureIndex = self.pictureIndex
+        repackager.now = { [clock] in clock.now * 1000 }
+        return repackager
+    }
+
     /// Returns a worker as one process has it.
     ///
     /// - Parameters:
@@ -93,12 +103,7 @@ struct PictureFixture: Sendable {
         }
         let fetcher = try Fetcher(configuration)
         let store = OrderStore(redis: self.packagerFixture.redis)
-        let type = try OrderTypeIdentifier(BrandFixture.orderType)
-        var repackager = OrderRepackager(
-            topics: self.packagerFixture.topics, store: store, producer: self.packagerFixture.producer,
-            packagers: { [packager] in [type: packager] })
-        repackager.pictureIndex = self.pictureIndex
-        repackager.now = { [clock] in clock.now * 1000 }
+        let repackager = try self.repackager()
         let metrics = PictureMetrics(factory: self.packagerFixture.metrics)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         var job = PictureFetchJob(

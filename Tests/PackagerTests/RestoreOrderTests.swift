@@ -50,7 +50,6 @@ import Testing
                 }
                 #expect(try await fleet.content(orders, []) == before)
                 #expect(member.metrics.counter("waybill_restore_orders_total") == Int64(Self.count))
-                #expect(member.metrics.counter("waybill_restore_signatures_total") == 0)
                 #expect(member.metrics.counter("waybill_restore_records_total") == published)
                 #expect(seen == seen.sorted(by: >))
             }
@@ -105,28 +104,6 @@ import Testing
                 #expect(try await restore([]).contains("0 orders restored"))
                 #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
             }
-        }
-    }
-
-    @Test func aBrandIsKnownWhileAnyPackagerHasIt() async throws {
-        try await Fleet.run { fleet in
-            let view = MaterializedView(redis: fleet.redis)
-            let (one, two) = (try OrderTypeIdentifier("order.one"), try OrderTypeIdentifier("order.two"))
-            let stale = AnnouncedBrands(view, name: "stale") { [one] }
-            let whole = AnnouncedBrands(view, name: "whole") { [one, two] }
-            try await stale.announce()
-            #expect(stale.knows(one))
-            #expect(!stale.knows(two))
-            try await whole.announce()
-            try await stale.announce()
-            #expect(stale.knows(two))
-            _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
-            try await stale.announce()
-            #expect(stale.knows(two), "an emptied Redis knows of nobody")
-            stale.record(["whole": [one]], at: .now)
-            #expect(!stale.knows(two), "the brand was taken away")
-            stale.record(["whole": [one, two]], at: .now - .seconds(MaterializedView.brandsLife + 1))
-            #expect(!stale.knows(two), "nothing was heard for a minute")
         }
     }
 }

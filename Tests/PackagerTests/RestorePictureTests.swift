@@ -29,15 +29,17 @@ import Testing
                 fixture.packagerFixture.topics.orders, Int(before.version.ordinal))
 
             _ = try await fixture.packagerFixture.redis.send(RedisCommand("FLUSHALL"))
-            let type = try OrderTypeIdentifier(BrandFixture.orderType)
-            var restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.packagerFixture.redis), packagers: { [type: fixture.packager] },
-                isAwaited: { _ in false }, pictureIndex: fixture.pictureIndex,
+            let restorer = OrderRestorer(
+                store: OrderStore(redis: fixture.packagerFixture.redis),
                 metrics: RestoreMetrics(factory: fixture.packagerFixture.metrics),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-            restorer.now = { fixture.clock.now }
-            #expect(try await restorer.restore(records) == nil)
+            try await restorer.restore(records)
+            #expect(try await fixture.packagerFixture.state("o") == before)
+            // A changed brand waits for the picture, else devices would lose it.
+            let key = try ChangeLog.key("o")
+            #expect(try await fixture.repackager().repackage([key]) == [.current])
             // As it was, but for the picture, which is noted.
+            #expect(try await fixture.repackager().package(requested: [key]) == [.signed])
             #expect(try await fixture.packagerFixture.state("o") == before)
             #expect(try await fixture.images("o") == [nil, "lamp.png"])
             #expect(try await fixture.due() == 1)

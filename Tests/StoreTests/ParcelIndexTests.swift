@@ -78,8 +78,8 @@ import Testing
         try await StoreFixture.with { fixture in
             let (first, second) = (try Self.order("1", ["1"]), try Self.order("2", ["2"]))
             let written = try await fixture.store.restore([
-                .version(first, somePackage), .fields(OrderFields(second), somePackage),
-                .version(try state("3", version: 1), somePackage),
+                .version(first, content: "c"), .version(second, content: nil),
+                .version(try state("3", version: 1), content: nil),
             ])
             #expect(written == 3)
             let parcels = try [Self.parcel("1"), Self.parcel("2"), Self.parcel("3")]

@@ -45,31 +45,15 @@ import Testing
         }
     }
 
-    @Test func aFinishedJobRecordsItsAwaitedOrderTypes() async throws {
+    @Test func aTypeAndAnotherClusterHaveJobsOfTheirOwn() async throws {
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
-            let type = try OrderTypeIdentifier(orderType)
-            let (whole, own) = (RestoreJobQueue(view), RestoreJobQueue(view, of: type))
+            let (whole, own) = (RestoreJobQueue(view), RestoreJobQueue(view, of: try OrderTypeIdentifier(orderType)))
             let jobs = [Job(name: "waybill.orders/0", from: 0, to: 9), Job(name: "waybill.orders/1", from: 0, to: 9)]
             try await whole.note(jobs, of: "p")
             try await own.note([jobs[0]], of: "q")
-            for _ in jobs {
-                guard case .job(var job) = try await whole.claim(of: "p", by: "a", lease: .seconds(60)) else {
-                    continue
-                }
-                job.isDone = true
-                if job.name == jobs[0].name {
-                    let types = [type, try OrderTypeIdentifier("order.com.example.other")]
-                    job.awaited = AwaitedOrders(offset: 3, types: Set(types))
-                }
-                #expect(try await whole.keep(job, of: "p", by: "a", lease: .seconds(60)))
-            }
-            #expect(try await whole.claim(of: "p", by: "a", lease: .seconds(60)) == .allDone)
-            let done = try #require(try await whole.jobs(of: "p")).sorted { $0.name < $1.name }
-            #expect(done.map { $0.awaited?.types.count } == [2, nil])
-            #expect(done.map(\.isDone) == [true, true])
-            #expect(done.first?.awaited?.offset == 3)
-            #expect(try await own.jobs(of: "q") == [jobs[0]], "a type has a queue of its own")
+            #expect(try await whole.jobs(of: "p").map(Set.init) == Set(jobs))
+            #expect(try await own.jobs(of: "q") == [jobs[0]])
             let moved = RestoreJobQueue(view, in: "another cluster")
             #expect(try await moved.jobs(of: "p") == nil, "offsets of one cluster are none of another")
         }
@@ -100,37 +84,47 @@ import Testing
                 else { break }
                 taken.append(job.name)
                 job.done += 1000
-                job.awaited = AwaitedOrders(
-                    offset: job.done, types: [try OrderTypeIdentifier(orderType)]
-                ).merging(job.awaited)
                 try await queue.giveBack(job, of: "p", by: "a", pause: .zero)
             }
             #expect(taken.prefix(6).filter { $0 == "o/0" }.count == 3)
             #expect(taken.prefix(6).filter { $0 == "o/1" }.count == 3)
             #expect(taken.suffix(3).contains("r/0"))
-            let jobs = try #require(try await queue.jobs(of: "p"))
-            #expect(jobs.allSatisfy { $0.awaited?.offset ?? 1000 == 1000 })
         }
     }
 
     @Test func restoreNeverReplacesANewerVersion() async throws {
         try await StoreFixture.with { fixture in
             let store = fixture.store
-            #expect(try await store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
+            #expect(try await store.restore([.version(try state("1", version: 3), content: "c1")]) == 1)
             let stored = try #require(try await store.orders([try key("1")])[0].get())
             #expect(stored.state == (try state("1", version: 3)))
-            #expect(stored.entityTag == "e1")
+            #expect(stored.content == "c1")
+            #expect(!stored.isPackaged, "its package is made when it is asked for")
             for number in [Int64(2), 3] {
-                #expect(try await store.restore([.version(try state("1", version: number), somePackage)]) == 0)
+                #expect(try await store.restore([.version(try state("1", version: number), content: "c1")]) == 0)
             }
-            #expect(try await store.restore([.version(try state("1", version: 4), somePackage)]) == 1)
+            #expect(try await store.restore([.version(try state("1", version: 4), content: "c1")]) == 1)
             var other = try state("1", version: 4)
             other.modifiedEpochSeconds += 5
-            #expect(try await store.restore([.version(other, somePackage)]) == 1, "of two of one version the later")
+            #expect(try await store.restore([.version(other, content: "c1")]) == 1, "of two of one version the later")
             #expect(
                 try await store.storedVersions([try key("1"), try key("2")]) == [
                     .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false), nil,
                 ])
+        }
+    }
+
+    /// As after a fall-back: no part of the version before is left, so that it is never served for the restored one.
+    @Test(arguments: [nil, "c2"])
+    func aRestoredVersionDropsThePackageOfTheOneBefore(_ content: String?) async throws {
+        try await StoreFixture.with { fixture in
+            _ = try await fixture.write(try version("1", 1))
+            #expect(try await fixture.store.orders([try key("1")])[0].get()?.isPackaged == true)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 2), content: content)]) == 1)
+            let stored = try #require(try await fixture.store.orders([try key("1")])[0].get())
+            #expect(!stored.isPackaged && stored.shared.isEmpty && stored.signer.isEmpty)
+            #expect(stored.contentIfKnown == content)
+            #expect(stored.isPublished)
         }
     }
 
@@ -139,7 +133,7 @@ import Testing
             for number in 1...3 { _ = try await fixture.write(try version("1", Int64(number))) }
             let read = try #require(try await fixture.store.orders([try key("1")])[0].get())
             try await fixture.raw("FLUSHALL")
-            _ = try await fixture.store.restore([.version(try state("1", version: 3), somePackage)])
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")])
             let restored = try #require(try await fixture.store.orders([try key("1")])[0].get())
             #expect(restored.revision > 1_000_000_000_000_000)
             #expect(try await fixture.write(try version("1", 4, expecting: read.revision)) == .conflict)
@@ -160,7 +154,7 @@ import Testing
             // A server whose clock is an hour behind the lost server's.
             var ahead = try state("1", version: 2)
             ahead.modifiedEpochSeconds = 3600 + (try #require(try await fixture.raw("TIME").array?[0].integer))
-            _ = try await fixture.store.restore([.version(ahead, somePackage)])
+            _ = try await fixture.store.restore([.version(ahead, content: "c1")])
             #expect(try await fixture.changes(key.device, tag)?.orders == [key.order.order])
             #expect(try #require(try await fixture.stamp(key.order)) > ahead.modifiedEpochSeconds * 1_000_000)
         }
@@ -168,16 +162,16 @@ import Testing
 
     @Test func aRemovedOrderStaysRemoved() async throws {
         try await StoreFixture.with { fixture in
-            _ = try await fixture.store.restore([.version(try state("1", version: 3), somePackage)])
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")])
             let gone = try state("1", version: 4, isRemoved: true)
             #expect(try await fixture.store.restore([.removed(gone)]) == 1)
             #expect(try await fixture.store.orders([try key("1")])[0].get()?.state == gone)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 3), somePackage)]) == 0)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]) == 0)
             let expiry = try await fixture.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
             #expect(expiry > 0)
             // Without its trace, only the time decides.
             let modified = try state("2", version: 3).modifiedEpochSeconds
-            _ = try await fixture.store.restore([.version(try state("2", version: 3), somePackage)])
+            _ = try await fixture.store.restore([.version(try state("2", version: 3), content: "c1")])
             #expect(
                 try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0
             )
@@ -185,10 +179,10 @@ import Testing
                 try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
             #expect(try await fixture.store.orders([try key("2")])[0].get() == nil)
             // A partition is read backwards: records from before the order was forgotten arrive later.
-            #expect(try await fixture.store.restore([.version(try state("2", version: 3), somePackage)]) == 0)
+            #expect(try await fixture.store.restore([.version(try state("2", version: 3), content: "c1")]) == 0)
             var again = try state("2", version: 4)
             again.modifiedEpochSeconds += 1
-            #expect(try await fixture.store.restore([.version(again, somePackage)]) == 1)
+            #expect(try await fixture.store.restore([.version(again, content: "c1")]) == 1)
         }
     }
 
@@ -211,7 +205,7 @@ import Testing
             let seen = try await fixture.reader.lookup(of: order, on: fixture.loop).get()
             #expect(seen.stamp == nil)
             #expect(!seen.isRemoved)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]) == 1)
             #expect(try await entry().waiting.isEmpty)
             #expect(try await fixture.raw("TTL", StoreKeys.order(order)).integer == -1)
             // A removed order keeps its trace while changes wait.

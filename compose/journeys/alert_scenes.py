@@ -352,11 +352,6 @@ class Scenes(World):
         text = file.read_text()
         file.write_text("{")
         yield ["WaybillBrandLoadFailed", "WaybillReloadFailed"]
-        # Packagers that have never had the brand, and a Redis without its orders.
-        for service in PACKAGERS:
-            self.stack.restart(service)
-        self.stack.redis.ask("FLUSHALL")
-        yield ["WaybillRestoreWaits"]
         file.write_text(text)
 
     def certificate_ends(self):
@@ -414,18 +409,6 @@ class Scenes(World):
             eventually("changes that wait", lambda: self.packagers_total("waybill_waiting_records") >= 1)
         self.stack.add_brand(LATE)
         yield ["WaybillWaitingRecordsLost"]
-
-    def record_damaged(self):
-        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
-        record = [each for each in reader.messages("waybill.orders") if b"seal" in (each.value() or b"")][-1]
-        reader.close()
-        value = json.loads(record.value())
-        value["seal"] = value["seal"][:-8] + ("AAAAAAAA" if value["seal"][-8:] != "AAAAAAAA" else "BBBBBBBB")
-        self.publisher.put("waybill.orders", record.key(), json.dumps(value), headers=record.headers(),
-                           partition=record.partition())
-        self.publisher.flush()
-        self.stack.redis.ask("FLUSHALL")
-        yield ["WaybillRestoreDamaged"]
 
     # --- APNs --------------------------------------------------------------------------------------------------------
 

@@ -31,8 +31,6 @@ struct ChangeProcessor: Sendable {
     /// The reason to wait for an order type without a packager; nil if it has no brand: its changes become dead
     /// letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
-    /// Returns true if the orders of a type are still to be restored; its changes wait until then, whatever its brand.
-    var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
     /// Confirms that the work is in the view that is served; nil skips the check.
     var view: ViewEpochCache?
     /// The versions that are packaged at once.
@@ -89,9 +87,6 @@ struct ChangeProcessor: Sendable {
     }
 
     private func availability(of type: OrderTypeIdentifier) -> ChangeBatch.BrandAvailability {
-        if self.isRestoring(type) {
-            return .awaited(self.awaited(type) ?? "the orders of \(type) are still to be restored")
-        }
         if self.packagers[type] != nil { return .served }
         return self.awaited(type).map { .awaited($0) } ?? .unknown
     }

@@ -20,15 +20,14 @@ struct DraftPublisher: Sendable {
         _ open: [OrderDraft], nowEpochMilliseconds: Int64, _ outcomes: inout BatchOutcomes
     ) async {
         let started = ContinuousClock.now
-        let fresh = open.filter { $0.needsPublishing && !$0.isAlreadyStored }
-        let answers = await self.producer.produce(
-            fresh.map { draft in
-                KafkaMessage(
-                    topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.record,
-                    headers: draft.headers)
-            })
-        for (draft, answer) in zip(fresh, answers) {
-            let size = draft.record?.count ?? 0
+        let fresh = open.filter(\.needsPublishing)
+        let messages = fresh.map { draft in
+            KafkaMessage(
+                topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.published,
+                headers: draft.headers)
+        }
+        for (draft, (message, answer)) in zip(fresh, zip(messages, await self.producer.produce(messages))) {
+            let size = message.value?.count ?? 0
             switch answer {
             case .success: self.recordLimit.taken(size)
             case .failure(let error):
@@ -39,7 +38,6 @@ struct DraftPublisher: Sendable {
         CrashPoint.reached(.published)
         let published = outcomes.open(fresh)
         await self.republishOvertaken(published, &outcomes)
-        await self.announce(open.filter(\.isAlreadyStored), &outcomes)
         // Last, since it may take longest. After a failure in between, the next attempt finds the registrations that
         // are left.
         let endings = RegistrationCleanup(
@@ -63,27 +61,13 @@ struct DraftPublisher: Sendable {
             let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
-            try await self.versions.announce(overtaken)
+            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
+                .announce(overtaken)
         } catch {
             outcomes.postpone(published.map(\.place), "\(error)")
         }
     }
 
-    /// Publishes the stored versions of orders whose publication may have been lost with a worker.
-    private func announce(_ standing: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
-        guard !standing.isEmpty else { return }
-        do {
-            try await self.versions.announce(
-                standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)),
-                traces: Dictionary(standing.lazy.map { ($0.key, $0.traceHeaders) }) { first, _ in first })
-        } catch {
-            outcomes.postpone(standing.map(\.place), "\(error)")
-        }
-    }
-
-    private var versions: VersionPublisher {
-        VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-    }
 }
 
 /// The largest record that the topic of orders accepts, as far as known: the producer's limit, lowered by what brokers

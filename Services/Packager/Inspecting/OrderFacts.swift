@@ -36,8 +36,6 @@ enum BrandFact: Hashable, Sendable {
 struct RedisFacts: Hashable, Sendable {
     /// True if an order that is missing does not exist.
     var isComplete = true
-    /// True if orders of this type are still to be restored.
-    var isAwaited = false
     /// The reason why the stored order cannot be read.
     var corruption: String?
     /// Nil if there is none.

@@ -146,7 +146,7 @@ extension OrderFormatter {
         let order = redis.order
         let state = redis.corruption != nil ? "corrupt" : order.map { $0.isRemoved ? "removed" : "present" } ?? "absent"
         return [
-            "complete": .bool(redis.isComplete && !redis.isAwaited), "state": .string(state),
+            "complete": .bool(redis.isComplete), "state": .string(state),
             "version": order.map { .integer($0.version) } ?? .null,
             "updated": order.map { .string(RFC3339.format(epochSeconds: $0.modifiedEpochSeconds)) } ?? .null,
             "published": order.map { .bool($0.isPublished) } ?? .null,

@@ -192,7 +192,6 @@ extension OrderInspection {
             let places = try await MaterializedView(redis: self.redis).look()
             var facts = RedisFacts()
             facts.isComplete = places.allSatisfy { $0.epoch != nil && $0.isHere }
-            facts.isAwaited = places.contains { $0.awaited.contains(key.orderType) }
             facts.partitions = try await PartitionCounts(redis: self.redis).all()[self.topics.orders]
             // Without the view: also what an incomplete one has is shown.
             let store = OrderStore(redis: self.redis)

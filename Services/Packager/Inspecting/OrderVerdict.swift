@@ -109,12 +109,9 @@ extension OrderVerdict {
         guard case .success(let redis) = self.facts.redis, case .success(let record) = self.facts.record else {
             return ""
         }
-        if !redis.isComplete || redis.isAwaited {
+        if !redis.isComplete {
             self.fault(
-                .viewIncomplete,
-                redis.isAwaited
-                    ? "orders of \(self.facts.key.orderType) are still to be restored in Redis"
-                    : "Redis is being restored, so what it lacks may still come",
+                .viewIncomplete, "Redis is being restored, so what it lacks may still come",
                 fix: "wait until /readyz of a packager is green, then look again")
         }
         if let reason = redis.corruption {
@@ -141,7 +138,7 @@ extension OrderVerdict {
                 .redisMissing,
                 "Redis does not have the order, the last record (\(record?.place ?? "")) has version "
                     + Self.name(version),
-                fix: redis.isComplete && !redis.isAwaited ? self.restore : "wait for the end of the restore")
+                fix: redis.isComplete ? self.restore : "wait for the end of the restore")
         case .removed(let version)?:
             return "removed" + (version.map { " with version \(Self.name($0))" } ?? "")
         case .unreadable?: break
@@ -203,7 +200,7 @@ extension OrderVerdict {
         if isRedisBehind {
             self.fault(
                 .redisBehind, both,
-                fix: redis.isComplete && !redis.isAwaited ? self.restore : "wait for the end of the restore")
+                fix: redis.isComplete ? self.restore : "wait for the end of the restore")
         } else if order.isPublished {
             self.fault(
                 .recordLost, "\(both), though Kafka acknowledged the newer one",

@@ -67,17 +67,7 @@ extension MetricRow {
         MetricRow(.counter, "waybill_restore_records_total", "records read"),
         MetricRow(.counter, "waybill_restore_orders_total", "orders restored"),
         MetricRow(.counter, "waybill_restore_registrations_total", "registrations restored"),
-        MetricRow(.counter, "waybill_restore_signatures_total", "restored orders that had to be signed again"),
-        MetricRow(
-            .counter, "waybill_restore_damaged_signatures_total",
-            "those among them whose signature in the record was not valid: the record is damaged, or was not made "
-                + "by Waybill"),
-        MetricRow(
-            .gauge, "waybill_restore_waiting",
-            "1: orders wait to be restored with a brand that is present and cannot be loaded; /readyz, which is "
-                + "green then, and the log name it"),
-        MetricRow(.counter, "waybill_restore_strangers_total", "orders without a brand: skipped"),
-        MetricRow(.counter, "waybill_restore_refused_total", "records that cannot be read or packaged: see the log"),
+        MetricRow(.counter, "waybill_restore_refused_total", "records that cannot be read: see the log"),
     ]
 
     /// The metrics of pictures by URL.

@@ -4,8 +4,7 @@ import Operations
 import Packaging
 import Store
 
-/// An order on its way from reading to publishing, whether changes are folded into it, a stored order is renewed, or a
-/// lost one is restored.
+/// An order on its way from reading to publishing, whether changes are folded into it or a stored order is renewed.
 ///
 /// Immutable. A class, since an order goes through many arrays and has dozens of parts that each copy would retain.
 final class OrderDraft: Sendable {
@@ -13,8 +12,6 @@ final class OrderDraft: Sendable {
     let order: BatchOrder
     /// The order as it was read; nil for one that is not in Redis.
     let stored: OrderStore.StoredOrder?
-    /// The seal of the package of a lost order as it was published; nil if that is not known.
-    let seal: PackageSeal?
     /// The state to write and its effect, with one outcome for each change.
     let result: FoldResult
     /// The pictures from URLs that its package needs; none if nothing is packaged.
@@ -32,13 +29,11 @@ final class OrderDraft: Sendable {
 
     /// - Parameter content: the content of the write; nil if there is nothing to store.
     init(
-        _ order: BatchOrder, stored: OrderStore.StoredOrder?, seal: PackageSeal? = nil, result: FoldResult,
-        pictures: [OrderPicture], package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil,
-        record: [UInt8]? = nil, refusal: String? = nil
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, result: FoldResult, pictures: [OrderPicture],
+        package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil, record: [UInt8]? = nil, refusal: String? = nil
     ) {
         self.order = order
         self.stored = stored
-        self.seal = seal
         self.result = result
         self.pictures = pictures
         self.package = package
@@ -62,7 +57,9 @@ final class OrderDraft: Sendable {
         package: OrderPackage? = nil
     ) {
         var record: [UInt8]?
-        if let package, let state = result.state { record = OrderRecord(state, package).encoded }
+        if let package, let state = result.state {
+            record = OrderRecord(state, content: package.contentDigest).encoded
+        }
         let content: OrderStore.Write.Content? =
             switch result.effect {
             case .none: nil
@@ -80,20 +77,13 @@ final class OrderDraft: Sendable {
     convenience init(unpackaged draft: OrderDraft, _ state: OrderState) {
         self.init(
             draft.order, stored: draft.stored, result: draft.result, pictures: [], content: .version(nil),
-            record: OrderRecord(state, package: nil).encoded)
+            record: OrderRecord(state, content: nil).encoded)
     }
 
     /// A stored order as it was read.
     convenience init(_ order: BatchOrder, read stored: OrderStore.StoredOrder, pictures: [OrderPicture]) {
         self.init(
             order, stored: stored, result: FoldResult(state: stored.state, effect: .none, outcomes: []),
-            pictures: pictures)
-    }
-
-    /// A lost order as it was published.
-    convenience init(_ order: BatchOrder, published state: OrderState, seal: PackageSeal?, pictures: [OrderPicture]) {
-        self.init(
-            order, stored: nil, seal: seal, result: FoldResult(state: state, effect: .changed, outcomes: []),
             pictures: pictures)
     }
 
@@ -107,8 +97,7 @@ final class OrderDraft: Sendable {
     /// Returns the draft with the reason why nothing is done.
     func refused(_ reason: String) -> OrderDraft {
         OrderDraft(
-            self.order, stored: self.stored, seal: self.seal, result: self.result, pictures: self.pictures,
-            refusal: reason)
+            self.order, stored: self.stored, result: self.result, pictures: self.pictures, refusal: reason)
     }
 
     var place: Int { self.order.place }
@@ -143,8 +132,11 @@ extension OrderDraft {
     /// change still has to be.
     var completesPublication: Bool { !self.result.isSilent || (self.stored?.isPublished ?? true) }
 
-    /// True if the version to publish is already in Redis and was not made here, so that only Redis has its seal.
-    var isAlreadyStored: Bool { self.needsPublishing && self.record == nil && self.state?.isRemoved == false }
+    /// The value of its record, also for a version that was stored before; nil for a tombstone.
+    var published: [UInt8]? {
+        guard let state = self.state, !state.isRemoved else { return nil }
+        return self.record ?? OrderRecord(state, content: self.stored?.contentIfKnown).encoded
+    }
 
     /// The headers of its record.
     var headers: [KafkaHeader] {
@@ -161,14 +153,6 @@ extension OrderDraft {
 }
 
 extension OrderRecord {
-    /// The record of a state with the package that was made of it.
-    init(_ state: OrderState, _ package: OrderPackage) {
-        self.init(
-            state,
-            package: RecordedPackage(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
-            seal: package.seal.text)
-    }
-
     /// The header of a version that no device is notified of.
     static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
 }
@@ -191,7 +175,7 @@ enum RemovedOrder {
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {
         guard state.isRemoved else { return [] }
-        let trace = OrderRecord(state, package: RecordedPackage(assets: [], entityTag: "removed")).encoded
+        let trace = OrderRecord(state, content: nil).encoded
         return [KafkaHeader(name: Self.header, value: trace)]
     }
 

@@ -105,11 +105,11 @@ struct OrderPackager: Sendable {
             self.builder?.fits(state.orderJSON(rules: self.rules)) ?? false
         else { return nil }
         let unpackaged = OrderDraft(unpackaged: draft, state)
-        return (unpackaged.record?.count ?? 0) + Self.packageBytes <= recordBytes ? unpackaged : nil
+        return (unpackaged.record?.count ?? 0) + Self.contentBytes <= recordBytes ? unpackaged : nil
     }
 
-    /// The bytes that a package adds to its order's record, so that one which is made later can be published.
-    private static let packageBytes = 16 << 10
+    /// The most bytes that a package adds to its order's record, so that one which is made later can be published.
+    private static let contentBytes = 64
 
     /// Packages a state, signed now and not at the modification second, which may be in the future: versions are at
     /// least a second apart.
@@ -118,45 +118,12 @@ struct OrderPackager: Sendable {
     ) throws(PackagingError) -> OrderPackage {
         let package = try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
         guard let recordBytes else { return package }
-        let size = OrderRecord(state, package).encoded.count
+        let size = OrderRecord(state, content: package.contentDigest).encoded.count
         guard size > recordBytes else { return package }
         throw PackagingError(
             .tooLarge,
             "its record would have \(size) bytes and Kafka's topic of orders allows \(recordBytes); make the order "
                 + "smaller, or raise max.message.bytes of the topic and message.max.bytes of the packagers")
-    }
-
-    /// Returns the package of a lost order, made from the text of its record.
-    ///
-    /// - Returns: nil if its bytes would not be those that were published, see `restore`.
-    func asPublished(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
-        guard let builder = self.builder, let text = record.seal, let seal = PackageSeal(text),
-            let assets = record.assets, let order = record.orderJSON(key: key, rules: self.rules)
-        else { return nil }
-        return builder.build(asPublished: order, entries: assets.map { AssetDigest(rawValue: $0) }, seal: seal)
-    }
-
-    /// Packages a lost order as it was published, and refuses it if it would be too large now.
-    ///
-    /// - Throws: `PackagingError` `.signing`.
-    func restore(
-        _ draft: OrderDraft, pictures: Shown, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> OrderDraft {
-        guard let order = draft.state?.orderJSON(rules: self.rules) else { return draft }
-        do {
-            let package =
-                if let seal = draft.seal, let builder = self.builder {
-                    try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: nowEpochSeconds)
-                } else {
-                    try self.build(order, pictures, nowEpochSeconds)
-                }
-            return OrderDraft(
-                draft.order, stored: nil, seal: draft.seal, result: draft.result, pictures: draft.pictures,
-                package: package)
-        } catch {
-            guard error.code == .tooLarge else { throw error }
-            return draft.refused(error.message)
-        }
     }
 
     /// Brings a stored order up to date with its brand: changes nothing, signs it again under the same version if
@@ -172,15 +139,18 @@ struct OrderPackager: Sendable {
     ) throws(PackagingError) -> OrderDraft {
         guard let stored = draft.stored, !stored.state.isRemoved else { return draft }
         // It will be made with the brand as that is when somebody asks for it.
-        guard stored.isPackaged || self.tokenRenewal != nil else { return draft }
+        guard stored.isPackaged || !stored.content.isEmpty || self.tokenRenewal != nil else { return draft }
         do {
             if let renewal = self.tokenRenewal {
                 guard let token = renewal.token(for: stored.state) else { return draft }
                 return try self.nextVersion(draft, stored, token, pictures, nowEpochSeconds: nowEpochSeconds)
             }
+            // A restored order whose pictures were lost with its package cannot be compared.
+            guard stored.isPackaged || draft.pictures.allSatisfy({ pictures[$0.key.url] != nil }) else { return draft }
             let order = stored.state.orderJSON(rules: self.rules)
             let digest = self.builder?.contentDigest(of: order, pictures: pictures)
-            if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return draft }
+            let isSigned = stored.signer == self.signer && !evenIfCurrent
+            if digest == stored.content, isSigned || !stored.isPackaged { return draft }
             if digest == nil || digest == stored.content {
                 let package = try self.build(order, pictures, nowEpochSeconds)
                 if package.contentDigest == stored.content {
@@ -288,14 +258,9 @@ struct OrderPackager: Sendable {
 extension [OrderTypeIdentifier: OrderPackager] {
     /// Returns the assets and certificates of the orders' packages, each once.
     func assets(of drafts: [OrderDraft]) -> [(digest: String, entry: [UInt8])] {
-        self.assets(of: drafts.lazy.compactMap { draft in draft.package.map { (draft.key, $0) } })
-    }
-
-    /// Returns the assets and certificates of packages, each once.
-    func assets(of packages: some Sequence<(OrderKey, OrderPackage)>) -> [(digest: String, entry: [UInt8])] {
         var entries: [AssetDigest: [UInt8]] = [:]
-        for (order, package) in packages {
-            guard let packager = self[order.orderType] else { continue }
+        for draft in drafts {
+            guard let package = draft.package, let packager = self[draft.key.orderType] else { continue }
             for digest in package.assets where entries[digest] == nil { entries[digest] = packager.entries[digest] }
             entries[package.certificates.digest] = package.certificates.bytes
         }

@@ -1,7 +1,6 @@
 import Kafka
 import Model
 import Operations
-import Packaging
 import Store
 
 /// Publishes versions to `waybill.orders` that were written by a process that does not own the order's partition, or
@@ -21,18 +20,14 @@ struct VersionPublisher: Sendable {
     /// Nil if nothing has to be announced.
     let producer: KafkaProducer?
 
-    /// - Parameters:
-    ///   - silent: orders whose versions are announced to no device.
-    ///   - traces: the headers of their traces.
+    /// - Parameter silent: orders whose versions are announced to no device.
     /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
-    func announce(
-        _ keys: [OrderKey], silent: Set<OrderKey> = [], traces: [OrderKey: [KafkaHeader]] = [:]
-    ) async throws {
+    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
         var open = try await self.read(keys)
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
             // A version that was written in the meantime may have to be announced.
-            try await self.publish(open, silent: round == 0 ? silent : [], traces: round == 0 ? traces : [:])
+            try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
             var acknowledged: [(key: OrderKey, mark: String, published: Int64?)] = []
             for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
@@ -62,29 +57,17 @@ struct VersionPublisher: Sendable {
         }
     }
 
-    private func publish(
-        _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>, traces: [OrderKey: [KafkaHeader]]
-    ) async throws {
+    private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
         guard let producer = self.producer else {
             throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
-        let tails = try await self.store.tails(of: orders.map(\.state.key))
-        let messages = zip(orders, tails).map { stored, tail in
-            // A tail that another process wrote in the meantime has another entity tag; then there is no seal.
-            let seal = tail.flatMap {
-                PackageSeal(tail: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
-            }
-            let record = OrderRecord(
-                stored.state,
-                package: stored.isPackaged
-                    ? RecordedPackage(assets: stored.assets, entityTag: stored.entityTag) : nil,
-                seal: seal?.text)
+        let messages = orders.map { stored in
             let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
             return KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
-                value: stored.state.isRemoved ? nil : record.encoded,
-                headers: (isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
-                    + (traces[stored.state.key] ?? []))
+                value: stored.state.isRemoved
+                    ? nil : OrderRecord(stored.state, content: stored.contentIfKnown).encoded,
+                headers: isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
         }
         for case .failure(let error) in await producer.produce(messages) {
             throw RetriableFailure(description: "publishing order versions: \(error.message)")

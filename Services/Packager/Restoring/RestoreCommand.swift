@@ -1,5 +1,4 @@
 import ArgumentParser
-import Brands
 import Kafka
 import Logging
 import Model
@@ -8,7 +7,6 @@ import Operations
 import Redis
 import Store
 import Synchronization
-import Tokens
 
 /// `waybill-packager restore`: restores orders that Kafka has and Redis lacks.
 struct RestoreCommand: AsyncParsableCommand {
@@ -17,8 +15,7 @@ struct RestoreCommand: AsyncParsableCommand {
         abstract: "Restores orders of a brand that are missing from Redis or older there than in Kafka.",
         discussion: """
             The packagers restore a Redis that lost everything by themselves. This is for orders that are missing \
-            although the view is complete: somebody deleted them, or no packager had their brand when the view was \
-            restored. Reads all of the orders topic, and writes only what is missing or older; nothing is published \
+            although the view is complete: somebody deleted them. Reads all of the orders topic, and writes only what is missing or older; nothing is published \
             and no device is pushed. It can run beside the service, and be stopped and run again at any time. Reads \
             the same configuration as the service.
 
@@ -32,10 +29,9 @@ struct RestoreCommand: AsyncParsableCommand {
     var order: OrderIdentifier?
 
     func run() async throws {
-        let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
-        let own = try PackagerSettings(settings, common: environment.common)
+        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let line = ProgressLine(head: "\(self.brand): ", to: .error)
-        let end = try await Self.restore(self.brand, self.order, own, environment) {
+        let end = try await Self.restore(self.brand, self.order, environment) {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
         }
         guard let end else {
@@ -48,37 +44,28 @@ struct RestoreCommand: AsyncParsableCommand {
 
     /// - Returns: the number of orders that were written; nil if another restore runs at the same time.
     static func restore(
-        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ settings: PackagerSettings,
-        _ environment: ServiceEnvironment, report: @escaping @Sendable (RestoreProgress) -> Void
+        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ environment: ServiceEnvironment,
+        report: @escaping @Sendable (RestoreProgress) -> Void
     ) async throws -> Int? {
-        if let failure = settings.brands.failures.first(where: { $0.orderType == type }) { throw failure.error }
-        guard let brand = settings.brands.brands[type] else {
-            throw ValidationError(unknownBrand: type, known: settings.brands.brands)
-        }
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         return try await withCleanup(redis.close) {
             let reader = try KafkaReader(environment.kafka)
             return try await withCleanup(reader.close) {
-                try await Self.restore(brand, order, settings.tokens, redis, reader, environment, report)
+                try await Self.restore(type, order, redis, reader, environment, report)
             }
         }
     }
 
     private static func restore(
-        _ brand: Brand, _ order: OrderIdentifier?, _ tokens: TokenAuthority, _ redis: RedisClient,
-        _ reader: KafkaReader, _ environment: ServiceEnvironment,
+        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ redis: RedisClient, _ reader: KafkaReader,
+        _ environment: ServiceEnvironment,
         _ report: @escaping @Sendable (RestoreProgress) -> Void
     ) async throws -> Int? {
-        let type = brand.orderType
         let topic = environment.common.topics.orders
-        let packager = OrderPackager(brand, tokens: tokens)
         let metrics = RestoreMetrics(factory: environment.metrics)
         let written = WrittenOrders()
         var orders = OrderRestorer(
-            store: OrderStore(redis: redis), packagers: { [type: packager] }, isAwaited: { _ in false },
-            pictureIndex: PictureIndex(
-                pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics)),
-            metrics: metrics, logger: environment.logger)
+            store: OrderStore(redis: redis), metrics: metrics, logger: environment.logger)
         orders.onWritten = { written.add($0) }
         let view = MaterializedView(redis: redis)
         let queue = RestoreJobQueue(view, of: type)
@@ -90,8 +77,9 @@ struct RestoreCommand: AsyncParsableCommand {
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: redis), metrics: metrics, logger: environment.logger),
             metrics: metrics, logger: environment.logger, sizes: RangeSizes(partitions: bounds.count), report: report)
-        run.type = type
-        run.order = order.map { OrderKey(orderType: type, order: $0) }
+        let only = order.map { Array("\(OrderKey(orderType: type, order: $0))".utf8) }
+        let prefix = Array("\(type)/".utf8)
+        run.chooses = { record in only.map { $0 == record.key } ?? (record.key?.starts(with: prefix) ?? false) }
         guard try await run.run() != nil else { return nil }
         try await queue.forget(plan)
         return written.count

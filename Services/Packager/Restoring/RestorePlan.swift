@@ -40,36 +40,9 @@ enum RestorePlan {
         }
     }
 
-    /// Returns the offsets below which Redis has everything once all jobs are done; an awaited order holds its
-    /// partition back.
-    ///
-    /// - Parameter types: the awaited types.
-    static func tails(
-        _ jobs: [RestoreJobQueue.Job], in cluster: String, awaiting types: Set<OrderTypeIdentifier>
-    ) -> [String: Int64] {
-        Dictionary(
-            jobs.map { job in
-                let name = Self.tail(job.name, in: cluster)
-                guard let awaited = job.awaited, !awaited.types.isDisjoint(with: types) else { return (name, job.to) }
-                return (name, awaited.offset)
-            }, uniquingKeysWith: { first, _ in first })
-    }
-
-    /// Returns the tails that may advance while orders of some types are awaited; the others stay as they are.
-    ///
-    /// - Parameters:
-    ///   - certain: offsets that have become certain.
-    ///   - ordersTopic: the topic of the awaited orders, by its name in tails.
-    ///   - shards: the tails of each shard; a tail that one shard lacks is left out of all.
-    static func tails(
-        _ certain: [String: Int64], holding ordersTopic: String, as shards: [[String: Int64]]
-    ) -> [String: Int64] {
-        var tails = certain
-        for name in certain.keys where Self.partition(name)?.topic == ordersTopic {
-            let held = shards.map { $0[name] }
-            tails[name] = held.contains(nil) ? nil : held.compactMap(\.self).min()
-        }
-        return tails
+    /// Returns the offsets below which Redis has everything once all jobs are done.
+    static func tails(_ jobs: [RestoreJobQueue.Job], in cluster: String) -> [String: Int64] {
+        Dictionary(jobs.map { (Self.tail($0.name, in: cluster), $0.to) }, uniquingKeysWith: { first, _ in first })
     }
 }
 
@@ -127,12 +100,8 @@ struct RestoreProgress {
     private(set) var total: Int64 = 0
     private(set) var done: Int64 = 0
 
-    /// Brands that orders wait for.
-    private(set) var awaitedBrands: [String] = []
-
     /// Records the present state of the jobs.
     mutating func update(_ jobs: [RestoreJobQueue.Job], at now: ContinuousClock.Instant) {
-        self.awaitedBrands = Set(jobs.flatMap { $0.awaited?.types ?? [] }).map(\.rawValue).sorted()
         self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
         self.done = jobs.reduce(0) { $0 &+ ($1.isDone ? $1.to - $1.from : $1.done) }
         self.history.append((now, self.done))

@@ -8,13 +8,13 @@ import Store
 /// One packager's part in a restore: takes jobs that no other worker has until none is left.
 ///
 /// Orders are read in ranges backwards from the ends of their partitions, the newest of all partitions first. So each
-/// order is packaged once, and never in a version that is older than one that a device has. Registrations are read from
+/// order is written once, and never in a version that is older than one that a device has. Registrations are read from
 /// the beginning.
 /// Bounded: twelve jobs at once, each with one range of at most 2 MiB in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
     /// The lease of a job: the time for which it stays with a worker that does not renew it.
     static let lease: Duration = .seconds(15)
-    /// Jobs in hand at once: while some package, others wait for Kafka and Redis.
+    /// Jobs in hand at once: while some decode, others wait for Kafka and Redis.
     static let concurrency = 12
     /// The number of offsets of each partition of orders that are read before anything else.
     private static let firstOffsets: Int64 = 4096
@@ -34,12 +34,8 @@ struct RestoreRun: Sendable {
     let registrations: RegistrationRestorer
     let metrics: RestoreMetrics
     let logger: Logger
-    /// The type whose orders are read, and no others; nil for all.
-    var type: OrderTypeIdentifier?
-    /// The order that is read, and no other; nil for all of the type.
-    var order: OrderKey?
-    /// Jobs in hand at once.
-    var concurrency = RestoreRun.concurrency
+    /// Returns true for the records of orders that are restored.
+    var chooses: @Sendable (KafkaRecord) -> Bool = { _ in true }
     /// The sizes of ranges, learned from the ranges of orders that were read.
     let sizes: RangeSizes
     /// Called every second with the progress.
@@ -47,9 +43,6 @@ struct RestoreRun: Sendable {
 
     /// The failure of a worker that lost its job to another one, or whose plan is over.
     private struct Lost: Error {}
-
-    /// The failure to restore a single brand that can no longer be loaded.
-    private struct BrandIsGone: Error {}
 
     /// - Returns: the jobs when all are done; nil when the plan is over.
     /// - Throws: `CancellationError`
@@ -59,7 +52,7 @@ struct RestoreRun: Sendable {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 // Letters and digits, as the queue requires; names with the same beginning belong to one packager.
                 let name = ViewRecovery.randomName()
-                for number in 0..<self.concurrency { group.addTask { try await self.work(as: "\(name)x\(number)") } }
+                for number in 0..<Self.concurrency { group.addTask { try await self.work(as: "\(name)x\(number)") } }
                 try await group.waitForAll()
             }
             group.cancelAll()
@@ -73,7 +66,6 @@ struct RestoreRun: Sendable {
         while !Task.isCancelled {
             if let jobs = try? await self.queue.jobs(of: self.plan) {
                 progress.update(jobs, at: .now)
-                if !progress.awaitedBrands.isEmpty { self.metrics.waiting.record(1) }
                 self.metrics.remaining.record(progress.remaining)
                 self.report(progress)
             }
@@ -96,8 +88,6 @@ struct RestoreRun: Sendable {
                 failures = 0
             } catch is Lost {
                 continue
-            } catch is BrandIsGone {
-                return
             } catch {
                 try Task.checkCancellation()
                 failures += 1
@@ -114,7 +104,7 @@ struct RestoreRun: Sendable {
         } catch let error as KafkaError where error.code == .outOfRange {
             // The topic was recreated or truncated in the meantime.
             guard let bounds = try await self.bounds(of: job) else { throw error }
-            (job.from, job.to, job.done, job.awaited) = (bounds.first, bounds.end, 0, nil)
+            (job.from, job.to, job.done) = (bounds.first, bounds.end, 0)
             try await self.queue.giveBack(job, of: self.plan, by: owner, pause: .zero)
             throw error
         } catch is Lost {
@@ -150,7 +140,6 @@ struct RestoreRun: Sendable {
             job.to = bounds.end
             try await self.readForwards(&job, topic, partition, owner, to: job.to)
         }
-        // Records that wait for their brand are read again when that is loaded, see `LateRestoring`.
         job.isDone = true
         try await self.keep(job, owner)
     }
@@ -162,8 +151,8 @@ struct RestoreRun: Sendable {
         var range = NewestRecords(from: start)
         try await self.reader.read(
             topic, partition: partition, from: start, to: end, records: Self.chunkRecords, bytes: NewestRecords.limit
-        ) { range.append(self.chosen($0)) }
-        try await self.restore(range.records, of: &job)
+        ) { range.append($0.filter(self.chooses)) }
+        try await self.orders.restore(range.records)
         self.sizes.note(job.name, range, to: end)
         job.done = job.to - range.from
     }
@@ -177,7 +166,7 @@ struct RestoreRun: Sendable {
             topic, partition: partition, from: start, to: end, records: Self.chunkRecords, bytes: Self.chunkBytes
         ) { records in
             if topic == self.ordersTopic {
-                try await self.restore(self.chosen(records), of: &position)
+                try await self.orders.restore(records.filter(self.chooses))
             } else {
                 try await self.registrations.restore(records)
             }
@@ -186,19 +175,6 @@ struct RestoreRun: Sendable {
         }
         job = position
         job.done = max(start, end) - job.from
-    }
-
-    private func restore(_ records: [KafkaRecord], of job: inout RestoreJobQueue.Job) async throws {
-        guard let awaited = try await self.orders.restore(records) else { return }
-        if let type = self.type, !self.orders.canRestore(type) { throw BrandIsGone() }
-        job.awaited = awaited.merging(job.awaited)
-    }
-
-    private func chosen(_ records: [KafkaRecord]) -> [KafkaRecord] {
-        if let order = self.order { return records.filter { $0.key == Array(order.description.utf8) } }
-        guard let type = self.type else { return records }
-        let prefix = "\(type)/".utf8
-        return records.filter { $0.key?.starts(with: prefix) ?? false }
     }
 
     private func bounds(of job: RestoreJobQueue.Job) async throws -> OffsetRange? {
@@ -219,20 +195,12 @@ struct RestoreMetrics: Sendable {
     let remaining: Gauge
     /// Records that were read to restore the view.
     let records: Counter
-    /// Orders that were packaged again and written.
+    /// Orders that were written.
     let orders: Counter
-    /// Restored orders that had to be signed again.
-    let signatures: Counter
-    /// Those among them whose published signature was not valid.
-    let damagedSignatures: Counter
     /// Registrations, and ends of them, that were written.
     let registrations: Counter
-    /// Orders whose type has no brand.
-    let unknownTypes: Counter
-    /// Records that cannot be read and orders that cannot be packaged.
+    /// Records that cannot be read.
     let refused: Counter
-    /// Orders that wait for their brand to load.
-    let waiting: Gauge
     /// The number of restores begun because a view was incomplete or had fallen back.
     let restores: Counter
 
@@ -241,12 +209,8 @@ struct RestoreMetrics: Sendable {
         self.remaining = Gauge(label: "waybill_restore_remaining", factory: factory)
         self.records = Counter(label: "waybill_restore_records_total", factory: factory)
         self.orders = Counter(label: "waybill_restore_orders_total", factory: factory)
-        self.signatures = Counter(label: "waybill_restore_signatures_total", factory: factory)
-        self.damagedSignatures = Counter(label: "waybill_restore_damaged_signatures_total", factory: factory)
         self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
-        self.unknownTypes = Counter(label: "waybill_restore_strangers_total", factory: factory)
         self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)
-        self.waiting = Gauge(label: "waybill_restore_waiting", factory: factory)
         self.restores = Counter(label: "waybill_restores_total", factory: factory)
     }
 }

@@ -36,24 +36,16 @@ final class ViewRecovery: Service {
     private let wakes: AsyncStream<Void>
     private let waker: AsyncStream<Void>.Continuation
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
-    private let awaited: AwaitedTypes
-    private let announced: AnnouncedBrands
     private let isHistoryTold = Atomic<Bool>(false)
     /// The time since which cluster slots have been moving, so that no shard can be judged.
     private let unsettledSince = Mutex<ContinuousClock.Instant?>(nil)
 
-    /// - Parameters:
-    ///   - awaited: receives the types whose orders are still to be restored.
-    ///   - announced: the brands that the packagers have.
     init(
         view: MaterializedView, ordersTopic: String, registrationsTopic: String, reader: KafkaReader,
-        orders: OrderRestorer,
-        registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
-        wakes: Wakes, awaited: AwaitedTypes, announced: AnnouncedBrands
+        orders: OrderRestorer, registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness,
+        logger: Logger, wakes: Wakes
     ) {
         self.view = view
-        self.announced = announced
-        self.awaited = awaited
         self.topics = [ordersTopic, registrationsTopic]
         self.reader = reader
         self.orders = orders
@@ -86,40 +78,16 @@ final class ViewRecovery: Service {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while true {
-                        // Other services report an unavailable Redis.
-                        try? await self.announced.announce()
                         try await Task.sleep(for: Self.interval)
                         self.waker.yield()
                     }
                 }
                 group.addTask { try await self.look() }
-                group.addTask { try await self.restoreLate() }
                 // None of them ends except by cancellation.
                 try await group.waitForAll()
             }
         }
         await self.reader.close()
-    }
-
-    /// Restores the orders of brands that can be loaded now.
-    private func restoreLate() async throws {
-        let late = LateRestoring(
-            view: self.view, ordersTopic: self.topics[0], reader: self.reader, orders: self.orders,
-            registrations: self.registrations, metrics: self.metrics, logger: self.logger)
-        var failures = 0
-        while true {
-            try await Task.sleep(
-                for: failures == 0 ? Self.interval : backoff(attempt: failures, random: { Double.random(in: $0) }))
-            do {
-                try await late.restore(self.awaited.current)
-                failures = 0
-            } catch {
-                try Task.checkCancellation()
-                failures += 1
-                self.logger.warning(
-                    "cannot restore the orders of a brand, retrying", metadata: ["error": "\(error)"])
-            }
-        }
     }
 
     private func look() async throws {
@@ -167,7 +135,6 @@ final class ViewRecovery: Service {
             }
             self.readiness.met(Self.condition)
             self.metrics.viewComplete.record(1)
-            self.note(awaited: Self.awaited(shards))
             try await self.keepTails(&samples, shards)
             return true
         case .doubtful:
@@ -222,26 +189,6 @@ final class ViewRecovery: Service {
             metadata: ["action": "grant +info, or use a server that reports it"])
     }
 
-    private static func awaited(_ shards: [MaterializedView.Shard]) -> Set<OrderTypeIdentifier> {
-        shards.reduce(into: []) { $0.formUnion($1.awaited) }
-    }
-
-    private func note(awaited types: Set<OrderTypeIdentifier>) {
-        self.metrics.waiting.record(types.isEmpty ? 0 : 1)
-        let names = types.map(\.rawValue).sorted().joined(separator: ", ")
-        if types != self.awaited.current, !types.isEmpty {
-            self.logger.error(
-                """
-                orders wait for brands that cannot be loaded: fix the brands, or remove their folders to continue \
-                without them
-                """,
-                metadata: ["brands": "\(names)"])
-        }
-        self.awaited.update(types)
-        self.readiness.note(
-            Self.condition, types.isEmpty ? nil : "orders wait for brands that cannot be loaded: \(names)")
-    }
-
     private func unmet(_ reason: String) {
         self.readiness.unmet(Self.condition, reason)
         self.metrics.viewComplete.record(0)
@@ -252,25 +199,24 @@ final class ViewRecovery: Service {
     ///
     /// Under load this concerns every partition, so as many are read concurrently as in a restore.
     private func verify(_ shards: [MaterializedView.Shard]) async throws -> Bool {
-        let awaited = Self.awaited(shards)
         let bounds = try await self.bounds()
         let jobs = RestorePlan.jobs(bounds, in: self.reader.cluster, tails: shards.map(\.tails))
         var open = jobs.filter { !$0.isDone }[...]
         return try await withThrowingTaskGroup(of: Bool.self) { group in
-            for job in open.prefix(RestoreRun.concurrency) { group.addTask { try await self.verify(job, awaited) } }
+            for job in open.prefix(RestoreRun.concurrency) { group.addTask { try await self.verify(job) } }
             open = open.dropFirst(RestoreRun.concurrency)
             while let stands = try await group.next() {
                 guard stands else {
                     group.cancelAll()
                     return false
                 }
-                if let job = open.popFirst() { group.addTask { try await self.verify(job, awaited) } }
+                if let job = open.popFirst() { group.addTask { try await self.verify(job) } }
             }
             return true
         }
     }
 
-    private func verify(_ job: RestoreJobQueue.Job, _ awaited: Set<OrderTypeIdentifier>) async throws -> Bool {
+    private func verify(_ job: RestoreJobQueue.Job) async throws -> Bool {
         guard let (topic, partition) = RestorePlan.partition(job.name) else { return true }
         do {
             try await self.reader.read(
@@ -279,7 +225,7 @@ final class ViewRecovery: Service {
             ) { records in
                 let isThere =
                     topic == self.topics[0]
-                    ? try await self.orders.stand(records, but: awaited) : try await self.registrations.stand(records)
+                    ? try await self.orders.stand(records) : try await self.registrations.stand(records)
                 if !isThere { throw FellBack() }
             }
             return true
@@ -309,12 +255,8 @@ final class ViewRecovery: Service {
             sizes: RangeSizes(partitions: bounds[self.topics[0]]?.count ?? 0)
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
-        // Orders of a type for which no packager has a brand, loaded or not, are not awaited.
-        try? await self.announced.announce()
-        let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
-            .filter { self.orders.isKnown($0) }
-        let tails = RestorePlan.tails(jobs, in: cluster, awaiting: types)
-        if try await self.view.complete(plan, epoch: Self.randomName(), tails: tails, awaiting: types) {
+        let tails = RestorePlan.tails(jobs, in: cluster)
+        if try await self.view.complete(plan, epoch: Self.randomName(), tails: tails) {
             try await queue.forget(plan)
             let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
             self.logger.info("the view is restored", metadata: ["records": "\(records)"])
@@ -324,9 +266,7 @@ final class ViewRecovery: Service {
 
     private func report(_ progress: RestoreProgress) {
         let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left unknown"
-        let brands = progress.awaitedBrands.prefix(3).joined(separator: ", ")
-        let waiting = brands.isEmpty ? "" : ", orders wait for brands that cannot be loaded: \(brands)"
-        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)\(waiting)")
+        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)")
         let isDue = self.logged.withLock { logged in
             if let logged, ContinuousClock.now - logged < Self.logInterval { return false }
             logged = .now
@@ -351,12 +291,7 @@ final class ViewRecovery: Service {
             bounds.map { (RestorePlan.tail(RestorePlan.name(topic, $0.partition), in: cluster), $0.end) }
         }
         if let tails = samples.add(Dictionary(ends) { first, _ in first }, in: shards, at: now) {
-            let held =
-                Self.awaited(shards).isEmpty
-                ? tails
-                : RestorePlan.tails(
-                    tails, holding: RestorePlan.tail(self.topics[0], in: cluster), as: shards.map(\.tails))
-            try await self.view.keep(tails: held, in: shards)
+            try await self.view.keep(tails: tails, in: shards)
         }
     }
 

@@ -61,12 +61,18 @@ extension OrderDocument {
         key: OrderKey, token: AuthenticationToken, modifiedEpochSeconds: Int64, rules: BrandRules
     ) -> JSON {
         var order = self.members
-        let added = AddedMembers(
-            isStatic: self.isStatic, schemaVersion: self.impliedSchemaVersion, key: key, token: token,
-            modifiedEpochSeconds: modifiedEpochSeconds, rules: rules)
-        for member in added.members where !member.isDefault || order[member.name] == nil {
-            order[member.name] = member.value
-        }
+        func set(_ name: String, _ value: JSON?) { order[name] = value }
+        func fill(_ name: String, _ value: JSON?) { if order[name] == nil { order[name] = value } }
+        set("authenticationToken", self.isStatic ? nil : .string(token.rawValue))
+        fill("changeNotifications", rules.changeNotifications.map { .string($0.rawValue) })
+        fill("merchant", rules.merchant.map { .object($0) })
+        set("orderIdentifier", .string(key.order.rawValue))
+        set("orderType", "ecommerce")
+        set("orderTypeIdentifier", .string(key.orderType.rawValue))
+        fill("returnInfo", rules.returnInfo.map { .object($0) })
+        fill("schemaVersion", .integer(self.impliedSchemaVersion))
+        set("updatedAt", .string(RFC3339.format(epochSeconds: modifiedEpochSeconds)))
+        set("webServiceURL", self.isStatic ? nil : .string(rules.webServiceURL))
         return .object(order)
     }
 
@@ -77,12 +83,7 @@ extension OrderDocument {
     /// Source: Wallet Orders §3.1
     private var impliedSchemaVersion: Int64 {
         guard let payment = self.members["payment"]?.object else { return 1 }
-        return Self.impliedSchemaVersion { payment[$0] != nil }
-    }
-
-    /// - Parameter pays: returns true if `payment` exists and has a member of this name.
-    static func impliedSchemaVersion(_ pays: (String) -> Bool) -> Int64 {
-        !pays("status") && pays("transactions") ? 2 : 1
+        return payment["status"] == nil && payment["transactions"] != nil ? 2 : 1
     }
 }
 
@@ -141,42 +142,5 @@ extension OrderState {
             key: key, document: OrderDocument(members: members), token: parsedToken, version: version,
             modifiedEpochSeconds: modifiedEpochSeconds, positions: try AppliedPositions(decoding: sources),
             recent: try RecentChanges(decoding: recent), isRemoved: document.isEmpty, contributions: parts)
-    }
-}
-
-/// An order as it is stored in Redis, without its package.
-public struct OrderFields: Hashable, Sendable {
-    public let key: OrderKey
-    public let token: AuthenticationToken
-    public let version: Int64
-    public let modifiedEpochSeconds: Int64
-    /// As `OrderState.documentBytes`.
-    public let document: [UInt8]
-    /// As `OrderState.sourcesBytes`.
-    public let sources: [UInt8]
-    /// As `OrderState.recentBytes`.
-    public let recent: [UInt8]
-    /// As `OrderState.contributionsBytes`.
-    public let contributions: [UInt8]?
-
-    init(
-        key: OrderKey, token: AuthenticationToken, version: Int64, modifiedEpochSeconds: Int64, document: [UInt8],
-        sources: [UInt8], recent: [UInt8], contributions: [UInt8]?
-    ) {
-        self.key = key
-        self.token = token
-        self.version = version
-        self.modifiedEpochSeconds = modifiedEpochSeconds
-        self.document = document
-        self.sources = sources
-        self.recent = recent
-        self.contributions = contributions
-    }
-
-    public init(_ state: OrderState) {
-        self.init(
-            key: state.key, token: state.token, version: state.version,
-            modifiedEpochSeconds: state.modifiedEpochSeconds, document: state.documentBytes,
-            sources: state.sourcesBytes, recent: state.recentBytes, contributions: state.contributionsBytes)
     }
 }

@@ -13,10 +13,6 @@ final class AssetCatalog: Sendable {
     private let stems: [String: [String]]
     /// The files that go into every package: the translations.
     private let always: [Int]
-    /// For each file, the files that a package has if it has that one.
-    private let companions: [[Int]]
-    /// The indices by the digests of the entries.
-    private let indices: [AssetDigest: Int]
     private let sets = Mutex<[[Int]: AssetSet]>([:])
 
     /// The most combinations that are remembered. A shop with few pictures has few; any beyond are made again each time
@@ -43,10 +39,6 @@ final class AssetCatalog: Sendable {
         self.families = families.filter { name, members in
             members.contains { sorted[$0].name == name || sorted[$0].name.hasSuffix(".lproj/\(name)") }
         }
-        var companions = sorted.indices.map { [$0] }
-        for members in self.families.values { for index in members { companions[index] += members } }
-        self.companions = companions.map { Set($0).sorted() }
-        self.indices = Dictionary(sorted.enumerated().map { ($1.entryDigest, $0) }) { first, _ in first }
         self.pictureNames = Set(self.families.keys.filter { AssetKind(name: $0)?.isPicture == true })
         var stems: [String: [String]] = [:]
         for name in self.pictureNames {
@@ -100,19 +92,6 @@ final class AssetCatalog: Sendable {
             if sets.count < Self.setLimit { sets[unique] = made }
         }
         return made
-    }
-
-    /// Returns the set with exactly the entries of an earlier package, if an order that names the same files would get
-    /// the same set now; nil if the brand lost or changed one of them, or has another variant or language.
-    func set(of entries: [AssetDigest]) -> AssetSet? {
-        var unique = Set<Int>(minimumCapacity: entries.count)
-        for entry in entries {
-            guard let index = self.indices[entry] else { return nil }
-            unique.insert(index)
-        }
-        for index in unique where !self.companions[index].allSatisfy(unique.contains) { return nil }
-        guard self.always.allSatisfy(unique.contains) else { return nil }
-        return self.set(Array(unique))
     }
 }
 

@@ -11,7 +11,6 @@ import Synchronization
 public struct PackageBuilder: Sendable {
     private let signing: SigningIdentity
     private let signer: String
-    private let signerBytes: [UInt8]
     private let finder: PackageFileFinder
     private let deflaters: [DeflaterSlot]
     private let certificates = KeptCertificates()
@@ -22,7 +21,6 @@ public struct PackageBuilder: Sendable {
     public init(signing: SigningIdentity, assets: [String: Asset], pictureHosts: PictureHosts) {
         self.signing = signing
         self.signer = Self.signer(of: signing)
-        self.signerBytes = Hexadecimal.bytes(self.signer) ?? []
         self.finder = PackageFileFinder(assets, pictureHosts)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
@@ -39,11 +37,9 @@ public struct PackageBuilder: Sendable {
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
     ///   - pictures: the fetched pictures, by `PictureHosts.identity`.
-    ///   - seal: the seal of an earlier package of this order. If the manifest and the certificates are still the
-    ///     same, so are all bytes of the package, and nothing is signed.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
-        _ orderJSON: JSON, pictures: [String: PictureFile] = [:], seal: PackageSeal? = nil, signingEpochSeconds: Int64
+        _ orderJSON: JSON, pictures: [String: PictureFile] = [:], signingEpochSeconds: Int64
     ) throws(PackagingError) -> OrderPackage {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
         let assets = files.assets
@@ -54,56 +50,21 @@ public struct PackageBuilder: Sendable {
         }
         let manifest = Self.manifest(of: document, assets)
         let digest = SHA256.digest(manifest)
-        let content = Array(digest.prefix(PackageSeal.digestSize))
         let signature: DetachedSignature
-        if let seal, seal.signer == self.signerBytes, seal.content == content,
-            let standing = self.signing.signature(
-                digest: digest, signingEpochSeconds: seal.signingEpochSeconds, value: seal.value)
-        {
-            signature = standing
-        } else {
-            do {
-                signature = try self.signing.signature(digest: digest, signingEpochSeconds: signingEpochSeconds)
-            } catch {
-                throw PackagingError(.signing, "signing a package: \(error.message)")
-            }
+        do {
+            signature = try self.signing.signature(digest: digest, signingEpochSeconds: signingEpochSeconds)
+        } catch {
+            throw PackagingError(.signing, "signing a package: \(error.message)")
         }
-        let package = self.package(
-            document, manifest, signature,
-            PackageSeal(
-                signer: self.signerBytes, content: content, signingEpochSeconds: signature.signingEpochSeconds,
-                value: signature.value), files)
+        let package = self.package(document, manifest, digest, signature, files)
         guard package.size <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(package.size, order: document.count, assets)
         }
         return package
     }
 
-    /// Builds the package as it was published, if its manifest still has the digest in its seal.
-    ///
-    /// - Parameters:
-    ///   - document: order.json as it may have been published; if it was a different one, the digests differ.
-    ///   - entries: `OrderPackage.assets`.
-    /// - Returns: nil if the document, or files or certificates of the brand, are not those as published: see `build`.
-    public func build(
-        asPublished document: [UInt8], entries: [AssetDigest], seal: PackageSeal
-    ) -> OrderPackage? {
-        guard seal.signer == self.signerBytes, document.count <= OrderPackage.sizeLimit,
-            let assets = self.finder.assets(of: entries), assets.digests == entries
-        else { return nil }
-        let manifest = Self.manifest(of: document, assets)
-        let digest = SHA256.digest(manifest)
-        guard digest.prefix(PackageSeal.digestSize).elementsEqual(seal.content),
-            let signature = self.signing.signature(
-                digest: digest, signingEpochSeconds: seal.signingEpochSeconds, value: seal.value)
-        else { return nil }
-        let package = self.package(
-            document, manifest, signature, seal, PackageFiles(order: .null, assets: assets))
-        return package.size <= OrderPackage.sizeLimit ? package : nil
-    }
-
     private func package(
-        _ document: [UInt8], _ manifest: [UInt8], _ signature: DetachedSignature, _ seal: PackageSeal,
+        _ document: [UInt8], _ manifest: [UInt8], _ digest: [UInt8], _ signature: DetachedSignature,
         _ files: PackageFiles
     ) -> OrderPackage {
         let assets = files.assets
@@ -115,7 +76,7 @@ public struct PackageBuilder: Sendable {
         return OrderPackage(
             assets: assets.digests, head: head, certificates: certificates, tail: tail,
             entityTag: OrderPackage.entityTag(signature.value), signer: self.signer,
-            contentDigest: Self.contentDigest(seal.content), seal: seal, size: start - own.count + tail.count,
+            contentDigest: Self.contentDigest(digest), size: start - own.count + tail.count,
             omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
@@ -144,7 +105,7 @@ public struct PackageBuilder: Sendable {
 
     /// Returns the digest of the manifest as text. It identifies all files, since the manifest has their digests.
     private static func contentDigest(_ digest: [UInt8]) -> String {
-        String(decoding: Hexadecimal.digits(Array(digest.prefix(PackageSeal.digestSize))), as: UTF8.self)
+        String(decoding: Hexadecimal.digits(Array(digest.prefix(16))), as: UTF8.self)
     }
 
     private func head(
@@ -293,9 +254,6 @@ struct PackageFileFinder: Sendable {
         self.catalog = AssetCatalog(assets)
         self.hosts = hosts
     }
-
-    /// Returns the files of an earlier package, as `AssetCatalog.set(of:)`.
-    func assets(of entries: [AssetDigest]) -> AssetSet? { self.catalog.set(of: entries) }
 
     /// Finds the files that an order names. Missing ones are left out.
     ///

@@ -96,10 +96,8 @@ enum StoreKeys {
     static let slotMark = "waybill:1:view:slot:{"
     /// A hash: `plan` and, per partition that is read, its owner and progress; followed by a colon and the cluster.
     static let jobs = "waybill:1:view:ranges:{jobs}"
-    /// The same for the orders of one type.
+    /// The same for a restore of orders of one type, by command.
     static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:1:view:ranges:{\(type)}" }
-    /// A hash: packager -> `<millisecond of the store's clock>:<type>,<type>`, the brands that it has.
-    static let brands = "waybill:1:view:{brands}"
 
     private static func tagged(_ key: String, _ hashTag: String?) -> String {
         hashTag.map { "\(key):{\($0)}" } ?? key
@@ -149,7 +147,7 @@ enum OrderField: String {
     case revision
     /// The certificates inside the package's signature.
     case signer
-    /// Digest of everything in the package except the signature.
+    /// Digest of everything in the package except the signature. A restored version has it without the package.
     case content
     /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.

@@ -144,12 +144,7 @@ extension OrderStore {
         }
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
         return zip(keys, replies).map { key, reply in
-            if let epochs, epochs.awaited.contains(key.orderType) {
-                // The stored order may be older than the published one.
-                return .read(
-                    .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
-            }
-            return Self.sight(key, reply)
+            Self.sight(key, reply)
         }
     }
 

@@ -44,10 +44,10 @@ extension OrderStore {
 
     /// The state of one order to restore.
     public enum Restored: Sendable {
-        /// As published, with a new signature.
-        case version(OrderState, StoredPackage)
-        /// As published, in the same bytes; nil for a version without a package.
-        case fields(OrderFields, StoredPackage?)
+        /// As published, but for its package, which is made again when it is asked for.
+        ///
+        /// - content: as in `StoredOrder`; nil if its record has none.
+        case version(OrderState, content: String?)
         /// A removed order with the data that idempotence needs.
         case removed(OrderState)
         /// A removed order of which only the time of removal is known.
@@ -56,10 +56,9 @@ extension OrderStore {
 
     /// Restores orders, each only if the stored one is older.
     ///
-    /// - Parameter begun: a time before any asset of these orders was looked up.
     /// - Returns: the number written.
     /// - Throws: `StoreError`; a retry is safe.
-    public func restore(_ orders: [Restored], begun: PackagingStart = .now) async throws(StoreError) -> Int {
+    public func restore(_ orders: [Restored]) async throws(StoreError) -> Int {
         guard !orders.isEmpty else { return 0 }
         let parcels = try await self.parcels.note(orders.compactMap(\.parcels))
         if let refusal = parcels.lazy.compactMap(\.self).first {
@@ -67,7 +66,7 @@ extension OrderStore {
         }
         let replies: [RedisValue]
         do {
-            replies = try await self.redis.evaluate(orders.map { self.invocation($0, begun) })
+            replies = try await self.redis.evaluate(orders.map(Self.invocation))
         } catch {
             throw StoreError("restoring orders", error)
         }
@@ -75,12 +74,11 @@ extension OrderStore {
         return replies.count { $0.integer == 1 }
     }
 
-    private func invocation(_ restored: Restored, _ begun: PackagingStart) -> RedisInvocation {
+    private static func invocation(_ restored: Restored) -> RedisInvocation {
         switch restored {
-        case .version(let state, let package): self.invocation(OrderFields(state), package, begun)
-        case .fields(let fields, let package): self.invocation(fields, package, begun)
-        case .removed(let state):
-            self.invocation(OrderFields(state), "removal", 0, OrderFields(state).writtenAsRemoved)
+        case .version(let state, let content):
+            Self.invocation(state, "version", state.fields + (content.map { [(.content, .string($0))] } ?? []))
+        case .removed(let state): Self.invocation(state, "removal", state.fieldsAsRemoved)
         case .forgotten(let key, let milliseconds):
             RedisInvocation(
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
@@ -88,22 +86,13 @@ extension OrderStore {
         }
     }
 
-    private func invocation(
-        _ order: OrderFields, _ package: StoredPackage?, _ begun: PackagingStart
-    ) -> RedisInvocation {
-        self.invocation(
-            order, package == nil ? "unpackaged" : "version", self.lastMoment(assets: package?.shared ?? [], begun),
-            order.written(with: package))
-    }
-
-    private func invocation(
-        _ order: OrderFields, _ mode: RedisArgument, _ lastMoment: Int64, _ fields: [(OrderField, RedisArgument)]
+    private static func invocation(
+        _ order: OrderState, _ mode: RedisArgument, _ fields: [(OrderField, RedisArgument)]
     ) -> RedisInvocation {
         var arguments: [RedisArgument] = []
         arguments.reserveCapacity(36)
         arguments += [
             .integer(order.version), .integer(order.modifiedEpochSeconds), mode, .integer(Self.removedSeconds),
-            .integer(lastMoment),
         ]
         arguments.append(fields)
         return RedisInvocation(
@@ -113,31 +102,10 @@ extension OrderStore {
 }
 
 extension OrderStore.Restored {
-    /// The order with its parcels; nil for none.
-    fileprivate var parcels: (key: OrderKey, parcels: Set<Parcel>)? {
-        let (key, document): (OrderKey, OrderDocument)
-        switch self {
-        case .version(let state, _): (key, document) = (state.key, state.document)
-        case .fields(let fields, _):
-            // Documents of a restore are not parsed otherwise.
-            guard Self.hasNumber(fields.document), let json = try? JSON(parsing: fields.document).object else {
-                return nil
-            }
-            (key, document) = (fields.key, OrderDocument(members: json))
-        case .removed, .forgotten: return nil
-        }
-        let parcels = document.parcels
-        return parcels.isEmpty ? nil : (key, Set(parcels.keys))
-    }
-
-    /// Returns true if a document may have a member `trackingNumber`.
-    private static func hasNumber(_ document: [UInt8]) -> Bool {
-        let end = "kingNumber\"".utf8
-        var rest = document[...]
-        while let place = rest.firstIndex(of: UInt8(ascii: "k")) {
-            if rest[place...].starts(with: end) { return true }
-            rest = rest[(place + 1)...]
-        }
-        return false
+    /// The parcels of the order; nil if it has none.
+    fileprivate var parcels: (OrderKey, Set<Parcel>)? {
+        guard case .version(let state, _) = self else { return nil }
+        let parcels = state.document.parcels
+        return parcels.isEmpty ? nil : (state.key, Set(parcels.keys))
     }
 }

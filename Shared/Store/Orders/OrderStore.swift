@@ -42,7 +42,8 @@ public struct OrderStore: Sendable {
         public let shared: [String]
         /// The certificates inside the package's signature; empty if not known.
         public var signer = ""
-        /// Digest of everything in the package except the signature; empty if not known.
+        /// Digest of everything in the package of this version except the signature; empty if it had none. A version
+        /// that was restored has it before its package is made again.
         public var content = ""
         /// The version that is not known to be published, empty if there is none.
         public var unpublished = ""
@@ -57,6 +58,9 @@ public struct OrderStore: Sendable {
 
         /// Digests of its assets, in the order of the archive.
         public var assets: [String] { self.shared.dropLast() }
+
+        /// The same as `content`; nil for a version that had no package.
+        public var contentIfKnown: String? { self.content.isEmpty ? nil : self.content }
 
         /// False for a removed order, and for a version whose package is made when it is asked for.
         public var isPackaged: Bool { !self.entityTag.isEmpty }
@@ -375,31 +379,27 @@ extension OrderStore.Write {
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
         case .requested(let package, let seconds): return package.fields + [(.requested, .integer(seconds))]
-        case .removal: return OrderFields(state).writtenAsRemoved
-        case .version(let package): return OrderFields(state).written(with: package)
-        case .unpublishedVersion(let package):
-            return OrderFields(state).written(with: package) + [(.unpublished, version)]
+        case .removal: return state.fieldsAsRemoved
+        case .version(let package): return state.fields + (package?.fields ?? [])
+        case .unpublishedVersion(let package): return state.fields + package.fields + [(.unpublished, version)]
         }
     }
 }
 
-extension OrderFields {
-    /// Returns the fields to write, in one HSET.
-    ///
-    /// - Parameter package: nil for a version without one.
-    func written(with package: OrderStore.StoredPackage?) -> [(OrderField, RedisArgument)] {
-        let parts = self.contributions.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
-        return self.written + (package?.fields ?? []) + parts
+extension OrderState {
+    /// The fields to write, in one HSET.
+    var fields: [(OrderField, RedisArgument)] {
+        self.fieldsOfItself + (self.contributionsBytes.map { [(.contributions, .bytes($0))] } ?? [])
     }
 
     /// The fields of a removed order to write, in one HSET.
-    var writtenAsRemoved: [(OrderField, RedisArgument)] { self.written + [(.removed, "1")] }
+    var fieldsAsRemoved: [(OrderField, RedisArgument)] { self.fieldsOfItself + [(.removed, "1")] }
 
-    private var written: [(OrderField, RedisArgument)] {
+    private var fieldsOfItself: [(OrderField, RedisArgument)] {
         [
-            (.sources, .bytes(self.sources)), (.recent, .bytes(self.recent)), (.token, .string(self.token.rawValue)),
-            (.version, .integer(self.version)), (.modified, .integer(self.modifiedEpochSeconds)),
-            (.document, .bytes(self.document)),
+            (.sources, .bytes(self.sourcesBytes)), (.recent, .bytes(self.recentBytes)),
+            (.token, .string(self.token.rawValue)), (.version, .integer(self.version)),
+            (.modified, .integer(self.modifiedEpochSeconds)), (.document, .bytes(self.documentBytes)),
         ]
     }
 }
@@ -440,20 +440,6 @@ extension OrderStore {
             keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         return replies.map(\.integer)
-    }
-
-    /// Returns the tails of the packages of some orders.
-    ///
-    /// - Parameter keys: some dozens to hundreds; a tail has about a kilobyte.
-    /// - Returns: one per key, in order; nil for an order that has no package.
-    /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
-    public func tails(of keys: [OrderKey]) async throws(StoreError) -> [[UInt8]?] {
-        let what = "reading packages"
-        let field = RedisArgument.string(OrderField.tail.rawValue)
-        let replies = try await self.pipeline(
-            keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
-        for case .error(let message) in replies { throw StoreError(what, reply: message) }
-        return replies.map(\.bytes)
     }
 
     /// Notes that the records of versions were acknowledged, each if it is still the current version.

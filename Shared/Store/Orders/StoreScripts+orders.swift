@@ -12,7 +12,8 @@ extension StoreScripts {
     /// anything that becomes visible later has a higher one.
     /// The trace of a removed order, and changes that wait, end with the version that creates the order.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
-    /// an order that does not exist, the last millisecond at which it may be written (0: any), then field, value, …
+    /// an order that does not exist, the last millisecond at which it may be written (0: any): a packager that took
+    /// longer may name an asset that was swept meanwhile; then field, value, …
     /// An unpublished version remains marked: its writer may publish it later than the version that follows, and only
     /// after that can it be checked that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
@@ -28,6 +29,10 @@ extension StoreScripts {
             end
             local time = redis.call('TIME')
             local now = time[1] * 1000000 + time[2]
+            local last = tonumber(ARGV[4])
+            if last > 0 and now > (last + 1) * 1000 then
+              return redis.error_reply('ERR its packaging began too long ago')
+            end
             local fields = {'revision', string.format('%.0f', math.max(now, current + 1))}
             local isVersion = ARGV[2] == 'version' or ARGV[2] == 'unpackaged'
             if isVersion or ARGV[2] == 'removal' then
@@ -48,17 +53,16 @@ extension StoreScripts {
     /// which Redis always allows. A removal always frees memory, so it begins with DEL.
     /// Source: Redis 7.0 script.c, `scriptVerifyOOM`
     ///
-    /// Before the fields, ARGV has the deadline for an order with assets: a packager that took longer may name one that
-    /// was swept meanwhile.
-    ///
     /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
     /// `unpublished`; true if there is something that expires; the seconds to keep a removal, false for any other.
     /// Returns 1, or the error of Redis.
     ///
-    /// `dropPackage` deletes the package of the version before, so that it is never served for one that has none.
+    /// `dropPackage` deletes the package of the version before, so that it is never served for one that has none; the
+    /// digest of its content too, unless the version has one itself.
     static let put = """
-        local function dropPackage()
-          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer', 'content')
+        local function dropPackage(hasContent)
+          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
+          if not hasContent then redis.call('HDEL', KEYS[1], 'content') end
         end
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
@@ -75,13 +79,6 @@ extension StoreScripts {
           return true
         end
         local function put(fields, from, unpublished, isTrace, lifetime)
-          local last = tonumber(ARGV[from - 1])
-          if last > 0 then
-            local time = redis.call('TIME')
-            if time[1] * 1000 + math.floor(time[2] / 1000) > last then
-              return redis.error_reply('ERR its packaging began too long ago')
-            end
-          end
           for index = from, #ARGV do fields[#fields + 1] = ARGV[index] end
           if not lifetime then
             local reply = redis.pcall('HSET', KEYS[1], unpack(fields))

@@ -143,8 +143,8 @@ public struct PackageReader: Sendable {
 extension PackageReader {
     /// The facts about an order that is about to be refused.
     public struct LookupResult: Sendable, Hashable {
-        /// True if the view was complete when the order was looked up, and its type was not awaited. If not, a missing
-        /// order may exist, and a present one may be old.
+        /// True if the view was complete when the order was looked up. If not, a missing order may exist, and
+        /// a present one may be old.
         public let isComplete: Bool
         /// Nil for an order that is unknown or removed.
         public let stamp: Stamp?
@@ -184,9 +184,7 @@ extension PackageReader {
             do {
                 let values = try Self.values(replies)
                 switch try self.memory.judge(replies.dropFirst(), of: hashTags, against: known) {
-                case .complete:
-                    let isComplete = !known.awaited.contains(key.orderType)
-                    return eventLoop.makeSucceededFuture(try LookupResult(isComplete: isComplete, values))
+                case .complete: return eventLoop.makeSucceededFuture(try LookupResult(isComplete: true, values))
                 case .incomplete: return eventLoop.makeSucceededFuture(try LookupResult(isComplete: false, values))
                 case .another: return self.certainLookup(of: key, on: eventLoop)
                 }
@@ -226,8 +224,7 @@ extension PackageReader {
             let before = try MaterializedView.epochs(replies.prefix(count))
             let isComplete = try before != nil && before == MaterializedView.epochs(replies.suffix(count))
             self.memory.remember(isComplete ? before : nil, of: hashTags, generation, now)
-            let isAwaited = before?.awaited.contains(key.orderType) ?? false
-            return try LookupResult(isComplete: isComplete && !isAwaited, values)
+            return try LookupResult(isComplete: isComplete, values)
         }
     }
 }

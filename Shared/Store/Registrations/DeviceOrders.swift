@@ -32,7 +32,7 @@ public struct DeviceOrders: Sendable {
         case unchanged
         /// The device has no orders of the type.
         case unknown
-        /// Nothing was found, but the view is not complete, or orders of the type are awaited.
+        /// Nothing was found, but the view is not complete.
         case uncertain
     }
 
@@ -96,9 +96,7 @@ public struct DeviceOrders: Sendable {
     ) -> EventLoopFuture<Listing> {
         do {
             switch try self.memory.judge(replies, of: hashTags, against: known) {
-            case .complete:
-                let isAwaited = known.awaited.contains(question.type)
-                return eventLoop.makeSucceededFuture(isAwaited ? .uncertain : listing)
+            case .complete: return eventLoop.makeSucceededFuture(listing)
             case .incomplete: return eventLoop.makeSucceededFuture(.uncertain)
             case .another: return self.certainListing(question, on: eventLoop)
             }
@@ -112,9 +110,7 @@ public struct DeviceOrders: Sendable {
         self.memory.look(on: eventLoop).flatMap { before in
             self.read(question, on: eventLoop).flatMap { found in
                 if let changes = found.changes { return eventLoop.makeSucceededFuture(.changed(changes)) }
-                guard let before, !before.awaited.contains(question.type) else {
-                    return eventLoop.makeSucceededFuture(.uncertain)
-                }
+                guard let before else { return eventLoop.makeSucceededFuture(.uncertain) }
                 return self.memory.look(on: eventLoop).map { after in
                     after == before ? found.orders.isEmpty ? .unknown : .unchanged : .uncertain
                 }

@@ -116,7 +116,6 @@ extension MaterializedView {
             tails.merging(shard.tails) { min($0, $1) }.filter { tails[$0.key] != nil && shard.tails[$0.key] != nil }
         }
         let pairs = Self.pairs(tails)
-        let types = shards.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited) }
         let replies = try await self.run(
             open.map { index in
                 let (shard, marks) = (shards[index], marks[index])
@@ -128,7 +127,7 @@ extension MaterializedView {
                     arguments: [
                         .string(HashSlot.tags), Self.slot(of: shard), .string(marks.slots), .string(marks.history),
                         .string(marks.marks), .string(shard.epoch ?? ""),
-                        .string(ViewEpoch.text(epoch, awaiting: types)),
+                        .string(epoch),
                     ] + pairs)
             }, "confirming slots that were moved")
         return replies.allSatisfy { $0.integer == 1 } ? .moved : .unsettled

@@ -51,8 +51,6 @@ public struct MaterializedView: Sendable {
         /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
         /// the newest that Kafka has.
         public let startedEmpty: Bool
-        /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
-        public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
             hashTag: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
@@ -132,10 +130,9 @@ public struct MaterializedView: Sendable {
     ///
     /// - Parameters:
     ///   - tails: the offsets below which everything was restored.
-    ///   - types: those with orders still missing.
     /// - Returns: true if it is complete in all shards.
     public func complete(
-        _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
+        _ plan: String, epoch: String, tails: [String: Int64]
     ) async throws(StoreError) -> Bool {
         let pairs = Self.pairs(tails)
         try await self.awaitShards()
@@ -145,41 +142,19 @@ public struct MaterializedView: Sendable {
                     StoreScripts.completeRestore,
                     keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
                         + [StoreKeys.startedEmpty($0), StoreKeys.marked($0)],
-                    arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
+                    arguments: [.string(plan), .string(epoch)] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }
     }
 
     /// Marks shards of another history that turned out to be complete.
     public func confirm(_ shards: [Shard], epoch: String) async throws(StoreError) {
-        _ = try await self.judged(shards.filter { !$0.isHere }, epoch) { $0.awaited }
-    }
-
-    /// Notes that the orders of a type are not missing any more.
-    ///
-    /// - Parameter shards: all of them, as they were when the restore of the type began: the epoch and the history of
-    ///   each must still be the same.
-    /// - Returns: true if this was noted in all shards.
-    public func release(
-        _ type: OrderTypeIdentifier, in shards: [Shard], epoch: String
-    ) async throws(StoreError) -> Bool {
-        try await self.judged(shards, epoch) { $0.awaited.subtracting([type]) }
-    }
-
-    /// Gives shards new epochs.
-    private func judged(
-        _ shards: [Shard], _ epoch: String, awaiting types: (Shard) -> Set<OrderTypeIdentifier>
-    ) async throws(StoreError) -> Bool {
-        let replies = try await self.run(
-            shards.map { shard in
+        _ = try await self.run(
+            shards.filter { !$0.isHere }.map { shard in
                 RedisInvocation(
                     StoreScripts.confirmView, keys: [StoreKeys.epoch(shard.hashTag)],
-                    arguments: [
-                        .string(shard.epoch ?? ""), .string(shard.history),
-                        .string(ViewEpoch.text(epoch, awaiting: types(shard))),
-                    ])
+                    arguments: [.string(shard.epoch ?? ""), .string(shard.history), .string(epoch)])
             }, "confirming the view")
-        return replies.allSatisfy { $0.integer == 1 }
     }
 
     /// Advances the tails.
@@ -217,13 +192,6 @@ extension MaterializedView {
     /// The epochs of all shards while the view is complete. The same value never occurs again.
     public struct Epochs: Hashable, Sendable {
         let values: [String]
-        /// Types with orders that may be missing.
-        public let awaited: Set<OrderTypeIdentifier>
-
-        init(values: [String]) {
-            self.values = values
-            self.awaited = values.reduce(into: []) { $0.formUnion(ViewEpoch.awaited(in: $1)) }
-        }
     }
 
     /// Commands that read the epochs, for a pipeline with others, once `ViewEpochCache.known` has returned.
@@ -319,42 +287,6 @@ extension MaterializedView {
     }
 }
 
-/// The brands of the packagers, as each of them announces them.
-///
-/// A packager that lacks a brand's folder must not treat the orders of that brand as unserved while another packager
-/// serves them.
-extension MaterializedView {
-    /// The time without an announcement after which a packager counts as gone, in seconds.
-    public static let brandsLife: Int64 = 60
-
-    /// Announces the brands of one packager.
-    ///
-    /// - Parameters:
-    ///   - types: those with a brand that is loaded, or that should be.
-    ///   - name: that of the packager, unique.
-    /// - Returns: the recent announcements of all packagers, by name.
-    public func announce(
-        _ types: Set<OrderTypeIdentifier>, as name: String
-    ) async throws(StoreError) -> [String: Set<OrderTypeIdentifier>] {
-        let replies = try await self.run(
-            [
-                RedisInvocation(
-                    StoreScripts.announceBrands, keys: [StoreKeys.brands],
-                    arguments: [
-                        .string(name), .string(types.map(\.rawValue).sorted().joined(separator: ",")),
-                        .integer(Self.brandsLife),
-                    ])
-            ], "announcing brands")
-        let pairs = (replies.first?.array ?? []).map { $0.text ?? "" }
-        var found: [String: Set<OrderTypeIdentifier>] = [:]
-        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
-            found[pairs[index]] = Set(
-                pairs[index + 1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) })
-        }
-        return found
-    }
-}
-
 extension StoreScripts {
     /// Returns the epoch; nil unless it is of this history. The source of an EVAL and not a script, since callers on an
     /// event loop send it in a pipeline after other commands.
@@ -365,43 +297,4 @@ extension StoreScripts {
             local epoch = redis.call('GET', KEYS[1])
             return isHere(epoch) and epoch or false
             """
-
-    /// KEYS: brands. ARGV: packager, its types with commas between them, seconds after which another one counts as
-    /// gone. Returns packager, types, …
-    static let announceBrands = RedisScript(
-        Self.clock + """
-            -- First, so that a Redis that is full takes it.
-            redis.call('HDEL', KEYS[1], ARGV[1])
-            redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f:%s', now, ARGV[2]))
-            redis.call('EXPIRE', KEYS[1], ARGV[3])
-            local all, found = redis.call('HGETALL', KEYS[1]), {}
-            for index = 1, #all, 2 do
-              local heard, types = string.match(all[index + 1], '^(%d+):(.*)$')
-              if heard and now - heard <= ARGV[3] * 1000 then
-                found[#found + 1], found[#found + 2] = all[index], types
-              else
-                redis.call('HDEL', KEYS[1], all[index])
-              end
-            end
-            return found
-            """)
-}
-
-/// The text of an epoch: `<name>:<history>`, or `<name>:<type>,<type>:<history>` while orders of types are awaited.
-///
-/// The types are a part of the value, so a comparison of epochs includes them, and each shard of a cluster has them
-/// under the same rules. A program that knows only the first form takes the second one for that of another history, and
-/// does not report that orders are missing.
-enum ViewEpoch {
-    /// Returns the part before the history.
-    static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {
-        types.isEmpty ? name : "\(name):\(types.map(\.rawValue).sorted().joined(separator: ","))"
-    }
-
-    /// Returns the types in a whole epoch.
-    static func awaited(in epoch: String) -> Set<OrderTypeIdentifier> {
-        let parts = epoch.split(separator: ":", omittingEmptySubsequences: false)
-        guard parts.count == 3 else { return [] }
-        return Set(parts[1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) })
-    }
 }

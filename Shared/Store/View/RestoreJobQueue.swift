@@ -28,8 +28,6 @@ public struct RestoreJobQueue: Sendable {
         /// newest come first; registrations from the beginning.
         public var done: Int64 = 0
         public var isDone = false
-        /// Orders that could not be restored.
-        public var awaited: AwaitedOrders?
 
         public init(name: String, from: Int64, to: Int64) {
             self.name = name
@@ -48,9 +46,6 @@ public struct RestoreJobQueue: Sendable {
 
         var text: String { "\(self.from):\(self.to):\(self.done):0:\(self.isDone ? "done" : "")" }
     }
-
-    /// The suffix of the field, after the name of a job, for its awaited types. No topic has it in its name.
-    private static let awaitedSuffix = "#awaited"
 
     /// The result of a claim.
     public enum Claim: Hashable, Sendable {
@@ -84,18 +79,13 @@ public struct RestoreJobQueue: Sendable {
         let values = (reply.array ?? []).map { $0.text ?? "" }
         var found: String?
         var jobs: [Job] = []
-        var awaited: [String: AwaitedOrders] = [:]
         for index in stride(from: 0, to: values.count - 1, by: 2) {
             if values[index] == "plan" {
                 found = values[index + 1]
-            } else if values[index].hasSuffix(Self.awaitedSuffix) {
-                awaited[String(values[index].dropLast(Self.awaitedSuffix.count))] = AwaitedOrders(
-                    text: values[index + 1])
             } else if let job = Job(name: values[index], values[index + 1]) {
                 jobs.append(job)
             }
         }
-        for index in jobs.indices { jobs[index].awaited = awaited[jobs[index].name] }
         return found == plan ? jobs : nil
     }
 
@@ -113,17 +103,16 @@ public struct RestoreJobQueue: Sendable {
                     StoreScripts.claimJob, keys: [self.key],
                     arguments: [
                         .string(plan), .string(owner), .integer(lease.wholeMilliseconds), .string("\(topic.name)/"),
-                        .integer(topic.offsets), .string(Self.awaitedSuffix),
+                        .integer(topic.offsets),
                     ])
             ], "claiming a job"
         ).first
         if let count = reply?.integer { return count < 0 ? .over : count == 0 ? .allDone : .wait }
-        guard let parts = reply?.array, parts.count == 5, let name = parts[0].text, let from = parts[1].integer,
+        guard let parts = reply?.array, parts.count == 4, let name = parts[0].text, let from = parts[1].integer,
             let to = parts[2].integer, let done = parts[3].integer
         else { throw StoreError(.unavailable, "claiming a job: an unexpected reply") }
         var job = Job(name: name, from: from, to: to)
         job.done = done
-        job.awaited = parts[4].text.flatMap { AwaitedOrders(text: $0) }
         return .job(job)
     }
 
@@ -155,37 +144,9 @@ public struct RestoreJobQueue: Sendable {
                     StoreScripts.noteJob, keys: [self.key],
                     arguments: [
                         .string(plan), .string(job.name), .string(owner), .integer(job.done), .integer(job.to),
-                        .integer(lease.wholeMilliseconds), .string(next), .string(job.awaited?.text ?? ""),
-                        .string(job.name + Self.awaitedSuffix), .integer(job.from),
+                        .integer(lease.wholeMilliseconds), .string(next), .integer(job.from),
                     ])
             ], "noting a job")
         return reply.first?.integer == 1
     }
-}
-
-/// Orders of one partition that cannot be packaged until their brands load.
-public struct AwaitedOrders: Hashable, Sendable {
-    /// The offset of the first of them.
-    public let offset: Int64
-    public let types: Set<OrderTypeIdentifier>
-
-    public init(offset: Int64, types: Set<OrderTypeIdentifier>) {
-        self.offset = max(0, offset)
-        self.types = types
-    }
-
-    public func merging(_ other: AwaitedOrders?) -> AwaitedOrders {
-        guard let other else { return self }
-        return AwaitedOrders(offset: min(self.offset, other.offset), types: self.types.union(other.types))
-    }
-
-    /// Parses the format of `text`; nil for anything else.
-    init?(text: String) {
-        let parts = text.split(separator: ":", maxSplits: 1)
-        guard parts.count == 2, let offset = Int64(parts[0]) else { return nil }
-        self.init(offset: offset, types: Set(parts[1].split(separator: ",").compactMap { try? .init(String($0)) }))
-    }
-
-    /// `<offset>:<type>,<type>`
-    var text: String { "\(self.offset):\(self.types.map(\.rawValue).sorted().joined(separator: ","))" }
 }

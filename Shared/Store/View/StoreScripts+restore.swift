@@ -78,8 +78,7 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Gives a shard a new epoch after a judgement: a view of another history is still complete, or orders that
-    /// were awaited are restored.
+    /// Gives a shard a new epoch after the judgement that a view of another history is still complete.
     ///
     /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either has
     /// changed since.
@@ -104,13 +103,13 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Restores an order, if the stored one is older.
+    /// Restores an order, if the stored one is older, without a package: that is made when it is asked for.
     ///
     /// The revision is a time and not a count: a client that read the order before it was lost must not find the same
     /// number again. The stamp is above every tag that was issued for this version, also by a server whose clock was
     /// ahead of this one's.
-    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last
-    /// millisecond at which it may be written (0: any), then field, value, …
+    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, then field,
+    /// value, …; `content` last, if there is one.
     /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
     /// when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
@@ -139,8 +138,8 @@ extension StoreScripts {
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
               'told', ARGV[1]
             }
-            local reply = put(fields, 6, unpublished, isTrace, ARGV[3] == 'removal' and ARGV[4])
-            if ARGV[3] == 'unpackaged' and reply == 1 then dropPackage() end
+            local reply = put(fields, 5, unpublished, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            if ARGV[3] == 'version' and reply == 1 then dropPackage(ARGV[#ARGV - 1] == 'content') end
             return reply
             """)
 
@@ -166,8 +165,7 @@ extension StoreScripts {
 // MARK: Jobs
 
 /// The jobs of a restore are in one hash: `plan`, and per job `<from>:<to>:<done>:<lease ends>:<owner>`, with the owner
-/// `done` for finished ones. If orders of a job are awaited, `<job>#awaited` has their offset and types. Times are
-/// milliseconds of the server's clock.
+/// `done` for finished ones. Times are milliseconds of the server's clock.
 extension StoreScripts {
     static let clock = """
         local time = redis.call('TIME')
@@ -190,9 +188,8 @@ extension StoreScripts {
     /// Claims the job without an owner that has the least progress.
     ///
     /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that come first, the number of
-    /// offsets up to which they do, the suffix of the field of awaited orders.
-    /// Returns job, from, to, done, awaited; or the number of open jobs, all assigned to others; -1 if there is another
-    /// plan.
+    /// offsets up to which they do.
+    /// Returns job, from, to, done; or the number of open jobs, all assigned to others; -1 if there is another plan.
     static let claimJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end
@@ -212,14 +209,12 @@ extension StoreScripts {
             if not found then return open end
             redis.call('HSET', KEYS[1], found[1],
               string.format('%s:%s:%s:%.0f:%s', found[2], found[3], found[4], now + ARGV[3], ARGV[2]))
-            found[5] = redis.call('HGET', KEYS[1], found[1] .. ARGV[6]) or ''
             return found
             """)
 
     /// Notes the progress of a job.
     ///
-    /// KEYS: jobs. ARGV: plan, job, owner, done, to, milliseconds of the lease, owner from this call on, the orders
-    /// that are awaited, the field of these, from.
+    /// KEYS: jobs. ARGV: plan, job, owner, done, to, milliseconds of the lease, owner from this call on, from.
     /// Returns 1, or 0 if another owner has the job by now.
     static let noteJob = RedisScript(
         Self.clock + """
@@ -227,12 +222,7 @@ extension StoreScripts {
             local owner = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^%d+:%d+:%d+:%d+:(%w*)$')
             if owner ~= ARGV[3] then return 0 end
             redis.call('HSET', KEYS[1], ARGV[2],
-              string.format('%s:%s:%s:%.0f:%s', ARGV[10], ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
-            if ARGV[8] ~= '' then
-              redis.call('HSET', KEYS[1], ARGV[9], ARGV[8])
-            else
-              redis.call('HDEL', KEYS[1], ARGV[9])
-            end
+              string.format('%s:%s:%s:%.0f:%s', ARGV[8], ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
             return 1
             """)
 

@@ -17,8 +17,6 @@ public final class ViewMemory: Sendable {
     struct Known: Sendable {
         /// By the hash tag of the shard; the empty one is that of a single server.
         let epochs: [String: String]
-        /// Types with orders that may be missing.
-        let awaited: Set<OrderTypeIdentifier>
         let generation: UInt64
         let until: NIODeadline
     }
@@ -109,8 +107,8 @@ public final class ViewMemory: Sendable {
     func remember(_ epochs: MaterializedView.Epochs?, of hashTags: [String], _ generation: UInt64, _ now: NIODeadline) {
         guard let epochs, epochs.values.count == hashTags.count else { return self.forget() }
         let known = Known(
-            epochs: Dictionary(zip(hashTags, epochs.values)) { first, _ in first }, awaited: epochs.awaited,
-            generation: generation, until: now + Self.life)
+            epochs: Dictionary(zip(hashTags, epochs.values)) { first, _ in first }, generation: generation,
+            until: now + Self.life)
         self.remembered.withLock { $0 = known }
     }
 

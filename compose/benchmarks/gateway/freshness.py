@@ -68,24 +68,24 @@ class Freshness:
         record = json.loads(message.value())
         self.seen += 1
         for answer in answers:
-            # A version that nobody follows has no package yet.
-            tag = record.get("package", {}).get("entityTag")
-            wrong = self.fault(answer, record["modified"], tag == known.strip('"'))
+            wrong = self.fault(answer, record["modified"])
             if wrong:
                 self.violations.append(f"{order} version {record['version']}: {wrong}")
         self.tags[order] = answers[0].headers.get("etag", known)
 
     @staticmethod
-    def fault(answer, modified, was_known):
+    def stamp(answer):
+        return email.utils.parsedate_to_datetime(answer.headers["last-modified"]).timestamp()
+
+    @staticmethod
+    def fault(answer, modified):
         """Returns a sentence about a wrong answer, None for a right one."""
         if answer.status == 304:
             # The request may name the published version, if that was fetched before its record arrived, or a newer one.
-            stamp = answer.headers.get("last-modified")
-            fresh = stamp and email.utils.parsedate_to_datetime(stamp).timestamp() >= modified
-            return None if was_known or fresh else "304 for an older version"
+            return None if Freshness.stamp(answer) >= modified else "304 for an older version"
         if answer.status != 200:
             return f"status {answer.status}"
-        if email.utils.parsedate_to_datetime(answer.headers["last-modified"]).timestamp() < modified:
+        if Freshness.stamp(answer) < modified:
             return "the headers are of an older version"
         with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
             updated = json.loads(archive.read("order.json"))["updatedAt"]
