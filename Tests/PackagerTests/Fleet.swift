@@ -2,6 +2,7 @@ import Foundation
 import Kafka
 import Logging
 import Model
+import NIOCore
 import NIOPosix
 import Operations
 import Redis

@@ -201,10 +201,13 @@ import Tokens
                 guard let places = try? await view.look() else { return false }
                 return try await view.begin("plan", seen: places) != nil
             }
-            let package = OrderStore.StoredPackage(
-                assets: [], head: [1], certificates: "certificates", tail: [2], entityTag: "e")
-            try await store.putAssets([("certificates", [3])])
-            #expect(try await store.restore([.version(state, package)]) == 1)
+            #expect(try await store.restore([.version(state, content: nil)]) == 1)
+            let brand = fleet.brandFixture.brand
+            let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
+            let repackager = OrderRepackager(
+                topics: fleet.topics, store: store, producer: fleet.producer,
+                packagers: { [brand.orderType: packager] })
+            #expect(try await repackager.package(requested: [orders[0]]) == [.signed])
             try await eventually("served") { try await status(0) == 200 }
             #expect(try await status(1) == 503, "it may exist")
             #expect(try await status(1, token: "not-the-token-of-it") == 503)

@@ -3,6 +3,7 @@ import CoreMetrics
 import Kafka
 import Logging
 import Model
+import Operations
 import Packaging
 import Redis
 import Store

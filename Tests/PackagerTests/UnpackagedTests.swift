@@ -138,16 +138,20 @@ import Testing
             #expect(try await self.repackager(fixture).package(requested: [key]) == [.signed])
             let packager = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens())
             let stored = try #require(try await fixture.stored("o"))
-            let draft = OrderDraft(
-                BatchOrder(place: 0, key: key), stored: stored,
-                folded: FoldResult(state: stored.state, effect: .changed, outcomes: []), pictures: [])
-            #expect(packager.unpackaged(draft, recordBytes: 1 << 20)?.package == nil)
-            #expect(packager.unpackaged(draft, recordBytes: 1 << 20)?.record != nil)
-            #expect(packager.unpackaged(draft, recordBytes: 1000) == nil, "its record would be too large")
+            let changes = [log.change("order.patched", "o", ["orderNumber": "9"])]
+            func fold(_ packager: OrderPackager, _ recordBytes: Int) throws -> OrderDraft {
+                let works = KeyedWork.each(of: changes)
+                let order = try #require(ChangeBatch(works) { _ in .served }.orders.first)
+                return packager.fold(
+                    order, stored: stored, policy: .followed, recordBytes: recordBytes,
+                    nowEpochSeconds: ChangeLog.noon + 3 * 24 * 3600)
+            }
+            #expect(try fold(packager, 1 << 20).record != nil)
+            #expect(try fold(packager, 1000).record == nil, "its record would be too large")
             let unsure = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in throw PackagingError(.tooLarge, "too large")
             }
-            #expect(unsure.unpackaged(draft, recordBytes: 1 << 20) == nil)
+            #expect(try fold(unsure, 1 << 20).record == nil)
         }
     }
 

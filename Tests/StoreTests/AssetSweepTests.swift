@@ -165,9 +165,6 @@ import Testing
             }
             #expect(reason.contains("too long ago"))
             #expect(outcomes[1] == .written, "a removal names no assets")
-            await #expect(throws: StoreError.self) {
-                _ = try await store.restore([.version(try state("3", version: 1), somePackage)], begun: begun)
-            }
         }
     }
 }

@@ -184,7 +184,6 @@ import Testing
         #expect(try await board.keep(job, of: plan, by: "me", lease: .seconds(60)))
         #expect(try await view.complete(plan, epoch: "e", tails: ["t/0": 9]))
         try await board.forget(plan)
-        #expect(try await view.announce([try OrderTypeIdentifier(orderType)], as: "me").keys.sorted() == ["me"])
         let epochs = try await watch.known()
         try await watch.confirm(epochs)
         let store = OrderStore(redis: fixture.redis, view: watch)

@@ -82,17 +82,17 @@ import Testing
 
     @Test func restoringANewOrderFailsWhileRedisIsFull() async throws {
         try await StoreFixture.with { fixture in
-            _ = try await fixture.store.restore([.version(try state("1", version: 3), self.package(5000))])
+            _ = try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")])
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let error = await #expect(throws: StoreError.self) {
-                _ = try await fixture.store.restore([.version(try state("2", version: 1), self.package(5000))])
+                _ = try await fixture.store.restore([.version(try state("2", version: 1), content: "c1")])
             }
             #expect(error?.code == .unavailable)
             #expect(error?.message.contains("OOM") == true)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 4), self.package(4000))]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 4), content: nil)]) == 1)
             #expect(try await fixture.store.restore([.removed(try state("1", version: 5, isRemoved: true))]) == 1)
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await fixture.store.restore([.version(try state("2", version: 1), self.package(5000))]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("2", version: 1), content: "c1")]) == 1)
         }
     }
 

@@ -41,7 +41,7 @@ import Testing
         try await StoreFixture.with { fixture in
             let view = MaterializedView(redis: fixture.redis)
             // Enough that each master of a cluster has some.
-            let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
+            let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), content: nil) }
             func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.startedEmpty)) }
             try await fixture.raw("SET", "waybill:anything", "else")
             _ = try await view.begin("a", seen: try await view.look())

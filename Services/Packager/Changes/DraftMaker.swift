@@ -22,10 +22,8 @@ struct DraftMaker: Sendable {
         let all = await self.each(orders, \.0, .fold, &outcomes) {
             [policy, limit = self.recordLimit.value] packager, order in
             defer { CrashPoint.reached(.folded) }
-            let draft = packager.fold(order.0, stored: order.1, nowEpochSeconds: seconds)
-            let isLeft = policy.leavesPackage(
-                after: order.1, isSilent: draft.result.isSilent, nowEpochSeconds: seconds)
-            return (isLeft ? packager.unpackaged(draft, recordBytes: limit) : nil) ?? draft
+            return packager.fold(
+                order.0, stored: order.1, policy: policy, recordBytes: limit, nowEpochSeconds: seconds)
         }
         let unpackaged = all.filter { $0.record != nil }
         self.metrics.packagesLeft.increment(by: unpackaged.count)

@@ -163,12 +163,15 @@ extension OrderInspection {
 
 extension RecordFact {
     init(_ record: KafkaRecord) {
-        let replay = OrderReplay([record])
-        switch replay.items.first?.item {
-        case .version(_, let text)?: self.content = .version(text.version)
-        case .removed(let state)?: self.content = .removed(state.version)
-        case .forgotten?: self.content = .removed(nil)
-        case nil: self.content = .unreadable(replay.unreadable.first?.reason ?? "it has no key")
+        do {
+            self.content =
+                switch try OrderReplay(record) {
+                case .version(let state, _): .version(state.version)
+                case .removed(let state): .removed(state.version)
+                case .forgotten: .removed(nil)
+                }
+        } catch {
+            self.content = .unreadable("\(error)")
         }
         self.partition = record.partition
         self.offset = record.offset

@@ -73,13 +73,6 @@ final class OrderDraft: Sendable {
             record: record)
     }
 
-    /// The next version of an order without a package, which is made when somebody asks for it.
-    convenience init(unpackaged draft: OrderDraft, _ state: OrderState) {
-        self.init(
-            draft.order, stored: draft.stored, result: draft.result, pictures: [], content: .version(nil),
-            record: OrderRecord(state, content: nil).encoded)
-    }
-
     /// A stored order as it was read.
     convenience init(_ order: BatchOrder, read stored: OrderStore.StoredOrder, pictures: [OrderPicture]) {
         self.init(

@@ -14,6 +14,8 @@ struct OrderPackager: Sendable {
     /// Nil in tests with a `build` of their own, which sign each package.
     private let builder: PackageBuilder?
     private let signer: String
+    /// The most bytes of order.json that are not the document's.
+    private let ruleBytes: Int
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
@@ -39,17 +41,28 @@ struct OrderPackager: Sendable {
         self.rules = brand.rules
         self.builder = builder
         self.signer = brand.signer
+        self.ruleBytes = [brand.rules.merchant, brand.rules.returnInfo].reduce(2048) { $0 + ($1?.serialized.count ?? 0) }
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
         self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
 
-    /// Folds the changes of one order into one new state, and determines which pictures its package needs.
-    func fold(_ order: BatchOrder, stored: OrderStore.StoredOrder?, nowEpochSeconds: Int64) -> OrderDraft {
+    /// Folds the changes of one order into one new state.
+    ///
+    /// - Parameters:
+    ///   - policy: decides if a new version is left without a package. If it is, the draft has its record.
+    ///   - recordBytes: the most bytes of the order's record.
+    /// - Returns: a draft to be packaged, with the pictures that its package needs, or one without a package.
+    func fold(
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, policy: PackagePolicy = .always, recordBytes: Int = .max,
+        nowEpochSeconds: Int64
+    ) -> OrderDraft {
         var fold = OrderFold.Unfinished(of: stored?.state)
         self.fold(order.changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
         let result = self.fold.result(of: fold, nowEpochSeconds: nowEpochSeconds)
+        let isLeft = policy.leavesPackage(after: stored, isSilent: result.isSilent, nowEpochSeconds: nowEpochSeconds)
+        if isLeft, let draft = self.unpackaged(order, stored, result, recordBytes: recordBytes) { return draft }
         return OrderDraft(order, stored: stored, folded: result, pictures: self.pictures(of: result))
     }
 
@@ -100,12 +113,16 @@ struct OrderPackager: Sendable {
 
     /// Returns a folded order with its new version and without a package; nil if it has to be packaged to see that all
     /// of its changes can be.
-    func unpackaged(_ draft: OrderDraft, recordBytes: Int) -> OrderDraft? {
-        guard draft.result.effect == .changed, let state = draft.state,
-            self.builder?.fits(state.orderJSON(rules: self.rules)) ?? false
+    private func unpackaged(
+        _ order: BatchOrder, _ stored: OrderStore.StoredOrder?, _ result: FoldResult, recordBytes: Int
+    ) -> OrderDraft? {
+        guard result.effect == .changed, let state = result.state, let builder = self.builder else { return nil }
+        let record = OrderRecord(state, content: nil).encoded
+        guard record.count + Self.contentBytes <= recordBytes,
+            builder.fits(bytes: record.count + self.ruleBytes, state.orderJSON(rules: self.rules))
         else { return nil }
-        let unpackaged = OrderDraft(unpackaged: draft, state)
-        return (unpackaged.record?.count ?? 0) + Self.contentBytes <= recordBytes ? unpackaged : nil
+        return OrderDraft(
+            order, stored: stored, result: result, pictures: [], content: .version(nil), record: record)
     }
 
     /// The most bytes that a package adds to its order's record, so that one which is made later can be published.

@@ -88,8 +88,12 @@ public struct PackageBuilder: Sendable {
 
     /// Returns true if an order's package is certainly not too large, without making it. Pictures that are fetched make
     /// none too large.
-    public func fits(_ orderJSON: JSON) -> Bool {
-        self.finder.files(of: orderJSON, pictures: [:]).isWithinLimit
+    ///
+    /// - Parameters:
+    ///   - bytes: at least those of order.json, which is not read if it fits with all of the brand's files.
+    ///   - orderJSON: the complete order.
+    public func fits(bytes: Int, _ orderJSON: @autoclosure () -> JSON) -> Bool {
+        self.finder.fitsWithAll(bytes) || self.finder.files(of: orderJSON(), pictures: [:]).isWithinLimit
     }
 
     /// Source: Wallet Orders §2.3
@@ -240,8 +244,11 @@ struct PackageFiles {
 
     /// True if their package is certainly not too large.
     var isWithinLimit: Bool {
-        self.assets.size + self.order.serialized.count + Self.overhead
-            + self.assets.digests.count * Self.overheadPerAsset <= OrderPackage.sizeLimit
+        Self.fits(self.order.serialized.count, assets: self.assets.digests.count, bytes: self.assets.size)
+    }
+
+    fileprivate static func fits(_ order: Int, assets: Int, bytes: Int) -> Bool {
+        order + bytes + assets * Self.overheadPerAsset + Self.overhead <= OrderPackage.sizeLimit
     }
 }
 
@@ -249,10 +256,18 @@ struct PackageFiles {
 struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
+    /// The number of all of the brand's files, and their bytes.
+    private let all: (count: Int, bytes: Int)
 
     init(_ assets: [String: Asset], _ hosts: PictureHosts) {
         self.catalog = AssetCatalog(assets)
         self.hosts = hosts
+        self.all = (assets.count, assets.values.reduce(0) { $0 + $1.entry.count })
+    }
+
+    /// Returns true if an order of this size fits with all files. Names of pictures may get a suffix, so it may double.
+    func fitsWithAll(_ bytes: Int) -> Bool {
+        PackageFiles.fits(2 * bytes, assets: self.all.count, bytes: self.all.bytes)
     }
 
     /// Finds the files that an order names. Missing ones are left out.

@@ -1,4 +1,3 @@
-public import Model
 public import Redis
 
 /// The view: the state in Redis derived from Kafka, and the marks of its completeness.
