@@ -189,7 +189,8 @@ struct Fleet: Sendable {
     func verify(_ orders: [OrderKey]) async throws {
         let root = try self.directory.write("root.pem", self.brandFixture.rootPEM)
         for key in orders {
-            try await PackageRequests(redis: self.redis).add(key, on: MultiThreadedEventLoopGroup.singleton.next()).get()
+            try await PackageRequests(redis: self.redis).add(key, on: MultiThreadedEventLoopGroup.singleton.next())
+                .get()
             try await eventually("the package of \(key)") { try await StoredArchive.read(key, from: self.redis) != nil }
             let archive = try #require(try await StoredArchive.read(key, from: self.redis))
             _ = try archive.verify(root: root)

@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    /// What devices have of a restored order is known, so a changed brand gives them a new version.
+    /// The record says what devices have of a restored order, so a changed brand gives them a new version.
     @Test func aChangedBrandRenewsARestoredOrderThatHasNoPackage() async throws {
         let renewed = try RenewedBrand()
         try renewed.remove(asset: "lamp.png")

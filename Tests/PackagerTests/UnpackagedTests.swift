@@ -143,11 +143,11 @@ import Testing
                 let works = KeyedWork.each(of: changes)
                 let order = try #require(ChangeBatch(works) { _ in .served }.orders.first)
                 return packager.fold(
-                    order, stored: stored, policy: .followed, recordBytes: recordBytes,
-                    nowEpochSeconds: ChangeLog.noon + 3 * 24 * 3600)
+                    order, stored: stored, nowEpochSeconds: ChangeLog.noon + 3 * 24 * 3600, recordBytes: recordBytes
+                ) { _ in true }
             }
             #expect(try fold(packager, 1 << 20).record != nil)
-            #expect(try fold(packager, 1000).record == nil, "its record would be too large")
+            #expect(try fold(packager, 100).record == nil, "its record would be too large")
             let unsure = OrderPackager(fixture.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in throw PackagingError(.tooLarge, "too large")
             }

@@ -25,7 +25,7 @@ import Testing
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],
             "Repackaging": ["CommandLine", "Pipeline", "Settings"],
-            "Restoring": ["CommandLine", "Pipeline", "Settings"],
+            "Restoring": ["CommandLine", "Pipeline"],
             "Settings": [],
             "Sources": [],
             "Worker": [],

@@ -22,8 +22,9 @@ struct DraftMaker: Sendable {
         let all = await self.each(orders, \.0, .fold, &outcomes) {
             [policy, limit = self.recordLimit.value] packager, order in
             defer { CrashPoint.reached(.folded) }
-            return packager.fold(
-                order.0, stored: order.1, policy: policy, recordBytes: limit, nowEpochSeconds: seconds)
+            return packager.fold(order.0, stored: order.1, nowEpochSeconds: seconds, recordBytes: limit) { result in
+                policy.leavesPackage(after: order.1, isSilent: result.isSilent, nowEpochSeconds: seconds)
+            }
         }
         let unpackaged = all.filter { $0.record != nil }
         self.metrics.packagesLeft.increment(by: unpackaged.count)

@@ -30,7 +30,8 @@ final class OrderDraft: Sendable {
     /// - Parameter content: the content of the write; nil if there is nothing to store.
     init(
         _ order: BatchOrder, stored: OrderStore.StoredOrder?, result: FoldResult, pictures: [OrderPicture],
-        package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil, record: [UInt8]? = nil, refusal: String? = nil
+        package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil, record: [UInt8]? = nil,
+        refusal: String? = nil
     ) {
         self.order = order
         self.stored = stored

@@ -41,7 +41,8 @@ struct OrderPackager: Sendable {
         self.rules = brand.rules
         self.builder = builder
         self.signer = brand.signer
-        self.ruleBytes = [brand.rules.merchant, brand.rules.returnInfo].reduce(2048) { $0 + ($1?.serialized.count ?? 0) }
+        let defaults = [brand.rules.merchant, brand.rules.returnInfo]
+        self.ruleBytes = defaults.reduce(2048) { $0 + ($1?.serialized.count ?? 0) }
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
         self.pictureHosts = brand.pictureHosts
@@ -51,18 +52,17 @@ struct OrderPackager: Sendable {
     /// Folds the changes of one order into one new state.
     ///
     /// - Parameters:
-    ///   - policy: decides if a new version is left without a package. If it is, the draft has its record.
     ///   - recordBytes: the most bytes of the order's record.
+    ///   - leaves: returns true if a new version may be left without a package. If it is, the draft has its record.
     /// - Returns: a draft to be packaged, with the pictures that its package needs, or one without a package.
     func fold(
-        _ order: BatchOrder, stored: OrderStore.StoredOrder?, policy: PackagePolicy = .always, recordBytes: Int = .max,
-        nowEpochSeconds: Int64
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, nowEpochSeconds: Int64, recordBytes: Int = .max,
+        leaves: (FoldResult) -> Bool = { _ in false }
     ) -> OrderDraft {
         var fold = OrderFold.Unfinished(of: stored?.state)
         self.fold(order.changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
         let result = self.fold.result(of: fold, nowEpochSeconds: nowEpochSeconds)
-        let isLeft = policy.leavesPackage(after: stored, isSilent: result.isSilent, nowEpochSeconds: nowEpochSeconds)
-        if isLeft, let draft = self.unpackaged(order, stored, result, recordBytes: recordBytes) { return draft }
+        if leaves(result), let draft = self.unpackaged(order, stored, result, recordBytes: recordBytes) { return draft }
         return OrderDraft(order, stored: stored, folded: result, pictures: self.pictures(of: result))
     }
 

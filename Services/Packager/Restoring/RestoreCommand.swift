@@ -15,9 +15,9 @@ struct RestoreCommand: AsyncParsableCommand {
         abstract: "Restores orders of a brand that are missing from Redis or older there than in Kafka.",
         discussion: """
             The packagers restore a Redis that lost everything by themselves. This is for orders that are missing \
-            although the view is complete: somebody deleted them. Reads all of the orders topic, and writes only what is missing or older; nothing is published \
-            and no device is pushed. It can run beside the service, and be stopped and run again at any time. Reads \
-            the same configuration as the service.
+            although the view is complete: somebody deleted them. Reads all of the orders topic, and writes only what \
+            is missing or older; nothing is published and no device is pushed. It can run beside the service, and be \
+            stopped and run again at any time. Reads the same configuration as the service.
 
             Exit codes: 0: done; 3: stopped early (run it again); 1 or 64: it could not start.
             """)

@@ -9,8 +9,8 @@ public struct OrderRecord: Hashable, Sendable {
     public var modifiedEpochSeconds: Int64
     public var positions: AppliedPositions
     public var recent: RecentChanges
-    /// Identifies what was in its package, 32 lower-case hexadecimal digits: see `OrderPackage.contentDigest`. Nil for a
-    /// version whose package is made when it is asked for.
+    /// The digest of what was in its package, 32 lower-case hexadecimal digits: see `OrderPackage.contentDigest`. Nil
+    /// for a version whose package is made when it is asked for.
     public var content: String?
     /// As in `OrderState`; nil or empty if the order has none.
     public var contributions: Contributions?
@@ -72,9 +72,12 @@ public struct OrderRecord: Hashable, Sendable {
 
     /// Returns the digest of a package's content, read from text.
     private static func content(_ text: String) throws(RecordError) -> String {
-        let isDigest = text.utf8.count == 32 && text.utf8.allSatisfy {
-            (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains($0)
-        }
+        let isDigest =
+            text.utf8.count == 32
+            && text.utf8.allSatisfy {
+                (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+                    || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains($0)
+            }
         guard isDigest else { throw RecordError("$.content must be 32 lower-case hexadecimal digits") }
         return text
     }
