@@ -103,8 +103,8 @@ import Testing
                 topic: "waybill.orders", partition: 0, offset: 6, timestampMilliseconds: 0, key: nil, value: nil),
             try record(7, "e", nil, [KafkaHeader(name: RemovedOrder.header, text: "[]")]),
         ]
-        let shown = OrderReplay.last(of: records).map { record in
-            switch try? OrderReplay(record) {
+        let shown = NewestRecords.last(of: records).map { record in
+            switch try? OrderStore.Restored(record) {
             case .version(let state, _)?: "\(record.offset) \(state.key.order) \(state.version)"
             case .removed(let state)?: "\(record.offset) \(state.key.order) removed \(state == gone)"
             case .forgotten(let key, let moment)?: "\(record.offset) \(key.order) forgotten \(moment)"

@@ -20,7 +20,7 @@ import Testing
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
             "Forgetting": ["CommandLine", "DeadLetters", "Pipeline", "Settings"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
-            "Inspecting": ["DeadLetters", "Pipeline", "Restoring", "Settings"],
+            "Inspecting": ["DeadLetters", "Pipeline", "Settings"],
             "Pictures": ["Pipeline"],
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],

@@ -91,11 +91,11 @@ import Testing
         "Shared/HTTPServer": 3590,
         "Shared/Kafka": 4150,
         "Shared/Lua": 1030,
-        "Shared/Model": 5900,
+        "Shared/Model": 5950,
         "Shared/Operations": 4230,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3410,
-        "Shared/Store": 5080,
+        "Shared/Store": 5100,
         "Shared/Tokens": 370,
     ]
 

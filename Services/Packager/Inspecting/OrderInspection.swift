@@ -165,7 +165,7 @@ extension RecordFact {
     init(_ record: KafkaRecord) {
         do {
             self.content =
-                switch try OrderReplay(record) {
+                switch try OrderStore.Restored(record) {
                 case .version(let state, _): .version(state.version)
                 case .removed(let state): .removed(state.version)
                 case .forgotten: .removed(nil)

@@ -15,6 +15,12 @@ struct NewestRecords {
 
     init(from: Int64) { self.from = from }
 
+    /// Returns the last record of each key, in the order of their offsets.
+    static func last(of records: [KafkaRecord]) -> [KafkaRecord] {
+        var seen: Set<[UInt8]> = []
+        return records.reversed().filter { seen.insert($0.key ?? []).inserted }.reversed()
+    }
+
     /// Appends records that follow the present ones.
     mutating func append(_ more: [KafkaRecord]) {
         self.records += more

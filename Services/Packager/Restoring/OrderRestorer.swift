@@ -24,7 +24,7 @@ struct OrderRestorer: Sendable {
     ///
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord]) async throws -> Bool {
-        let items = await Self.items(OrderReplay.last(of: records)).compactMap { try? $0.get() }
+        let items = await Self.items(NewestRecords.last(of: records)).compactMap { try? $0.get() }
         return zip(items, try await self.store.storedVersions(items.map(\.key))).allSatisfy { $0.stands($1) }
     }
 
@@ -32,7 +32,7 @@ struct OrderRestorer: Sendable {
     ///
     /// - Throws: `StoreError`
     func restore(_ records: [KafkaRecord]) async throws {
-        var rest = OrderReplay.last(of: records)[...]
+        var rest = NewestRecords.last(of: records)[...]
         while !rest.isEmpty {
             let slice = Array(rest.suffix(Self.sliceRecords))
             rest = rest.dropLast(slice.count)
@@ -43,7 +43,7 @@ struct OrderRestorer: Sendable {
 
     /// - Parameter records: one for each order.
     private func restoreEach(_ records: [KafkaRecord]) async throws {
-        var items: [OrderReplay] = []
+        var items: [OrderStore.Restored] = []
         for (record, result) in zip(records, await Self.items(records)) {
             switch result {
             case .success(let item): items.append(item)
@@ -56,14 +56,14 @@ struct OrderRestorer: Sendable {
                     ])
             }
         }
-        let lost = zip(items, try await self.standing(items.map(\.key))).filter { !$0.isIn($1) }.map(\.0.restored)
+        let lost = zip(items, try await self.standing(items.map(\.key))).filter { !$0.isIn($1) }.map(\.0)
         let written = try await self.store.restore(lost)
         self.metrics.orders.increment(by: written)
         self.onWritten(written)
     }
 
-    private static func items(_ records: [KafkaRecord]) async -> [Result<OrderReplay, any Error>] {
-        await onAllCores(records) { record in Result { try OrderReplay(record) } }
+    private static func items(_ records: [KafkaRecord]) async -> [Result<OrderStore.Restored, any Error>] {
+        await onAllCores(records) { record in Result { try OrderStore.Restored(record) } }
     }
 
     /// Returns the stored versions of orders; nil for those that are missing or were not looked up.
@@ -78,14 +78,8 @@ struct OrderRestorer: Sendable {
     }
 }
 
-/// An order as the last of its records says.
-enum OrderReplay: Sendable {
-    /// - content: as in `OrderRecord`.
-    case version(OrderState, content: String?)
-    case removed(OrderState)
-    /// Removed; only the time is known.
-    case forgotten(OrderKey, epochMilliseconds: Int64)
-
+/// Orders as the last of their records says.
+extension OrderStore.Restored {
     /// - Throws: `IdentifierError` or `RecordError` for a record that Waybill did not write.
     init(_ record: KafkaRecord) throws {
         let key = try OrderKey(String(decoding: record.key ?? [], as: UTF8.self))
@@ -96,27 +90,6 @@ enum OrderReplay: Sendable {
             self = .removed(try RemovedOrder.state(key, trace))
         } else {
             self = .forgotten(key, epochMilliseconds: record.timestampMilliseconds)
-        }
-    }
-
-    /// Returns the last record of each key, in the order of their offsets.
-    static func last(of records: [KafkaRecord]) -> [KafkaRecord] {
-        var seen: Set<[UInt8]> = []
-        return records.reversed().filter { seen.insert($0.key ?? []).inserted }.reversed()
-    }
-
-    var key: OrderKey {
-        switch self {
-        case .version(let state, _), .removed(let state): state.key
-        case .forgotten(let key, _): key
-        }
-    }
-
-    fileprivate var restored: OrderStore.Restored {
-        switch self {
-        case .version(let state, let content): .version(state, content: content)
-        case .removed(let state): .removed(state)
-        case .forgotten(let key, let milliseconds): .forgotten(key, epochMilliseconds: milliseconds)
         }
     }
 

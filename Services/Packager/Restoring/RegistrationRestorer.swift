@@ -47,7 +47,7 @@ struct RegistrationRestorer: Sendable {
     ) -> (items: [Registrations.Restored], unreadable: [(origin: String, reason: String)]) {
         var items: [Registrations.Restored] = []
         var unreadable: [(origin: String, reason: String)] = []
-        for record in OrderReplay.last(of: records) {
+        for record in NewestRecords.last(of: records) {
             do {
                 let key = try RegistrationKey(String(decoding: record.key ?? [], as: UTF8.self))
                 let registration = try record.value.map { try RegistrationRecord.decode($0) }

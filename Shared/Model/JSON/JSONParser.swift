@@ -23,11 +23,24 @@ extension JSON {
         var parser = JSONParser()
         self = try parser.document(bytes.span)
     }
+
+    /// Parses an object, and finds the text of one of its members.
+    ///
+    /// - Parameter place: the position of the text; unchanged if there is no such member.
+    init(parsing bytes: [UInt8], textOf name: String, at place: inout Range<Int>) throws(JSONError) {
+        var parser = JSONParser()
+        parser.wanted = name
+        self = try parser.document(bytes.span)
+        place = parser.found ?? place
+    }
 }
 
 /// The position in a text. The text itself is passed from call to call, since a span cannot be stored.
 private struct JSONParser {
     var position = 0
+    /// The member of the outermost object whose text is to be found.
+    var wanted: String?
+    var found: Range<Int>?
 
     mutating func document(_ bytes: Span<UInt8>) throws(JSONError) -> JSON {
         let value = try self.value(bytes, depth: 0)
@@ -106,7 +119,9 @@ private struct JSONParser {
                 throw self.error("':' is expected after \"\(name)\"")
             }
             self.position += 1
+            let begin = self.position
             members.append(JSONObject.Member(name: name, value: try self.value(bytes, depth: depth + 1)))
+            if depth == 0, name == self.wanted { self.found = begin..<self.position }
             self.skipSpace(bytes)
             switch self.current(bytes) {
             case UInt8(ascii: ","): self.position += 1
@@ -204,6 +219,16 @@ private struct JSONParser {
         let open = self.position
         let start = open + 1
         var end = start
+        let raw = unsafe bytes.bytes
+        while end + 8 <= bytes.count {
+            let word = EightBytes(unsafe raw.unsafeLoadUnaligned(fromByteOffset: end, as: UInt64.self))
+            let found = word.equal(UInt8(ascii: "\"")) | word.equal(UInt8(ascii: "\\")) | word.below(0x20)
+            guard found == 0 else {
+                end += found.trailingZeroBitCount / 8
+                break
+            }
+            end += 8
+        }
         while end < bytes.count, bytes[end] != UInt8(ascii: "\""), bytes[end] != UInt8(ascii: "\\"), bytes[end] >= 0x20
         {
             end += 1

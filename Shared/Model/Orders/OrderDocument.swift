@@ -9,6 +9,12 @@ public struct OrderDocument: Hashable, Sendable {
 
     public init(members: JSONObject) { self.members = members }
 
+    /// - Parameter text: the members as JSON, as `serialized` made it.
+    init(members: JSONObject, text: [UInt8]) {
+        self.members = members
+        self.known = text
+    }
+
     /// True for a receipt that never updates: its package names no service and no token, so no device registers. It is
     /// still fetched with its token.
     ///

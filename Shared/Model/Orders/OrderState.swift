@@ -120,12 +120,12 @@ extension OrderState {
             throw RecordError(
                 "the version \(version) or the modification second \(modifiedEpochSeconds) is out of range")
         }
-        var members = JSONObject()
+        var read = OrderDocument.empty
         if !document.isEmpty {
             guard case .object(let object) = try RecordError.json(document, "an order document") else {
                 throw RecordError("the order document must be an object")
             }
-            members = object
+            read = OrderDocument(members: object, text: document)
         }
         let parsedToken: AuthenticationToken
         do {
@@ -139,7 +139,7 @@ extension OrderState {
             parts = try Contributions.read(json, version: version, path: "$")
         }
         self.init(
-            key: key, document: OrderDocument(members: members), token: parsedToken, version: version,
+            key: key, document: read, token: parsedToken, version: version,
             modifiedEpochSeconds: modifiedEpochSeconds, positions: try AppliedPositions(decoding: sources),
             recent: try RecentChanges(decoding: recent), isRemoved: document.isEmpty, contributions: parts)
     }

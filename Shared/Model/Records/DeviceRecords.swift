@@ -27,7 +27,7 @@ public struct RegistrationRecord: Hashable, Sendable {
     ///
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> RegistrationRecord {
-        var object = try RecordError.members(value, "a registration record")
+        var object = try RecordError.members(of: try RecordError.json(value, "a registration record"))
         return RegistrationRecord(
             pushToken: try object.identifier("pushToken") { (text) throws(IdentifierError) in try PushToken(text) },
             registeredEpochMilliseconds: try object.integer("registered", in: 0...RFC3339.latest * 1000))
@@ -63,7 +63,7 @@ public struct PendingPushRecord: Hashable, Sendable {
     ///
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> PendingPushRecord {
-        var object = try RecordError.members(value, "a pending push record")
+        var object = try RecordError.members(of: try RecordError.json(value, "a pending push record"))
         let range = 0...RFC3339.latest * 1000
         return PendingPushRecord(
             sinceEpochMilliseconds: try object.integer("since", in: range),
@@ -125,19 +125,28 @@ public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Source: Design §3
     static let format: Int64 = 1
 
-    /// - Parameter what: the beginning of the sentence.
-    static func json(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSON {
+    /// - Parameters:
+    ///   - what: the beginning of the sentence.
+    ///   - text: receives the position of the text of the member `document`, if there is one.
+    static func json(
+        _ bytes: [UInt8], _ what: String, document text: inout Range<Int>
+    ) throws(RecordError) -> JSON {
         do {
-            return try JSON(parsing: bytes)
+            return try JSON(parsing: bytes, textOf: "document", at: &text)
         } catch {
             // The parser's messages may repeat a member's name, never a value.
             throw RecordError("reading \(what): \(error)")
         }
     }
 
-    /// Reads a record of this format.
-    static func members(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSONMembers<RecordError> {
-        var members = try JSONMembers(try Self.json(bytes, what), path: "$", failure: RecordError.init)
+    static func json(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSON {
+        var text = 0..<0
+        return try Self.json(bytes, what, document: &text)
+    }
+
+    /// Returns the members of a record of this format.
+    static func members(of json: JSON) throws(RecordError) -> JSONMembers<RecordError> {
+        var members = try JSONMembers(json, path: "$", failure: RecordError.init)
         guard try members.value("format").integer == Self.format else {
             throw members.wrong("format", "must be \(Self.format), which this version of Waybill reads")
         }

@@ -67,7 +67,9 @@ public struct OrderRecord: Hashable, Sendable {
     /// The document is not validated: that was done before it was written, and rules may have changed since.
     /// - Throws: `RecordError` with the JSON path of what is wrong.
     public static func decode(_ value: [UInt8]) throws(RecordError) -> OrderRecord {
-        try OrderRecord(try RecordError.members(value, "an order record"))
+        var text = 0..<0
+        let json = try RecordError.json(value, "an order record", document: &text)
+        return try OrderRecord(try RecordError.members(of: json), document: Array(value[text]))
     }
 
     /// Returns the digest of a package's content, read from text.
@@ -82,9 +84,9 @@ public struct OrderRecord: Hashable, Sendable {
         return text
     }
 
-    private init(_ members: JSONMembers<RecordError>) throws(RecordError) {
+    private init(_ members: JSONMembers<RecordError>, document: [UInt8]) throws(RecordError) {
         var object = members
-        self.document = OrderDocument(members: try object.object("document"))
+        self.document = OrderDocument(members: try object.object("document"), text: document)
         self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
         self.content = object.has("content") ? try Self.content(try object.string("content")) : nil
         self.recent = try RecentChanges(decoding: Array(try object.string("recent").utf8))

@@ -42,8 +42,8 @@ extension OrderStore {
         return versions
     }
 
-    /// The state of one order to restore.
-    public enum Restored: Sendable {
+    /// The state of one order to restore. Indirect, since it goes through several arrays.
+    public indirect enum Restored: Sendable {
         /// As published, but for its package, which is made again when it is asked for.
         ///
         /// - content: as in `StoredOrder`; nil if its record has none.
@@ -52,6 +52,13 @@ extension OrderStore {
         case removed(OrderState)
         /// A removed order of which only the time of removal is known.
         case forgotten(OrderKey, epochMilliseconds: Int64)
+
+        public var key: OrderKey {
+            switch self {
+            case .version(let state, _), .removed(let state): state.key
+            case .forgotten(let key, _): key
+            }
+        }
     }
 
     /// Restores orders, each only if the stored one is older.
