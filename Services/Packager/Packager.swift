@@ -143,7 +143,8 @@ extension Packager {
         let recovery = try Self.recovery(view, wakes, store, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
-            sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
+            sweep: AssetSweep(watch, coldAfter: settings.coldAfter),
+            metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
         let monitor = RedisMonitor(redis, environment)
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),

@@ -24,12 +24,14 @@ import Testing
         let (settings, defaults) = try self.settings([:])
         #expect(settings.unknownOrderPatience == .seconds(60))
         #expect(defaults.contains { $0.key == "WAYBILL_UNKNOWN_ORDER_SECONDS" })
+        #expect(defaults.contains { $0.key == "WAYBILL_COLD_AFTER_DAYS" })
         let differences = try ConfigurationTable().differences(from: defaults)
         #expect(differences == [])
     }
 
     @Test(arguments: [
-        ("WAYBILL_UNKNOWN_ORDER_SECONDS", "-1"), ("WAYBILL_UNKNOWN_ORDER_SECONDS", "601"),
+        ("WAYBILL_COLD_AFTER_DAYS", "0"), ("WAYBILL_UNKNOWN_ORDER_SECONDS", "-1"),
+        ("WAYBILL_UNKNOWN_ORDER_SECONDS", "601"),
         ("WAYBILL_UNKNOWN_ORDER_SECONDS", "1m"), ("WAYBILL_PICTURE_ROOTS", "/nowhere/roots.pem"),
         ("WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES", "127.0.0.1,cdn.example"),
     ])

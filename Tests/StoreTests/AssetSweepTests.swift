@@ -1,4 +1,5 @@
 import Model
+import NIOCore
 import NIOPosix
 import Redis
 import Synchronization
@@ -66,6 +67,38 @@ import Testing
             #expect(second.sweptBytes == 3)
             for digest in ["aa", "bb"] { #expect(try await self.stands(fixture, digest)) }
             #expect(try await !self.stands(fixture, "cc"))
+        }
+    }
+
+    @Test func thePackageOfAnOldVersionIsDroppedUnlessItWasAskedFor() async throws {
+        try await StoreFixture.with { fixture in
+            try await fixture.redis.completeView()
+            try await fixture.store.putAssets([("aa", [1, 2]), ("certificates", [3])])
+            let now = try #require(try await fixture.raw("TIME").array?[0].integer)
+            let package = OrderStore.StoredPackage(
+                assets: ["aa"], head: [1], certificates: "certificates", tail: [2], entityTag: "e", signer: "s",
+                content: "c")
+            for (order, age, asked) in [
+                ("new", 3600, 30 * 86_400), ("old", 8 * 86_400, 8 * 86_400), ("asked", 8 * 86_400, 60),
+            ] {
+                var state = try state(order, version: 1)
+                state.modifiedEpochSeconds = now - Int64(age)
+                #expect(
+                    try await fixture.write(.init(state: state, expectedRevision: 0, content: .version(package)))
+                        == .written)
+                let key = StoreKeys.order(try key(order))
+                try await fixture.raw("HSET", key, OrderField.requested.rawValue, "\(now - Int64(asked))")
+            }
+            let view = ViewEpochCache(MaterializedView(redis: fixture.redis))
+            #expect(try await AssetSweep(view, timing: self.timing).run {}.dropped == 0)
+            let sweep = AssetSweep(view, timing: self.timing, coldAfter: .seconds(7 * 86_400))
+            #expect(try await sweep.run {}.dropped == 1)
+            #expect(try await sweep.run {}.dropped == 0)
+            let orders = try await fixture.store.orders(["new", "old", "asked"].map(key)).map { try $0.get() }
+            #expect(orders.map { $0?.isPackaged } == [true, false, true])
+            #expect(orders.map { $0?.content } == ["c", "c", "c"], "what devices have of it stays known")
+            let spans = try await fixture.reader.spans(of: try key("old"), on: fixture.loop).get()
+            #expect(spans?.stamp.isPackaged == false)
         }
     }
 

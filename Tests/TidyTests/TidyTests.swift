@@ -95,7 +95,7 @@ import Testing
         "Shared/Operations": 4230,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3410,
-        "Shared/Store": 5100,
+        "Shared/Store": 5120,
         "Shared/Tokens": 370,
     ]
 

@@ -3,8 +3,8 @@ import Logging
 import ServiceLifecycle
 import Store
 
-/// Sweeps assets that no order names any more, as long as the packager runs: only one packager sweeps at a time, at a
-/// bounded rate.
+/// Sweeps packages of cold orders and assets that no order names any more, as long as the packager runs: only one
+/// packager sweeps at a time, at a bounded rate.
 struct AssetSweeper: Service {
     /// The time from the end of a sweep to the next one.
     static let period: Duration = .seconds(12 * 3600)
@@ -56,7 +56,8 @@ struct AssetSweeper: Service {
         self.logger.info(
             "assets swept",
             metadata: [
-                "orders": "\(counts.orders)", "assets": "\(counts.assets)", "bytes": "\(counts.bytes)",
+                "orders": "\(counts.orders)", "dropped": "\(counts.dropped)", "assets": "\(counts.assets)",
+                "bytes": "\(counts.bytes)",
                 "unused": "\(counts.unused)", "swept": "\(counts.swept)", "sweptBytes": "\(counts.sweptBytes)",
             ])
     }
@@ -70,6 +71,7 @@ struct AssetMetrics: Sendable {
     private let unused: Gauge
     private let swept: Counter
     private let sweptBytes: Counter
+    private let dropped: Counter
 
     init(factory: any MetricsFactory) {
         self.assets = Gauge(label: "waybill_assets", factory: factory)
@@ -77,6 +79,7 @@ struct AssetMetrics: Sendable {
         self.unused = Gauge(label: "waybill_assets_unused", factory: factory)
         self.swept = Counter(label: "waybill_assets_swept_total", factory: factory)
         self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
+        self.dropped = Counter(label: "waybill_packages_dropped_total", factory: factory)
     }
 
     func record(_ counts: AssetSweep.Counts) {
@@ -85,5 +88,6 @@ struct AssetMetrics: Sendable {
         self.unused.record(counts.unused)
         self.swept.increment(by: counts.swept)
         self.sweptBytes.increment(by: counts.sweptBytes)
+        self.dropped.increment(by: counts.dropped)
     }
 }

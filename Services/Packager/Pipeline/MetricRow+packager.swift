@@ -91,5 +91,6 @@ extension MetricRow {
         MetricRow(.gauge, "waybill_assets_unused", "those that no order names"),
         MetricRow(.counter, "waybill_assets_swept_total", "those that were deleted"),
         MetricRow(.counter, "waybill_assets_swept_bytes_total", "their bytes"),
+        MetricRow(.counter, "waybill_packages_dropped_total", "packages of cold orders that were dropped"),
     ]
 }

@@ -14,6 +14,8 @@ struct PackagerSettings {
     let unknownOrderPatience: Duration
     /// The versions that are packaged at once.
     let policy: PackagePolicy
+    /// The age from which on a package is dropped that nobody asked for; nil keeps all.
+    let coldAfter: Duration?
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -22,6 +24,8 @@ struct PackagerSettings {
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = try settings.unknownOrderPatience()
         self.policy = try settings.choice(.package, default: .followed)
+        let days = try settings.integer(.coldAfterDays, default: 7, in: 1...3650)
+        self.coldAfter = self.policy == .always ? nil : .seconds(days * 86_400)
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

@@ -89,6 +89,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
     /// `followed`, or `always`: the versions that are packaged with their changes; others are when they are asked for.
     case package = "WAYBILL_PACKAGE"
+    /// The age from which on a package is dropped that nobody asked for, in days, 1 to 3650; none is with `always`.
+    case coldAfterDays = "WAYBILL_COLD_AFTER_DAYS"
     /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600.
     case unknownOrderSeconds = "WAYBILL_UNKNOWN_ORDER_SECONDS"
     /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`.

@@ -1,6 +1,7 @@
 import Redis
 
-/// A sweep that finds assets that no order names any more, and deletes them.
+/// A sweep that drops the packages of cold orders, which are made again when they are asked for, and deletes assets
+/// that no order names any more.
 ///
 /// A scan reads the asset lists of all orders, then goes through the assets. One that no order names is marked as
 /// unused. A later scan that begins at least a grace period after the mark and again finds no order deletes it, if the
@@ -25,17 +26,24 @@ public struct AssetSweep: Sendable {
     private let redis: RedisClient
     private let view: ViewEpochCache
     private let timing: AssetTiming
+    private let coldAfter: Duration?
 
-    /// - Parameter timing: the same for all packagers.
-    public init(_ view: ViewEpochCache, timing: AssetTiming = AssetTiming()) {
+    /// - Parameters:
+    ///   - timing: the same for all packagers.
+    ///   - coldAfter: the age of a version from which on its package is dropped, unless it was asked for since; nil
+    ///     keeps all.
+    public init(_ view: ViewEpochCache, timing: AssetTiming = AssetTiming(), coldAfter: Duration? = nil) {
         self.redis = view.view.redis
         self.view = view
         self.timing = timing
+        self.coldAfter = coldAfter
     }
 
     /// The result of a scan.
     public struct Counts: Hashable, Sendable {
         public var orders = 0
+        /// Packages that were dropped.
+        public var dropped = 0
         /// Assets that remain.
         public var assets = 0
         /// Bytes of those; 0 if the user has no permission to query them (`+strlen`).
@@ -62,7 +70,8 @@ public struct AssetSweep: Sendable {
         repeat {
             let page = try await self.page("\(StoreKeys.anyOrder)*}", from: cursor, in: topology)
             counts.orders += page.keys.count
-            for list in try await self.assetLists(page.keys) {
+            let cold = self.coldAfter.map { (began[page.master] ?? 0) / 1000 - $0.components.seconds } ?? 0
+            for list in try await self.assetLists(page.keys, cold: cold, &counts) {
                 for digest in list.split(separator: " ") { marks.insert(digest) }
             }
             cursor = page.next
@@ -114,10 +123,15 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    /// Returns the asset lists of some orders. A value that is not an order names nothing that could be served.
-    private func assetLists(_ keys: [String]) async throws -> [String] {
-        let field = RedisArgument.string(OrderField.assets.rawValue)
-        return try await self.pipeline(keys.map { RedisCommand("HGET", .string($0), field) }).compactMap { reply in
+    /// Drops the packages of cold orders, and returns the asset lists of the others. A value that is not an order names
+    /// nothing that could be served.
+    ///
+    /// - Parameter moment: the UNIX second before which an order is cold.
+    private func assetLists(_ keys: [String], cold moment: Int64, _ counts: inout Counts) async throws -> [String] {
+        let replies = try await self.redis.evaluate(
+            keys.map { RedisInvocation(StoreScripts.dropCold, keys: [$0], arguments: [.integer(max(0, moment))]) })
+        counts.dropped += replies.count { $0 == .integer(1) }
+        return try replies.compactMap { reply in
             if case .error(let message) = reply {
                 let error = StoreError("sweeping assets", reply: message)
                 guard error.code == .corrupt else { throw error }
@@ -256,6 +270,20 @@ struct AssetMarks {
 /// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset removes it; only
 /// an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
 extension StoreScripts {
+    /// Drops the package of an order whose version is old, and that nobody asked for since. The digest of its
+    /// content stays.
+    ///
+    /// KEYS: the order. ARGV: the UNIX second before which it is cold. Returns 1 if its package was dropped, else the
+    /// list of its assets; nil for none.
+    static let dropCold = RedisScript(
+        """
+        local values = redis.call('HMGET', KEYS[1], 'assets', 'modified', 'requested')
+        local last = math.max(tonumber(values[2] or '') or 0, tonumber(values[3] or '') or 0)
+        if not values[1] or last >= tonumber(ARGV[1]) then return values[1] end
+        redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
+        return 1
+        """)
+
     /// Checks that an asset exists, and removes its mark as unused.
     ///
     /// KEYS: asset, mark. Returns 1 if it exists, else 0.
