@@ -1,4 +1,5 @@
 import ArgumentParser
+import Checkout
 import HTTPServer
 import Model
 import Operations
@@ -22,5 +23,18 @@ struct Gateway: AsyncParsableCommand {
             dependence: .part, needs: GatewayServer.needs, drain: { $0.edge.drain },
             read: { settings, common in try GatewaySettings(settings, common: common) },
             build: { settings, environment in try await GatewayServer.build(settings, environment) })
+    }
+}
+
+/// `waybill-gateway checkout`: serves shops and their pages around the payment, in a separate process.
+struct CheckoutCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "checkout",
+        abstract: "Serves shops and their pages around the payment: order details, merchant sessions, changes by HTTP.")
+
+    @OptionGroup var options: StartOptions
+
+    func run() async throws {
+        try await Checkout.run(version: GatewayServer.version, checkOnly: self.options.checkConfig)
     }
 }

@@ -1,10 +1,11 @@
+import CCrypto
+import Glibc
+import Synchronization
+
 // Owner: each `SigningSlot` owns one copy of the key and one signing context; certificates are plain values.
 // Threads: any number at once; a slot is used under its own lock, and there is one for each core.
 // Bounds: as many keys in memory as cores; a signature takes a quarter of a millisecond of processor time and never
 // waits for I/O.
-import CCrypto
-import Glibc
-import Synchronization
 
 /// The certificate, key and intermediate that sign an order type's packages.
 public final class SigningIdentity: Sendable {
@@ -145,4 +146,20 @@ private final class SigningSlot: Sendable {
     let signer: Mutex<RSASigner>
 
     init(_ signer: consuming sending RSASigner) { self.signer = Mutex(signer) }
+}
+
+/// A detached CMS signature that `SigningIdentity` made.
+public struct DetachedSignature: Hashable, Sendable {
+    /// The whole structure, in DER.
+    public let der: [UInt8]
+    /// The index in `der` of the first byte that not each signature of the same identity has. Before it are the
+    /// certificates, after it signing time, digest and value.
+    public let ownStart: Int
+    /// The value that only the key can make. It is at the end of the structure.
+    public let value: [UInt8]
+
+    init(_ structure: (der: [UInt8], ownStart: Int), value: [UInt8]) {
+        (self.der, self.ownStart) = structure
+        self.value = value
+    }
 }

@@ -85,7 +85,7 @@ import Testing
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
         "Shared/Browser": 60,
-        "Shared/Cryptography": 1340,
+        "Shared/Cryptography": 1350,
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 3590,

@@ -1,3 +1,4 @@
+import Kafka
 import Model
 
 /// The facts of Redis about an order, as far as a removal ends them.
@@ -119,5 +120,19 @@ struct ForgetReport: Sendable {
             "isDone": .bool(self.isDone), "orders": .array(self.orders.map(\.json)),
             "remains": .array(self.remains.map(\.json)),
         ]
+    }
+}
+
+/// The change that removes an order, for the first topic of changes.
+enum OrderRemoval {
+    /// - Parameter id: the same for two removals of which one is enough.
+    static func message(of key: OrderKey, id: String, _ topics: Topics) -> KafkaMessage {
+        let event: JSON = [
+            "specversion": "1.0", "type": .string(ChangeType.orderRemoved.rawValue), "source": "waybill-packager",
+            "id": .string(id), "subject": .string(key.description),
+        ]
+        return KafkaMessage(
+            topic: topics.orderChanges, key: Array(key.description.utf8), value: event.serialized,
+            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")])
     }
 }

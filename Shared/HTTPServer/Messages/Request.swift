@@ -1,5 +1,6 @@
 public import Model
 public import NIOCore
+public import NIOHTTP1
 import Synchronization
 
 /// A complete request, from any version of HTTP.
@@ -140,4 +141,21 @@ public enum RequestLimits {
     public static let idle = TimeAmount.seconds(75)
     /// The longest time for a client to read an answer. The largest package is 5 MB, and a phone may be on a train.
     static let answer = TimeAmount.minutes(5)
+}
+
+/// The reason why bytes are not a request, as the answer after which the connection ends.
+public struct RequestFault: Error, Hashable {
+    /// The status of the answer.
+    public let status: HTTPResponseStatus
+    /// For a person who reads the answer.
+    public let message: String
+
+    /// Makes a fault from the answer.
+    public init(status: HTTPResponseStatus, message: String) {
+        self.status = status
+        self.message = message
+    }
+
+    /// Source: RFC 9112 §2.2: input that does not follow the grammar is answered with 400
+    static func malformed(_ message: String) -> RequestFault { RequestFault(status: .badRequest, message: message) }
 }
