@@ -350,9 +350,10 @@ import Testing
     @Test func aFencedMemberFailsWithAFatalError() async throws {
         let fixture = try Fixture()
         let environment = try fixture.environment(instance: "pod-0")
-        let worker = try self.worker(fixture, environment) { works in works.map { _ in .done } }
         // 82 is FENCED_INSTANCE_ID, 11 is JoinGroup. Source: Kafka protocol, error codes and API keys
+        // First, since a worker joins as soon as it is made.
         try fixture.broker.fail(apiKey: 11, with: [82])
+        let worker = try self.worker(fixture, environment) { works in works.map { _ in .done } }
         let error = await #expect(throws: KafkaError.self) { try await worker.run() }
         #expect(error?.isFatal == true)
         #expect(error?.code == .fenced)
