@@ -115,10 +115,8 @@ extension Packager {
         }
         let requestClient = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
         // Without the view: also orders are packaged that a restore has brought back while it goes on.
-        var answerer = OrderRepackager(
-            topics: common.topics, store: OrderStore(redis: redis), producer: producer,
-            packagers: { packagers.current })
-        answerer.pictureIndex = pictureIndex
+        var answerer = repackager
+        answerer.store = OrderStore(redis: redis)
         let requested = RequestedPackages(
             requests: PackageRequests(redis: requestClient), repackager: answerer,
             requested: processor.metrics.packagesRequested, logger: environment.logger

@@ -92,9 +92,6 @@ struct SignedDataTemplate: Sendable {
         return (bytes, ownStart)
     }
 
-    /// id-signingTime. Source: RFC 5652 §11.3
-    static let signingTimeType: [UInt8] = Self.attributeType(5)
-
     /// Returns `SEQUENCE { attrType, SET { value } }` with a type of PKCS #9.
     private static func attribute(_ last: UInt8, _ value: [UInt8]) -> [UInt8] {
         DER.element(

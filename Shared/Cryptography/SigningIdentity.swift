@@ -1,11 +1,10 @@
-import CCrypto
-import Glibc
-import Synchronization
-
 // Owner: each `SigningSlot` owns one copy of the key and one signing context; certificates are plain values.
 // Threads: any number at once; a slot is used under its own lock, and there is one for each core.
 // Bounds: as many keys in memory as cores; a signature takes a quarter of a millisecond of processor time and never
 // waits for I/O.
+import CCrypto
+import Glibc
+import Synchronization
 
 /// The certificate, key and intermediate that sign an order type's packages.
 public final class SigningIdentity: Sendable {

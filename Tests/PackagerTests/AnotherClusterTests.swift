@@ -122,9 +122,7 @@ import Testing
             try await processor.process([change])
             let records = try await fixture.read(fixture.topics.orders, 1)
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-            let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
-                logger: processor.logger)
+            let restorer = fixture.restorer
             try await restorer.restore(records)
             try await processor.process([change])
             #expect(try await fixture.count(fixture.topics.orders) == 1)

@@ -41,9 +41,7 @@ import Testing
             var records = try await fixture.read(fixture.topics.orders, 13)
             if isBackwards { records.reverse() }
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-            let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
-                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            let restorer = fixture.restorer
             for record in records { try await restorer.restore([record]) }
             for order in ["removed", "damaged"] {
                 let state = try #require(try await fixture.state(order))

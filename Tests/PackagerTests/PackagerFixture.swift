@@ -95,6 +95,13 @@ struct PackagerFixture: Sendable {
     }
 
     /// Returns the value of a counter.
+    /// Restores orders from records into the fixture's Redis.
+    var restorer: OrderRestorer {
+        OrderRestorer(
+            store: OrderStore(redis: self.redis), metrics: RestoreMetrics(factory: self.metrics),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    }
+
     func counter(_ name: String) -> Int64 { self.metrics.counter(name) }
 
     func counter(_ name: String, reason: String) -> Int64 { self.metrics.counter("\(name){reason=\"\(reason)\"}") }

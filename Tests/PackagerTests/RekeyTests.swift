@@ -72,16 +72,10 @@ import Testing
         }
     }
 
-    private func restorer(_ fixture: PackagerFixture) -> OrderRestorer {
-        OrderRestorer(
-            store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
-            logger: Self.logger)
-    }
-
     /// Loses Redis and restores from the partitions in turn, each record by itself.
     private func restore(_ fixture: PackagerFixture, _ partitions: [[KafkaRecord]]) async throws {
         _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-        for record in partitions.joined() { try await self.restorer(fixture).restore([record]) }
+        for record in partitions.joined() { try await fixture.restorer.restore([record]) }
     }
 
     /// Returns the number of each order, nil for an order that does not exist.

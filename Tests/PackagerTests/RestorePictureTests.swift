@@ -29,10 +29,7 @@ import Testing
                 fixture.packagerFixture.topics.orders, Int(before.version.ordinal))
 
             _ = try await fixture.packagerFixture.redis.send(RedisCommand("FLUSHALL"))
-            let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.packagerFixture.redis),
-                metrics: RestoreMetrics(factory: fixture.packagerFixture.metrics),
-                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            let restorer = fixture.packagerFixture.restorer
             try await restorer.restore(records)
             #expect(try await fixture.packagerFixture.state("o") == before)
             // A changed brand waits for the picture, else devices would lose it.

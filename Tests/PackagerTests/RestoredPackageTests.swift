@@ -15,12 +15,6 @@ import Testing
 
 /// Restored orders: as they were published, without a package until somebody asks for it.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestoredPackageTests {
-    private func restorer(_ fixture: PackagerFixture) -> OrderRestorer {
-        OrderRestorer(
-            store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-    }
-
     private func repackager(_ fixture: PackagerFixture, _ brand: Brand) throws -> OrderRepackager {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var repackager = OrderRepackager(
@@ -52,7 +46,7 @@ import Testing
             // No signature of the past comes back: the certificate may have been renewed since.
             try renewed.renewCertificate()
 
-            try await self.restorer(fixture).restore(records)
+            try await fixture.restorer.restore(records)
             #expect(fixture.counter("waybill_restore_orders_total") == 20)
             #expect(try await self.states(fixture, names) == before)
             let restored = try #require(try await fixture.stored("o7"))
@@ -79,7 +73,7 @@ import Testing
             try await self.fill(fixture, try renewed.load(), ["a"])
             let records = try await fixture.read(fixture.topics.orders, 1)
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-            try await self.restorer(fixture).restore(records)
+            try await fixture.restorer.restore(records)
             let key = try ChangeLog.key("a")
             let same = try self.repackager(fixture, try renewed.load())
             #expect(try await same.repackage([key]) == [.current])
@@ -99,7 +93,7 @@ import Testing
             let before = try await self.states(fixture, names)
             var records = try await fixture.read(fixture.topics.orders, 40)
             let keys = records.compactMap { $0.key.map { "waybill:1:order:{\(String(decoding: $0, as: UTF8.self))}" } }
-            let restorer = self.restorer(fixture)
+            let restorer = fixture.restorer
             #expect(try await restorer.stand(records))
             try await restorer.restore(records)
             #expect(fixture.counter("waybill_restore_orders_total") == 0)
@@ -137,7 +131,7 @@ import Testing
             }
             try await processor.process([log.change("order.removed", "o3", nil)])
             let records = try await fixture.read(fixture.topics.orders, 41)
-            let restorer = self.restorer(fixture)
+            let restorer = fixture.restorer
             #expect(try await restorer.stand(Array(records[..<20])))
             try await restorer.restore(Array(records[..<20]))
             #expect(fixture.counter("waybill_restore_orders_total") == 0)

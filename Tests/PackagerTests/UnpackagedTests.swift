@@ -162,9 +162,7 @@ import Testing
             let before = try await fixture.state("o")
             let records = try await fixture.read(fixture.topics.orders, 2)
             _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
-            let restorer = OrderRestorer(
-                store: OrderStore(redis: fixture.redis), metrics: RestoreMetrics(factory: fixture.metrics),
-                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            let restorer = fixture.restorer
             // The first record alone, as after a fall-back: what was in its package is not what the next one has.
             try await restorer.restore(Array(records.prefix(1)))
             #expect(try await fixture.stored("o")?.contentIfKnown != nil)

@@ -67,7 +67,6 @@ struct DraftPublisher: Sendable {
             outcomes.postpone(published.map(\.place), "\(error)")
         }
     }
-
 }
 
 /// The largest record that the topic of orders accepts, as far as known: the producer's limit, lowered by what brokers

@@ -128,15 +128,13 @@ extension OrderDraft {
 
     /// The value of its record, also for a version that was stored before; nil for a tombstone.
     var published: [UInt8]? {
-        guard let state = self.state, !state.isRemoved else { return nil }
-        return self.record ?? OrderRecord(state, content: self.stored?.contentIfKnown).encoded
+        self.record ?? self.state.flatMap { OrderRecord.value(of: $0, content: self.stored?.contentIfKnown) }
     }
 
     /// The headers of its record.
     var headers: [KafkaHeader] {
         guard let state = self.state else { return [] }
-        let isPlain = state.isRemoved || !self.result.isSilent
-        return (isPlain ? RemovedOrder.headers(of: state) : [OrderRecord.silence]) + self.traceHeaders
+        return OrderRecord.headers(of: state, isSilent: self.result.isSilent) + self.traceHeaders
     }
 
     /// The number of changes that needed no signature, since that of another one covers them.
@@ -149,6 +147,16 @@ extension OrderDraft {
 extension OrderRecord {
     /// The header of a version that no device is notified of.
     static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
+
+    /// Returns the value of a state's record; nil for a removed order, whose record is a tombstone.
+    static func value(of state: OrderState, content: String?) -> [UInt8]? {
+        state.isRemoved ? nil : OrderRecord(state, content: content).encoded
+    }
+
+    /// Returns the headers of a state's record. A removal is never silent.
+    static func headers(of state: OrderState, isSilent: Bool) -> [KafkaHeader] {
+        isSilent && !state.isRemoved ? [Self.silence] : RemovedOrder.headers(of: state)
+    }
 }
 
 extension OrderStore.StoredPackage {

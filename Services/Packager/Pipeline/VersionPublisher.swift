@@ -62,12 +62,10 @@ struct VersionPublisher: Sendable {
             throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
         let messages = orders.map { stored in
-            let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
-            return KafkaMessage(
+            KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
-                value: stored.state.isRemoved
-                    ? nil : OrderRecord(stored.state, content: stored.contentIfKnown).encoded,
-                headers: isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
+                value: OrderRecord.value(of: stored.state, content: stored.contentIfKnown),
+                headers: OrderRecord.headers(of: stored.state, isSilent: silent.contains(stored.state.key)))
         }
         for case .failure(let error) in await producer.produce(messages) {
             throw RetriableFailure(description: "publishing order versions: \(error.message)")

@@ -32,7 +32,7 @@ struct OrderRepackager: Sendable {
     }
 
     let topics: Topics
-    let store: OrderStore
+    var store: OrderStore
     /// Nil if nothing is written.
     let producer: KafkaProducer?
     /// The brands' packagers as they are now.

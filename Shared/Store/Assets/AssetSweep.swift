@@ -276,13 +276,13 @@ extension StoreScripts {
     /// KEYS: the order. ARGV: the UNIX second before which it is cold. Returns 1 if its package was dropped, else the
     /// list of its assets; nil for none.
     static let dropCold = RedisScript(
-        """
-        local values = redis.call('HMGET', KEYS[1], 'assets', 'modified', 'requested')
-        local last = math.max(tonumber(values[2] or '') or 0, tonumber(values[3] or '') or 0)
-        if not values[1] or last >= tonumber(ARGV[1]) then return values[1] end
-        redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
-        return 1
-        """)
+        Self.dropPackage + """
+            local values = redis.call('HMGET', KEYS[1], 'assets', 'modified', 'requested')
+            local last = math.max(tonumber(values[2] or '') or 0, tonumber(values[3] or '') or 0)
+            if not values[1] or last >= tonumber(ARGV[1]) then return values[1] end
+            dropPackage(true)
+            return 1
+            """)
 
     /// Checks that an asset exists, and removes its mark as unused.
     ///

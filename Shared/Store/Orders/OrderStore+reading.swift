@@ -143,9 +143,7 @@ extension OrderStore {
             throw StoreError("reading orders", error)
         }
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
-        return zip(keys, replies).map { key, reply in
-            Self.sight(key, reply)
-        }
+        return zip(keys, replies).map { Self.sight($0, $1) }
     }
 
     /// The fields of an order that are read.

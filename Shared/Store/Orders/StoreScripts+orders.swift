@@ -18,7 +18,7 @@ extension StoreScripts {
     /// after that can it be checked that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
     static let write = RedisScript(
-        Self.put + """
+        Self.dropPackage + Self.put + """
             local standing = redis.call(
               'HMGET', KEYS[1], 'revision', 'stamp', 'unpublished', 'removed', 'version')
             local current = standing[1] or '0'
@@ -30,7 +30,7 @@ extension StoreScripts {
             local time = redis.call('TIME')
             local now = time[1] * 1000000 + time[2]
             local last = tonumber(ARGV[4])
-            if last > 0 and now > (last + 1) * 1000 then
+            if last > 0 and now >= (last + 1) * 1000 then
               return redis.error_reply('ERR its packaging began too long ago')
             end
             local fields = {'revision', string.format('%.0f', math.max(now, current + 1))}
@@ -41,10 +41,20 @@ extension StoreScripts {
             end
             local isTrace = standing[1] and (standing[4] or not standing[5]) and isVersion
             local reply = put(fields, 5, standing[3], isTrace, ARGV[2] == 'removal' and ARGV[3])
-            if ARGV[2] == 'unpackaged' and reply == 1 then dropPackage() end
+            if ARGV[2] == 'unpackaged' and reply == 1 then dropPackage(false) end
             if ARGV[2] == 'waiting' and reply == 1 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
             return reply
             """)
+
+    /// Deletes the package of an order, so that it is never served for a version that has none; the digest of its
+    /// content too, unless that is to stay.
+    static let dropPackage = """
+        local function dropPackage(keepsContent)
+          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
+          if not keepsContent then redis.call('HDEL', KEYS[1], 'content') end
+        end
+
+        """
 
     /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
     ///
@@ -57,13 +67,7 @@ extension StoreScripts {
     /// `unpublished`; true if there is something that expires; the seconds to keep a removal, false for any other.
     /// Returns 1, or the error of Redis.
     ///
-    /// `dropPackage` deletes the package of the version before, so that it is never served for one that has none; the
-    /// digest of its content too, unless the version has one itself.
     static let put = """
-        local function dropPackage(hasContent)
-          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
-          if not hasContent then redis.call('HDEL', KEYS[1], 'content') end
-        end
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
           local names, growth = {}, 0

@@ -113,7 +113,7 @@ extension StoreScripts {
     /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
     /// when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
-        Self.put + """
+        Self.dropPackage + Self.put + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
             local gone = tonumber(redis.call('GET', KEYS[2]) or '')
             if gone and modified * 1000 <= gone then return 0 end
