@@ -7,23 +7,43 @@ import Testing
 
 /// The times of notifications, and of the completion of records, without a socket.
 @Suite struct PushStateMachineTests {
-    @Test func changesWithinAWindowCauseOneNotificationAtItsEnd() throws {
+    @Test func aQuietDeviceIsNotifiedAtOnceAndThenOnceAtTheEndOfItsWindow() throws {
         var fixture = try SchedulerFixture()
-        var receipts: [KafkaReceipt] = []
+        var receipts = [try fixture.change("a", for: [1])]
+        let first = fixture.send()
+        #expect(first.map(\.token) == [try SchedulerFixture.token(1)])
+        #expect(fixture.scheduler.takeFinished().isEmpty, "nothing is done before the verdict")
+        fixture.reply(first[0].number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == receipts)
+        receipts = []
         for order in ["a", "b", "a"] {
-            receipts.append(try fixture.change(order, for: [1]))
             fixture.time += 300
+            receipts.append(try fixture.change(order, for: [1]))
             #expect(fixture.send().isEmpty)
         }
         #expect(fixture.scheduler.due.first == fixture.start + .seconds(1))
+        try fixture.change(for: [2])
+        fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished().count == 1, "another device does not wait")
         fixture.time = 1000
-        let due = fixture.send()
-        #expect(due.map(\.token) == [try SchedulerFixture.token(1)])
-        #expect(fixture.scheduler.takeFinished().isEmpty, "nothing is done before the verdict")
-        fixture.reply(due[0].number, SchedulerFixture.delivered)
+        let second = fixture.send()
+        fixture.reply(second[0].number, SchedulerFixture.delivered)
         #expect(fixture.scheduler.takeFinished() == receipts)
         #expect(fixture.scheduler.queues[0].counts.coalesced == 2)
         #expect(fixture.scheduler.gauges == PushGauges())
+        fixture.time = 2000
+        try fixture.change(for: [1])
+        #expect(fixture.send().count == 1, "it has been quiet for a window")
+    }
+
+    @Test func beyondTheirCapacityTheOldestWindowsEndEarly() {
+        let start = ContinuousClock.now
+        var windows = PushWindows(.seconds(1), capacity: 2)
+        for device in [1, 2, 1, 3] { windows.open(device, now: start) }
+        #expect(windows.end(of: 2) == nil)
+        #expect(windows.end(of: 3) == start + .seconds(1))
+        windows.open(4, now: start + .seconds(1))
+        #expect(windows.end(of: 3) == nil)
     }
 
     @Test func withoutAWindowNotificationsAreSentImmediately() throws {
@@ -32,20 +52,19 @@ import Testing
         #expect(fixture.send().count == 2)
     }
 
-    @Test func aChangeWhileInFlightGetsAWindowOfItsOwn() throws {
+    @Test func aChangeWhileInFlightWaitsForTheEndOfTheWindow() throws {
         var fixture = try SchedulerFixture()
         let first = try fixture.change(for: [1])
-        fixture.time = 1000
         let due = fixture.send()
-        fixture.time = 1500
+        fixture.time = 500
         let second = try fixture.change(for: [1])
-        fixture.time = 1600
+        fixture.time = 600
         #expect(fixture.send().isEmpty, "one at a time")
         fixture.reply(due[0].number, SchedulerFixture.delivered)
         #expect(fixture.scheduler.takeFinished() == [first])
-        fixture.time = 2499
+        fixture.time = 999
         #expect(fixture.send().isEmpty)
-        fixture.time = 2500
+        fixture.time = 1000
         fixture.reply(fixture.send()[0].number, SchedulerFixture.delivered)
         #expect(fixture.scheduler.takeFinished() == [second])
     }

@@ -30,8 +30,7 @@ extension PushStateMachine {
         while let entry = self.due.next(now: now) {
             let slot = Int(entry.slot)
             guard self.targets[slot].ticket == entry.ticket, self.targets[slot].state == .waiting else { continue }
-            self.targets[slot].state = .ready
-            self.queues[Int(self.targets[slot].queue)].ready.append((entry.slot, entry.ticket))
+            self.makeReady(slot, ticket: entry.ticket)
         }
     }
 
@@ -55,6 +54,7 @@ extension PushStateMachine {
             self.targets[slot].tries.sent = now
             self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
             self.targets[slot].state = .inFlight
+            self.windows.open(self.targets[slot].key.hash, now: now)
             if isProbing { self.queues[queue].probes(self.targets[slot].key.hash) }
             if isSuspicious, self.queues[queue].isSuspect(self.targets[slot].key.hash) {
                 self.targets[slot].tries.isSuspect = true
@@ -200,7 +200,7 @@ extension PushStateMachine {
         _ = self.dropWaiting(slot)
     }
 
-    /// Ends the links that a notification was sent for; later ones get their own window.
+    /// Ends the links that a notification was sent for; later ones wait for the end of its window.
     mutating func finish(_ slot: Int) {
         self.end(self.targets[slot].sent, of: slot)
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)
@@ -208,7 +208,7 @@ extension PushStateMachine {
         if self.targets[slot].waiting.isEmpty {
             self.remove(slot)
         } else {
-            self.openWindow(slot)
+            self.schedule(slot)
         }
     }
 
@@ -236,6 +236,41 @@ extension PushStateMachine {
         }
         guard oldest < .max else { return }
         self.queues[Int(self.targets[slot].queue)].counts.agesInMilliseconds.append(max(0, epochMilliseconds - oldest))
+    }
+}
+
+/// The windows of the devices that were notified lately. Within its window a device is not notified again.
+///
+/// Bounded: about 50 bytes for each device of one window, at most `capacity` of them; beyond that, the oldest windows
+/// end early. Devices are stored as seeded 64-bit hashes: two that collide share a window. A value without a clock.
+struct PushWindows {
+    /// Half a million devices: at the default window, that many notifications a second; 25 MB.
+    static let usualCapacity = 500_000
+
+    /// Zero: there are no windows.
+    private let length: Duration
+    private let capacity: Int
+    private var ends: [Int: ContinuousClock.Instant] = [:]
+    /// The windows in the order in which they end; those of devices that were notified again are older than `ends`.
+    private var opened: Deque<(device: Int, end: ContinuousClock.Instant)> = []
+
+    init(_ length: Duration, capacity: Int = Self.usualCapacity) {
+        self.length = length
+        self.capacity = capacity
+    }
+
+    /// Returns the end of a device's last window, which may have passed; nil: it is not known.
+    func end(of device: Int) -> ContinuousClock.Instant? { self.ends[device] }
+
+    /// Begins the window of a device that is notified now.
+    mutating func open(_ device: Int, now: ContinuousClock.Instant) {
+        guard self.length > .zero else { return }
+        while let first = self.opened.first, first.end <= now || self.opened.count >= self.capacity {
+            self.opened.removeFirst()
+            if self.ends[first.device] == first.end { self.ends[first.device] = nil }
+        }
+        self.ends[device] = now + self.length
+        self.opened.append((device, now + self.length))
     }
 }
 

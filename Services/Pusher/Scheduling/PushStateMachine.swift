@@ -6,9 +6,9 @@ import Operations
 /// Everything that the pusher has in hand: the devices to be notified of each record, and when. No I/O, no clock, no
 /// task.
 ///
-/// A record is in hand until every device that it concerns is notified or dropped. A device is notified once for all
-/// records that arrive within its window; those that arrive while a notification is in flight cause another one, since
-/// the device may ask before or after them.
+/// A record is in hand until every device that it concerns is notified or dropped. A quiet device is notified at once;
+/// then its window begins, and it is notified once more for all records that arrive within it. Those that arrive while
+/// a notification is in flight cause another one, since the device may ask before or after them.
 ///
 /// ```
 /// waiting -> ready -> in flight -> (settling) -> gone, or waiting again for later changes
@@ -115,6 +115,7 @@ struct PushStateMachine {
     var queues: [CredentialQueue] = []
     private var queueNumbers: [OrderTypeIdentifier: Int] = [:]
     var due = DueTimes()
+    var windows: PushWindows
     var hourly: HourlyLimit
     /// Receipts of records that are done, until they are taken.
     private var finished: [KafkaReceipt] = []
@@ -132,6 +133,7 @@ struct PushStateMachine {
     init(limits: PushLimits, pendingTopic: String, now: ContinuousClock.Instant) {
         self.limits = limits
         self.pendingTopic = pendingTopic
+        self.windows = PushWindows(limits.window)
         self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
         // A growing table delays everything while it is copied; memory that is not written to costs nothing.
         self.slots.reserveCapacity(limits.targets)
@@ -243,7 +245,7 @@ struct PushStateMachine {
             self.queues[queue].counts.coalesced += 1
         }
         self.targets[slot].waiting.append(link)
-        if self.targets[slot].state == .nowhere { self.openWindow(slot) }
+        if self.targets[slot].state == .nowhere { self.schedule(slot) }
     }
 
     /// Ends one link, or the lookup, of a record; the last one finishes the record.
@@ -290,11 +292,19 @@ struct PushStateMachine {
         for link in links { self.release(link.record) }
     }
 
-    /// Makes a target due at the end of its window.
-    mutating func openWindow(_ slot: Int) {
+    /// Makes a target ready, or due when the window of its device's last notification ends.
+    mutating func schedule(_ slot: Int) {
+        guard let end = self.windows.end(of: self.targets[slot].key.hash), end > self.targets[slot].since else {
+            return self.makeReady(slot, ticket: self.newTicket(slot))
+        }
         self.targets[slot].state = .waiting
-        let due = self.targets[slot].since + self.limits.window
-        self.due.add(window: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
+        self.due.add(window: .init(due: end, slot: Int32(slot), ticket: self.newTicket(slot)))
+    }
+
+    /// Queues a target with its credential.
+    mutating func makeReady(_ slot: Int, ticket: UInt32) {
+        self.targets[slot].state = .ready
+        self.queues[Int(self.targets[slot].queue)].ready.append((Int32(slot), ticket))
     }
 
     /// Makes a target due at another time.
