@@ -81,7 +81,7 @@ import Testing
         "Services/Checkout": 4630,
         "Services/Gateway": 2100,
         "Services/Packager": 14050,
-        "Services/Pusher": 6130,
+        "Services/Pusher": 6100,
         "Shared/APNS": 3320,
         "Shared/Brands": 1880,
         "Shared/Browser": 60,

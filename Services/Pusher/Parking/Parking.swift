@@ -132,7 +132,7 @@ struct Parking {
         }
         guard isNew else { return done }
         if let due {
-            self.resting.add(later: .init(due: due, slot: Int32(slot), ticket: self.entries[slot].ticket))
+            self.resting.add(.init(due: due, slot: Int32(slot), ticket: self.entries[slot].ticket))
         } else if pending.map({ self.folds.isOpen($0.partition) }) ?? true {
             self.enqueue(slot)
         } else {

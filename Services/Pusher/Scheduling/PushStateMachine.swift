@@ -297,8 +297,7 @@ struct PushStateMachine {
         guard let end = self.windows.end(of: self.targets[slot].key.hash), end > self.targets[slot].since else {
             return self.makeReady(slot, ticket: self.newTicket(slot))
         }
-        self.targets[slot].state = .waiting
-        self.due.add(window: .init(due: end, slot: Int32(slot), ticket: self.newTicket(slot)))
+        self.wait(slot, until: end)
     }
 
     /// Queues a target with its credential.
@@ -307,10 +306,10 @@ struct PushStateMachine {
         self.queues[Int(self.targets[slot].queue)].ready.append((Int32(slot), ticket))
     }
 
-    /// Makes a target due at another time.
+    /// Makes a target due at some time.
     mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
         self.targets[slot].state = .waiting
-        self.due.add(later: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
+        self.due.add(.init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
     /// Returns the initial value for the attempts of a new notification.
