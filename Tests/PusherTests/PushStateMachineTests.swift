@@ -27,6 +27,7 @@ import Testing
         #expect(fixture.scheduler.takeFinished().count == 1, "another device does not wait")
         fixture.time = 1000
         let second = fixture.send()
+        #expect(second.map(\.token) == [try SchedulerFixture.token(1)])
         fixture.reply(second[0].number, SchedulerFixture.delivered)
         #expect(fixture.scheduler.takeFinished() == receipts)
         #expect(fixture.scheduler.queues[0].counts.coalesced == 2)

@@ -286,8 +286,8 @@ package final class PushScheduler: Sendable {
         self.change { state, work in
             let more = state.machine.done(effect, current: current, now: now, jitter: self.random())
             if let more { work.effects.append(more) }
-            // Devices that registered again, or have changes since, are notified.
-            self.sendReady(&state, &work, now: now)
+            // Devices that registered again are notified.
+            if !current.isEmpty { self.sendReady(&state, &work, now: now) }
         }
     }
 

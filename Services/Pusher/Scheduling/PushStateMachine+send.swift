@@ -239,7 +239,8 @@ extension PushStateMachine {
     }
 }
 
-/// The windows of the devices that were notified lately. Within its window a device is not notified again.
+/// The windows of the devices that were notified lately: later changes wait for their ends. Each attempt begins the
+/// device's window, and a retry waits for its own pause only.
 ///
 /// Bounded: about 50 bytes for each device of one window, at most `capacity` of them; beyond that, the oldest windows
 /// end early. Devices are stored as seeded 64-bit hashes: two that collide share a window. A value without a clock.
