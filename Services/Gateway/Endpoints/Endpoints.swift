@@ -69,8 +69,9 @@ final class Endpoints: Responder {
             self.count(.none, answer, since: started)
             return eventLoop.makeSucceededFuture(answer)
         }
+        let (endpoint, client) = (route.endpoint, request.client)
         let promise = eventLoop.makePromise(of: Answer.self)
-        if let onSpan = self.onSpan, route.endpoint == .package, let trace = request.fields.trace {
+        if let onSpan = self.onSpan, endpoint == .package, let trace = request.fields.trace {
             let start = TraceSpan.now
             promise.futureResult.whenSuccess { answer in
                 if let span = answer.span(of: trace, from: start, to: TraceSpan.now) { onSpan(span) }
@@ -80,18 +81,18 @@ final class Endpoints: Responder {
             let answer: Answer
             switch result {
             case .success(let made):
-                answer = self.slowedDown(made, request, route)
+                answer = self.slowedDown(made, endpoint, client)
                 guard !made.isGuess else {
                     let due = Self.refusalMoment(since: started, now: .now())
                     eventLoop.scheduleTask(deadline: due) {
-                        self.count(route.endpoint, answer, since: started)
+                        self.count(endpoint, answer, since: started)
                         promise.succeed(answer)
                     }
                     return
                 }
-            case .failure(let error): answer = self.unavailable(error, route, eventLoop)
+            case .failure(let error): answer = self.unavailable(error, endpoint, eventLoop)
             }
-            self.count(route.endpoint, answer, since: started)
+            self.count(endpoint, answer, since: started)
             promise.succeed(answer)
         }
         self.act(on: route, request, eventLoop, complete)
@@ -138,12 +139,14 @@ final class Endpoints: Responder {
 
     /// Slows down clients that repeatedly send wrong tokens, or that poll repeatedly without any change. No other
     /// answer is affected: a correct token is answered whatever came from its address before.
-    private func slowedDown(_ answer: Answer, _ request: Request, _ route: Route) -> Answer {
+    private func slowedDown(
+        _ answer: Answer, _ endpoint: GatewayMetrics.Endpoint, _ client: ClientAddress
+    ) -> Answer {
         let (seconds, reason): (Int64?, String) =
             if answer.isGuess {
-                (self.limits.guessed(request.client), "too many wrong tokens came from this address")
-            } else if route.endpoint == .changes, answer.status == .noContent {
-                (self.limits.listedNothing(request.client), "too many lists without a change went to this address")
+                (self.limits.guessed(client), "too many wrong tokens came from this address")
+            } else if endpoint == .changes, answer.status == .noContent {
+                (self.limits.listedNothing(client), "too many lists without a change went to this address")
             } else { (nil, "") }
         guard let seconds else { return answer }
         return .tooManyRequests(reason, retryAfterSeconds: seconds)
@@ -160,8 +163,10 @@ final class Endpoints: Responder {
     }
 
     /// Logs the failed upstream without disclosing it: the client gets the time of its next attempt.
-    private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
-        let endpoint = route.endpoint.label
+    private func unavailable(
+        _ error: any Error, _ endpoint: GatewayMetrics.Endpoint, _ eventLoop: any EventLoop
+    ) -> Answer {
+        let endpoint = endpoint.label
         switch self.limits.failed(endpoint, "\(error)") {
         case .write: self.logger.warning("request failed", metadata: ["endpoint": "\(endpoint)", "error": "\(error)"])
         case .summarise(let moment):

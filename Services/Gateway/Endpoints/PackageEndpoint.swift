@@ -48,8 +48,8 @@ final class PackageEndpoint: Sendable {
         self.metrics = metrics
     }
 
-    /// The parts of one request.
-    private struct Fetch: Sendable {
+    /// The parts of one request. A class, since each step's closure keeps it.
+    private final class Fetch: Sendable {
         let key: OrderKey
         /// Nil for a client that has proved its right to the package in another way.
         let token: String?
@@ -58,9 +58,22 @@ final class PackageEndpoint: Sendable {
         /// The presence of the client, which may disconnect while it is held.
         let presence: Presence?
         /// True if no package may be read before the token has been compared.
-        var isSuspect = false
+        let isSuspect: Bool
         /// Reads another representation; nil for the package.
-        var other: Representation?
+        let other: Representation?
+
+        init(
+            _ key: OrderKey, _ token: String?, _ condition: ConditionalFetch, for request: Request,
+            isSuspect: Bool = false, other: Representation? = nil
+        ) {
+            self.key = key
+            self.token = token
+            self.condition = condition
+            self.client = request.client
+            self.presence = request.presence
+            self.isSuspect = isSuspect
+            self.other = other
+        }
     }
 
     /// Reads an order, for another answer than its package; nil if the order does not exist.
@@ -96,8 +109,7 @@ final class PackageEndpoint: Sendable {
             return completion(.success(.unauthorized))
         }
         let fetch = Fetch(
-            key: key, token: token, condition: ConditionalFetch(request.fields), client: request.client,
-            presence: request.presence, isSuspect: isSuspect, other: other)
+            key, token, ConditionalFetch(request.fields), for: request, isSuspect: isSuspect, other: other)
         self.answer(fetch, on: eventLoop, completion)
     }
 
@@ -106,9 +118,7 @@ final class PackageEndpoint: Sendable {
         granted key: OrderKey, for request: Request, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let promise = eventLoop.makePromise(of: Answer.self)
-        let fetch = Fetch(
-            key: key, token: nil, condition: ConditionalFetch(nil), client: request.client,
-            presence: request.presence)
+        let fetch = Fetch(key, nil, ConditionalFetch(nil), for: request)
         self.answer(fetch, on: eventLoop) { promise.completeWith($0) }
         return promise.futureResult
     }

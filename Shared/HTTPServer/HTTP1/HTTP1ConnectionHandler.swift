@@ -63,7 +63,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         self.slot = slot
         self.pipelined = pipelined
         self.requestLimit = requestLimit
-        self.decoder = RequestDecoder(peer: peer, bodyLimit: RequestLimits.body, reading: endpoints.reading)
+        self.decoder = RequestDecoder(
+            peer: peer, bodyLimit: RequestLimits.body, reading: endpoints.reading, presence: self.presence)
         self.deadline = .now() + requestLimit
     }
 
@@ -118,8 +119,6 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
         self.state = .answering
         self.slot.began()
-        var request = request
-        request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in

@@ -15,18 +15,23 @@ struct RequestDecoder {
     private enum State {
         /// With the number of bytes that are known not to contain the end of the head.
         case head(scanned: Int)
-        case body(RequestHead, Request, ChunkedDecoder, limit: Int)
+        case body(RequestHead, Request, ByteBuffer, ChunkedDecoder, limit: Int)
     }
 
     private let limits: HeadLimits
     private let bodyLimit: Int
     private let reading: ExtendedReading?
     private let peer: Peer
+    private let presence: Presence?
     private var buffer = ByteBuffer()
     private var state = State.head(scanned: 0)
 
-    init(peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits(), reading: ExtendedReading? = nil) {
+    init(
+        peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits(), reading: ExtendedReading? = nil,
+        presence: Presence? = nil
+    ) {
         self.peer = peer
+        self.presence = presence
         self.bodyLimit = bodyLimit
         self.limits = limits
         self.reading = reading
@@ -60,10 +65,10 @@ struct RequestDecoder {
         let event: Event?
         switch self.state {
         case .head(let scanned): event = try self.head(scanned: scanned)
-        case .body(let head, let request, let chunks, let limit):
+        case .body(let head, let request, let body, let chunks, let limit):
             // The state releases its copy: two owners of a body would copy it with each part.
             self.state = .head(scanned: 0)
-            event = try self.body(head, request, chunks, limit)
+            event = try self.body(head, request, body, chunks, limit)
         }
         self.trim()
         return event
@@ -96,7 +101,7 @@ struct RequestDecoder {
             isExtended: self.reading != nil)
         let request = Request(
             method: head.method, target: self.text(head.target) ?? "", fields: self.fields(head), body: ByteBuffer(),
-            client: self.client(head))
+            client: self.client(head), presence: self.presence)
         self.buffer.moveReaderIndex(forwardBy: length)
         if head.framing == .length(0) { return self.finished(request, head) }
         let limit = self.reading.map { $0.bodyLimit(request) } ?? self.bodyLimit
@@ -105,29 +110,29 @@ struct RequestDecoder {
             return self.finished(request, head)
         }
         if case .length(let length) = head.framing, length > limit { throw .tooLarge(limit) }
-        self.state = .body(head, request, ChunkedDecoder(), limit: limit)
+        self.state = .body(head, request, ByteBuffer(), ChunkedDecoder(), limit: limit)
         return head.expectsContinue && self.buffer.readableBytes == 0 ? .expectsContinue : try self.next()
     }
 
     private mutating func body(
-        _ head: RequestHead, _ request: Request, _ chunks: ChunkedDecoder, _ limit: Int
+        _ head: RequestHead, _ request: Request, _ body: consuming ByteBuffer, _ chunks: ChunkedDecoder, _ limit: Int
     ) throws(RequestFault) -> Event? {
-        var (request, chunks) = (request, chunks)
+        var (body, chunks) = (consume body, chunks)
         switch head.framing {
         case .length(let length):
-            guard let body = self.buffer.readSlice(length: length) else {
-                self.state = .body(head, request, chunks, limit: limit)
+            guard let whole = self.buffer.readSlice(length: length) else {
+                self.state = .body(head, request, body, chunks, limit: limit)
                 return nil
             }
-            request.body = body
+            body = whole
         case .chunked:
-            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: limit)
+            let isComplete = try chunks.decode(&self.buffer, into: &body, limit: limit)
             guard isComplete else {
-                self.state = .body(head, request, chunks, limit: limit)
+                self.state = .body(head, request, body, chunks, limit: limit)
                 return nil
             }
         }
-        return self.finished(request, head)
+        return self.finished(request.with(body), head)
     }
 
     private mutating func finished(_ request: Request, _ head: RequestHead) -> Event {

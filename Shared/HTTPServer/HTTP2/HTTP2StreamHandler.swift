@@ -41,7 +41,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     init(connection: HTTP2ConnectionHandler, endpoints: any Responder, peer: Peer) {
         self.connection = connection
         self.endpoints = endpoints
-        self.decoder = StreamRequestDecoder(peer: peer, reading: endpoints.reading)
+        self.decoder = StreamRequestDecoder(peer: peer, reading: endpoints.reading, presence: self.presence)
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -128,14 +128,13 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     ///
     /// - Parameter estimate: counts instead of the answer's bytes until these exist. Only packages are large.
     func work(reserving estimate: Int) {
-        guard case .answering = self.state, let context = self.context, var request = self.request,
+        guard case .answering = self.state, let context = self.context, let request = self.request,
             context.channel.parent?.isActive == true
         else { return }
         self.request = nil
         self.giveBackBody()
         self.reserved = request.method == .get ? estimate : 0
         self.connection.unwritten += self.reserved
-        request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in

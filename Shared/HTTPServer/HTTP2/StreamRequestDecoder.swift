@@ -19,16 +19,19 @@ struct StreamRequestDecoder {
     private var bodyLimit: Int
     private let limits: HeadLimits
     private let reading: ExtendedReading?
+    private let presence: Presence?
     /// Nil until the fields have arrived.
     private var request: Request?
+    private var body = ByteBuffer()
     /// True if the request was returned before its body.
     private(set) var isBodyIgnored = false
 
     init(
         peer: Peer, bodyLimit: Int = RequestLimits.body, limits: HeadLimits = HeadLimits(),
-        reading: ExtendedReading? = nil
+        reading: ExtendedReading? = nil, presence: Presence? = nil
     ) {
         self.peer = peer
+        self.presence = presence
         self.bodyLimit = bodyLimit
         self.limits = limits
         self.reading = reading
@@ -38,9 +41,7 @@ struct StreamRequestDecoder {
     mutating func receive(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
         if let request = self.request {
             // Trailers; no endpoint needs them, and they end the stream.
-            guard isLast else { return nil }
-            self.request = nil
-            return .request(request)
+            return isLast ? self.finished(request) : nil
         }
         var head = Head()
         for (name, value, _) in headers {
@@ -60,7 +61,7 @@ struct StreamRequestDecoder {
         guard target.utf8.count <= self.limits.line else { throw RequestHead.lineTooLong(self.limits) }
         let request = Request(
             method: head.method, target: target, fields: head.fields, body: ByteBuffer(),
-            client: self.peer.client(forwardedFor: head.forwardedFor))
+            client: self.peer.client(forwardedFor: head.forwardedFor), presence: self.presence)
         if isLast { return .request(request) }
         if let reading = self.reading {
             guard let limit = reading.bodyLimit(request) else {
@@ -78,13 +79,17 @@ struct StreamRequestDecoder {
     mutating func receive(_ data: ByteBuffer, isLast: Bool) throws(RequestFault) -> Event? {
         // A stream that begins with data was refused before.
         guard self.request != nil else { throw .malformed("there is a body without a request") }
-        let length = self.request?.body.readableBytes ?? 0
-        guard data.readableBytes <= self.bodyLimit - length else { throw .tooLarge(self.bodyLimit) }
-        self.request?.body.writeImmutableBuffer(data)
+        guard data.readableBytes <= self.bodyLimit - self.body.readableBytes else { throw .tooLarge(self.bodyLimit) }
+        self.body.writeImmutableBuffer(data)
         guard isLast, let request = self.request else { return nil }
-        // Nothing follows, so nothing is kept.
-        self.request = nil
-        return .request(request)
+        return self.finished(request)
+    }
+
+    /// Nothing follows, so nothing is kept.
+    private mutating func finished(_ request: Request) -> Event {
+        let body = self.body
+        (self.request, self.body) = (nil, ByteBuffer())
+        return .request(request.with(body))
     }
 
     /// The fields that matter for the answer.

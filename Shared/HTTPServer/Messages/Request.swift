@@ -4,7 +4,9 @@ public import NIOHTTP1
 import Synchronization
 
 /// A complete request, from any version of HTTP.
-public struct Request: Sendable {
+///
+/// A class, since it passes through many calls and closures and has a dozen parts that each copy would retain.
+public final class Request: Sendable {
     /// The methods that some path accepts.
     public enum Method: Hashable, Sendable {
         case get, head, post, delete
@@ -40,12 +42,37 @@ public struct Request: Sendable {
     public let method: Method
     /// Path and query, possibly after scheme and authority; printable ASCII.
     public let target: String
-    public var fields: Fields
-    public var body: ByteBuffer
+    public let fields: Fields
+    public let body: ByteBuffer
     /// The client, for limits per client.
     public let client: ClientAddress
     /// For answers that take their time; nil if the presence is unknown.
-    public var presence: Presence?
+    public let presence: Presence?
+
+    init(
+        method: Method, target: String, fields: Fields, body: ByteBuffer, client: ClientAddress, presence: Presence?
+    ) {
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.body = body
+        self.client = client
+        self.presence = presence
+    }
+
+    /// Returns the request with other fields.
+    public func with(_ fields: Fields) -> Request {
+        Request(
+            method: self.method, target: self.target, fields: fields, body: self.body, client: self.client,
+            presence: self.presence)
+    }
+
+    /// Returns the request with its body.
+    func with(_ body: ByteBuffer) -> Request {
+        Request(
+            method: self.method, target: self.target, fields: self.fields, body: body, client: self.client,
+            presence: self.presence)
+    }
 }
 
 /// The peer of a connection: a client, or a trusted proxy that names the client.

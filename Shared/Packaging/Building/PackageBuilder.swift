@@ -191,10 +191,12 @@ private final class KeptCertificates: Sendable {
     private let last = Mutex<PackageCertificates?>(nil)
 
     func kept(of signature: DetachedSignature) -> PackageCertificates {
-        let bytes = signature.der[..<signature.ownStart]
+        let bytes = Array(signature.der[..<signature.ownStart])
         return self.last.withLock { last in
-            if let last, last.bytes.elementsEqual(bytes) { return last }
-            let made = PackageCertificates(Array(bytes))
+            if let last, last.bytes.count == bytes.count, unsafe memcmp(last.bytes, bytes, bytes.count) == 0 {
+                return last
+            }
+            let made = PackageCertificates(bytes)
             last = made
             return made
         }

@@ -13,9 +13,10 @@ final class RedisLink {
     struct Request {
         /// The way answers are returned; used exactly once.
         enum Completion {
-            case promise(EventLoopPromise<[RedisValue]>)
             case continuation(CheckedContinuation<Result<[RedisValue], RedisError>, Never>)
-            /// Called on the loop.
+            /// Called on the loop with the answers, or with the reason why there are none.
+            case result((Result<[RedisValue], RedisError>) -> Void)
+            /// Called on the loop; the link may also hand the commands back.
             case closure((Outcome) -> Void)
         }
         /// The argument of a closure.
@@ -324,8 +325,8 @@ extension RedisLink.Request {
     /// Ends the request.
     func succeed(_ answers: [RedisValue]) {
         switch self.completion {
-        case .promise(let promise): promise.succeed(answers)
         case .continuation(let continuation): continuation.resume(returning: .success(answers))
+        case .result(let completion): completion(.success(answers))
         case .closure(let completion): completion(.answers(answers))
         }
     }
@@ -333,8 +334,8 @@ extension RedisLink.Request {
     /// Ends the request without answers.
     func fail(_ error: RedisError) {
         switch self.completion {
-        case .promise(let promise): promise.fail(error)
         case .continuation(let continuation): continuation.resume(returning: .failure(error))
+        case .result(let completion): completion(.failure(error))
         case .closure(let completion): completion(.failed(error))
         }
     }

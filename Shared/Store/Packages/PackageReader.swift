@@ -49,14 +49,14 @@ public struct PackageReader: Sendable {
 
     /// Reads the stamp alone.
     ///
-    /// - Parameter completion: called on the event loop with nil for an order that is unknown or removed, or a
-    ///   `RedisError` or `StoreError`. Not a future, to save its three allocations on this path.
+    /// - Parameter completion: called as that of `RedisClient.pipeline`, with nil for an order that is unknown or
+    ///   removed, or a `RedisError` or `StoreError`.
     public func stamp(
         of key: OrderKey, on eventLoop: any EventLoop,
         _ completion: @escaping @Sendable (Result<Stamp?, any Error>) -> Void
     ) {
         let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
-        self.redis.pipeline([command], on: eventLoop).whenComplete { result in
+        self.redis.pipeline([command], on: eventLoop) { result in
             completion(Result { try Self.stamp(Self.values(result.get())) })
         }
     }
@@ -76,7 +76,7 @@ public struct PackageReader: Sendable {
         _ completion: @escaping @Sendable (Result<Spans?, any Error>) -> Void
     ) {
         let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.spanFields)
-        self.redis.pipeline([command], on: eventLoop).whenComplete { result in
+        self.redis.pipeline([command], on: eventLoop) { result in
             completion(Result { try Self.spans(result.get()) })
         }
     }

@@ -67,9 +67,11 @@ class Peers:
             for name, peer in (("gateway", gateway), ("Lua", lua)):
                 cases = [
                     ("since", AUTHORIZATION + [since], 304), ("match", AUTHORIZATION + [match], 304),
-                    ("an early date", AUTHORIZATION + [early], 200),
-                    ("a wrong token", showing("0" * 32), 401), ("no token", [], 401),
+                    ("an early date", AUTHORIZATION + [early], 200), ("no token", [], 401),
                 ]
+                # Once: for a time after each, the gateway reads an order twice for this address.
+                if order == orders[0]:
+                    cases.append(("a wrong token", showing("0" * 32), 401))
                 for case, headers, status in cases:
                     given = peer.get(path, headers)
                     require(given.status == status, f"{name} answers {given.status} to {case}, {status} is correct")

@@ -24,10 +24,10 @@ struct CompatibilityEndpoints: Sendable {
         _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
         _ complete: @escaping PackageEndpoint.Completion
     ) {
-        var request = request
-        request.fields.authorization = Self.orderAuthorization(request.fields.authorization)
-        guard request.fields[.accept]?.contains("application/vnd.apple.finance.order") != true else {
-            return self.package.answer(key, request, isSuspect: isSuspect, on: eventLoop) { result in
+        var fields = request.fields
+        fields.authorization = Self.orderAuthorization(fields.authorization)
+        guard fields[.accept]?.contains("application/vnd.apple.finance.order") != true else {
+            return self.package.answer(key, request.with(fields), isSuspect: isSuspect, on: eventLoop) { result in
                 complete(
                     result.map { answer in
                         var answer = answer
@@ -38,12 +38,12 @@ struct CompatibilityEndpoints: Sendable {
                     })
             }
         }
-        let condition = request.fields
+        let condition = fields
         // The validators are those of the view.
-        request.fields.ifNoneMatch = []
-        request.fields.ifModifiedSince = nil
+        fields.ifNoneMatch = []
+        fields.ifModifiedSince = nil
         self.package.answer(
-            key, request, isSuspect: isSuspect,
+            key, request.with(fields), isSuspect: isSuspect,
             as: { eventLoop in eventLoop.makeFutureWithTask { try await self.view(of: key, condition) } },
             on: eventLoop, complete)
     }
