@@ -108,10 +108,10 @@ SUBJECTS = {
     "growth": Subject(
         "growth.bench:GrowthBench",
         "what should cost the same, however many there are: memory, processor time and latency with more orders, "
-        "connections, devices of an order and changes of an order; a page of plots",
+        "connections, brands, sources, devices of an order and changes of an order; a page of plots",
         {"only": word("only this series; repeatable", action="append", choices=(
-            "connections", "devices", "changes", "orders"), default=[]),
-         "full": flag("up to two million orders, for a machine with 64 GB"),
+            "connections", "sources", "devices", "changes", "orders", "brands"), default=[]),
+         "most": number(200_000, "leave out larger numbers (200000); up to 2000000 orders need 24 GB", most=2_000_000),
          "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}),
     "hostile": Subject(
         "hostile.bench:HostileBench",

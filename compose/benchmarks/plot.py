@@ -46,7 +46,7 @@ def style(count):
 
 def draw(lines, right, upper, labels):
     def place(x, y):
-        return LEFT + INNER * x / right[-1], TOP + PANEL - PANEL * y / upper[-1]
+        return LEFT + INNER * x / (right[-1] or 1), TOP + PANEL - PANEL * y / upper[-1]
 
     for value in upper:
         _, y = place(0, value)

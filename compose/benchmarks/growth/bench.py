@@ -1,8 +1,9 @@
-"""What should cost the same, however many there are: orders, connections, devices, changes."""
+"""What should cost the same, however many there are: orders, connections, brands, sources, devices, changes."""
 
 import os
 
-from growth import changes, connections, devices, orders, page
+from growth import brands, changes, connections, devices, orders, page, sources
+from growth.yardstick import SteadyUsage, Yardstick
 from load import Load
 from processes import start_broker
 from stack import Failure, eventually
@@ -11,9 +12,12 @@ from workers import CrewBench
 
 # In this order: orders come late, because with them everything takes longer. Each has X, what is counted; UNITS, the
 # unit of each line by name; and `measure`, which yields a number of them and the values by line.
-SERIES = {"connections": connections, "devices": devices, "changes": changes, "orders": orders}
-# A partition of the embedded broker keeps 5 MiB.
-ORDERS_A_PARTITION = 1000
+SERIES = {"connections": connections, "sources": sources, "devices": devices, "changes": changes, "orders": orders,
+          "brands": brands}
+# A partition of the embedded broker keeps 5 MiB, in memory. An order takes 1.8 kB if each is in a batch of its own.
+ORDERS_A_PARTITION = 2000
+# Asking for records again and again costs the more, the longer other work takes.
+PROPERTIES = "fetch.wait.max.ms=20\ncompression.type=lz4\n"
 CONNECTIONS = 64
 SECONDS = 4
 
@@ -25,16 +29,18 @@ class GrowthBench(CrewBench):
             raise Failure(f"--svg {arguments.svg}: must be a file in a folder that exists")
         self.load = Load(self.folder, CONNECTIONS, SECONDS)
         self.ending.callback(self.load.stop)
+        self.yardstick = Yardstick()
+        self.ending.callback(self.yardstick.stop)
 
     def set_up(self):
         # Idle connections are closed sooner when more than half of the limit is open.
         os.environ |= {"WAYBILL_CONNECTION_LIMIT": "60000", "WAYBILL_DEVICES_PER_ORDER": "1000"}
-        count = max(orders.sizes(self.arguments)) // ORDERS_A_PARTITION
-        topics = {CHANGES: count, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
+        count = max(64, self.arguments.most // ORDERS_A_PARTITION)
+        topics = {CHANGES: 64, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
                   "waybill.dead-letters": 16}
         broker, address = start_broker(self.folder, "kafka", topics)
         self.ending.callback(broker.stop)
-        super().set_up("--kafka", address, kafka_properties="fetch.wait.max.ms=5\n")
+        super().set_up("--kafka", address, kafka_properties=PROPERTIES)
         # Saving to disk takes memory and processor time in bursts.
         self.stack.redis.ask("CONFIG", "SET", "appendonly", "no")
 
@@ -42,15 +48,16 @@ class GrowthBench(CrewBench):
         panels = []
         for name in self.arguments.only or SERIES:
             series = SERIES[name]
-            lines = {line: [] for line in series.UNITS}
+            lines = {}
             for count, values in series.measure(self):
                 for line, value in values.items():
-                    lines[line].append((count, value))
+                    lines.setdefault(line, []).append((count, value))
             self.crew.stop()
             self.tell(name, series, lines)
             panels.append((series, lines))
-        with open(self.arguments.svg, "w") as file:
-            file.write(page.svg(panels))
+            # After each, since all of them take an hour.
+            with open(self.arguments.svg, "w") as file:
+                file.write(page.svg(panels))
         self.report.note(f"plot: {os.path.abspath(self.arguments.svg)}")
 
     def tell(self, name, series, lines):
@@ -59,6 +66,9 @@ class GrowthBench(CrewBench):
             text = ", ".join(f"{value:.4g}" for _, value in points)
             self.report.figure(f"growth.{name}.{line}", high / low, most=page.LIMIT, note=(
                 f"{text} {series.UNITS[line]} with {', '.join(f'{count:,}' for count, _ in points)} {series.X}"))
+
+    def sizes(self, sizes):
+        return [size for size in sizes if size <= self.arguments.most]
 
     # --- what several series need ------------------------------------------------------------------------------------
 
@@ -72,15 +82,17 @@ class GrowthBench(CrewBench):
         """The processes that serve a device, as Load needs them."""
         return self.stack.pids("gateway", "redis")
 
-    def served(self, paths, headers=(), status=200, rate=None):
-        """Returns a round of requests, with the processor time of gateway and Redis together as its cost."""
-        result = self.load.run(self.stack.gateway_port, paths, headers, self.gateway(), status, rate)
-        result.cost = sum(result.shares[name] for name in self.gateway()) / result.rate
-        return result
+    def usage(self, who):
+        return SteadyUsage(self.yardstick, who)
 
-    def await_restored(self):
-        self.crew.await_all(
-            lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), "restoring", 600, 0.05)
+    def served(self, paths, headers=(), status=200, rate=None):
+        """
+        Returns a round of requests. Its cost is the processor time of gateway and Redis together as a multiple of the
+        client's, which is the same for each request and grows alike on a busy machine.
+        """
+        result = self.load.run(self.stack.gateway_port, paths, headers, self.gateway(), status, rate)
+        result.cost = sum(result.shares[name] for name in self.gateway()) / result.shares["h2load"]
+        return result
 
     def await_all_told(self, reader):
         """Waits until the pusher is done with all versions of orders."""

@@ -3,7 +3,6 @@
 import time
 
 from memory import PACKED
-from processes import Usage
 
 X = "changes of an order"
 UNITS = {"memory": "kB an order", "change": "µs of CPU"}
@@ -20,11 +19,11 @@ def measure(bench):
     orders = [order for order, _, _ in made]
     crew.publish(made)
     done = 1
-    for size in SIZES:
+    for size in bench.sizes(SIZES):
         crew.publish(patches(orders, size - done), PACKED)
         crew.await_done(300)
         memory = redis.used_memory() - before
-        usage = Usage({"packager": [worker.pid]})
+        usage = bench.usage({"packager": [worker.pid]})
         for _ in range(MEASURED):
             crew.publish(patches(orders, 1))
             crew.await_done()

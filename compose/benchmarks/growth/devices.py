@@ -1,7 +1,6 @@
 """Orders with more and more devices: registering them, and notifying them of a version."""
 
 from devices import Device, Registrar
-from processes import Usage
 from simulator import first_told, tell
 from topics import Offsets, Producer
 
@@ -16,12 +15,12 @@ def measure(bench):
     stack, made = bench.stack, 0
     stack.start("packager", "gateway")
     offsets = Offsets(stack)
-    for size in SIZES:
+    for size in bench.sizes(SIZES):
         orders = [f"devices-{size}-{number}" for number in range(COUNT // size)]
         bench.replace_with_example(orders)
         devices = [Device(made + number, [f"{stack.type}/{orders[number // size]}"]) for number in range(COUNT)]
         made += COUNT
-        before, usage = stack.redis.used_memory(), Usage(bench.gateway())
+        before, usage = stack.redis.used_memory(), bench.usage(bench.gateway())
         registrar = Registrar(stack)
         registrar.register(devices)
         registrar.close()
@@ -44,7 +43,7 @@ def notify(bench, orders, devices, offsets):
     bench.await_all_told(offsets)
     tell(apns, "/deliveries", "DELETE")
     producer = Producer(stack.env["KAFKA_BOOTSTRAP"], {"partitioner": "murmur2_random", "linger.ms": 100})
-    usage = Usage({"pusher": [stack.pid("pusher")]})
+    usage = bench.usage({"pusher": [stack.pid("pusher")]})
     for order in orders:
         producer.put("waybill.orders", f"{stack.type}/{order}", b"{}")
     producer.flush()

@@ -12,7 +12,7 @@ def svg(panels):
     parts = []
     for number, (series, lines) in enumerate(panels):
         counts = sorted({count for points in lines.values() for count, _ in points})
-        drawn = [(f"{name.replace('_', ' ')}: {points[0][1]:.3g} to {points[-1][1]:.3g} {series.UNITS[name]}",
+        drawn = [(f"{name.replace('_', ' ')}: {points[0][1]:,.4g} to {points[-1][1]:,.4g} {series.UNITS[name]}",
                   [(counts.index(count), value / points[0][1]) for count, value in points])
                  for name, points in lines.items()]
         drawn.append((f"{LIMIT:g} times: above, it grows", [(0, LIMIT), (len(counts) - 1, LIMIT)]))

@@ -10,14 +10,14 @@ import threading
 import time
 from pathlib import Path
 
-from client import ask
 from ingest import mapping, records
 from ingest.registry import Registry
+from ingest.role import GROUP, Role, write_source
 from latency import steadily
 from metrics import Metrics
-from processes import ENDED, Program, Usage, free_ports, output_of, start_broker
+from processes import ENDED, Usage, output_of, start_broker
 from report import Round, median_ratio, percentile
-from stack import ROOT, Failure, eventually, program, run_tool
+from stack import Failure, eventually, run_tool
 from subject import HERE, PEER_PYTHON, Bench
 from topics import CHANGES, Producer, Reader, key_of
 
@@ -43,43 +43,17 @@ class IngestBench(Bench):
         self.broker, self.bootstrap = start_broker(
             self.folder, "kafka", dict.fromkeys([*sources, CHANGES, PYTHON_CHANGES, DEAD_LETTERS], PARTITIONS))
         self.ending.callback(self.broker.stop)
-        self.reader = Reader(self.bootstrap, "waybill-ingest")
+        self.reader = Reader(self.bootstrap, GROUP)
         self.ending.callback(self.reader.close)
         self.producer = Producer(self.bootstrap)
         run_tool("certificates", "--out", f"{self.folder}/tls", "--order-type", mapping.ORDER_TYPE)
         registry = self.ending.enter_context(Registry(self.schema, SCHEMA_ID, f"{self.folder}/tls"))
-        self.write_source("orders", [*SIZES, LATENCY], {"format": "json"})
-        self.write_source("avro", [AVRO], {"format": "avro", "registry": {
+        write_source(f"{self.folder}/sources", "orders", [*SIZES, LATENCY], {"format": "json"})
+        avro = write_source(f"{self.folder}/sources", "avro", [AVRO], {"format": "avro", "registry": {
             "url": f"https://localhost:{registry.port}", "addresses": ["127.0.0.1", "::1"], "roots": "root.pem"}})
-        self.start()
-
-    def write_source(self, name, topics, members):
-        """Writes a source with the program of Shopify's orders."""
-        example, folder = Path(f"{ROOT}/compose/sources/shopify-orders"), Path(f"{self.folder}/sources/{name}")
-        folder.mkdir(parents=True)
-        shutil.copy(example / "map.lua", folder)
-        shutil.copy(f"{self.folder}/tls/root.pem", folder)
-        source = json.loads((example / "source.json").read_text())
-        (folder / "source.json").write_text(json.dumps(
-            source | members | {"topics": topics, "orderType": mapping.ORDER_TYPE}))
-
-    def start(self):
-        properties = Path(f"{self.folder}/kafka.properties")
-        properties.write_text("session.timeout.ms=10000\nauto.commit.interval.ms=50\nfetch.wait.max.ms=5\n")
-        properties.chmod(0o600)
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
-        self.role = Program([program("waybill-packager"), "ingest"], f"{self.folder}/ingest.log", {
-            "WAYBILL_KAFKA_BOOTSTRAP": self.bootstrap, "WAYBILL_KAFKA_PROPERTIES": str(properties),
-            "WAYBILL_SOURCES": f"{self.folder}/sources",
-            "WAYBILL_OPERATIONS_LISTEN": self.url.removeprefix("http://")})
+        shutil.copy(f"{self.folder}/tls/root.pem", avro)
+        self.role = Role(self.folder, self.bootstrap)
         self.ending.callback(self.role.stop)
-        self.role.await_ready(self.is_ready, 60)
-
-    def is_ready(self):
-        try:
-            return ask(self.url, "/readyz")
-        except (OSError, Failure):
-            return False
 
     def measure(self):
         self.require_equal_changes()
@@ -137,7 +111,7 @@ class IngestBench(Bench):
             raise Failure(f"{count} records made {added} changes in {topic}")
 
     def require_no_dead_letters(self):
-        metrics = Metrics.of(self.url)
+        metrics = Metrics.of(self.role.url)
         mapped, others = metrics.total("waybill_ingest_records_total", outcome="mapped"), self.count(DEAD_LETTERS)
         if others or mapped != self.made:
             raise Failure(f"of {self.made} records {mapped} were mapped, and {others} are dead letters")
