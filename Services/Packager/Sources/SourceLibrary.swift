@@ -150,6 +150,7 @@ struct SourceTable: Sendable {
     let sources: [Source]
     private let byName: [String: Int]
     private let patterns: [(text: String, source: Int)]
+    private let matched = MatchedTopics()
 
     init(_ sources: [Source]) {
         self.sources = sources.sorted { $0.name < $1.name }
@@ -182,10 +183,28 @@ struct SourceTable: Sendable {
     /// Returns the source that reads a topic: by the topic's name, else by the first pattern.
     func source(of topic: String) -> Source? {
         if let index = self.byName[topic] { return self.sources[index] }
-        for (text, index) in self.patterns where TopicPattern(text)?.matches(topic) == true {
-            return self.sources[index]
+        if self.patterns.isEmpty { return nil }
+        let index = self.matched.source(of: topic) {
+            self.patterns.first { TopicPattern($0.text)?.matches(topic) == true }?.source
         }
-        return nil
+        return index.map { self.sources[$0] }
+    }
+}
+
+/// The sources whose patterns topics matched: compiling patterns takes longer than mapping a record.
+private final class MatchedTopics: Sendable {
+    /// Most topics that are remembered; more are forgotten together.
+    private static let limit = 4096
+    private let sources = Mutex<[String: Int?]>([:])
+
+    func source(of topic: String, _ find: () -> Int?) -> Int? {
+        if let known = self.sources.withLock({ $0[topic] }) { return known }
+        let found = find()
+        self.sources.withLock { sources in
+            if sources.count >= Self.limit { sources.removeAll() }
+            sources[topic] = .some(found)
+        }
+        return found
     }
 }
 

@@ -220,6 +220,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private func arm(_ context: ChannelHandlerContext) {
         self.timer?.cancel()
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {
+            // The loop would search all of its timers for one that has fired.
+            self.timer = nil
             // The duration of an answer is limited by the endpoints themselves.
             if case .answering = self.state { self.deadline = .now() + self.requestLimit }
             guard NIODeadline.now() >= self.deadline else { return self.arm(context) }
