@@ -44,6 +44,9 @@ class Connection:
             self.fill()
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
+        # A connection to a port where nobody listens yet can be one to itself.
+        if not first.startswith("HTTP/"):
+            raise ConnectionError(f"the answer begins with {first!r}")
         headers = {}
         for line in lines:
             name, _, value = line.partition(":")
