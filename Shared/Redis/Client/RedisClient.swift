@@ -147,7 +147,7 @@ public final class RedisClient: Sendable {
         return try await withCheckedContinuation { continuation in
             connection.eventLoop.execute {
                 let request = RedisLink.Request(
-                    commands: commands, checks: checks, completion: .continuation(continuation))
+                    commands: commands, checks: checks, completion: .result { continuation.resume(returning: $0) })
                 connection.way.value.submit(request)
             }
         }.get()

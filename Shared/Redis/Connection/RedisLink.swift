@@ -13,7 +13,6 @@ final class RedisLink {
     struct Request {
         /// The way answers are returned; used exactly once.
         enum Completion {
-            case continuation(CheckedContinuation<Result<[RedisValue], RedisError>, Never>)
             /// Called on the loop with the answers, or with the reason why there are none.
             case result((Result<[RedisValue], RedisError>) -> Void)
             /// Called on the loop; the link may also hand the commands back.
@@ -325,7 +324,6 @@ extension RedisLink.Request {
     /// Ends the request.
     func succeed(_ answers: [RedisValue]) {
         switch self.completion {
-        case .continuation(let continuation): continuation.resume(returning: .success(answers))
         case .result(let completion): completion(.success(answers))
         case .closure(let completion): completion(.answers(answers))
         }
@@ -334,7 +332,6 @@ extension RedisLink.Request {
     /// Ends the request without answers.
     func fail(_ error: RedisError) {
         switch self.completion {
-        case .continuation(let continuation): continuation.resume(returning: .failure(error))
         case .result(let completion): completion(.failure(error))
         case .closure(let completion): completion(.failed(error))
         }
