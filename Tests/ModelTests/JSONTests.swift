@@ -67,6 +67,21 @@ import Testing
         #expect(json.array?[0].integer == nil)
     }
 
+    /// Strings are read eight bytes at a time, and what is ASCII is not checked again.
+    @Test func textThatIsNotASCIIIsFoundAtEachPlace() throws {
+        for length in 1...20 {
+            for place in 0..<length {
+                let (plain, rest) = (String(repeating: "a", count: length), length - place - 1)
+                let text = String(repeating: "a", count: place) + "é" + String(repeating: "a", count: rest)
+                let read = try #require(try JSON(parsing: Array("\"\(text)\"".utf8)).string)
+                #expect(read == text && read.count == length && read.utf8.count == length + 1)
+                var bytes = Array("\"\(plain)\"".utf8)
+                bytes[1 + place] = 0x80
+                #expect { try JSON(parsing: bytes) } throws: { ($0 as? JSONError)?.code == .invalidUTF8 }
+            }
+        }
+    }
+
     @Test(arguments: [[0xFF], [0x22, 0xC3, 0x28, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22], [0xEF, 0xBB, 0xBF, 0x31]])
     func invalidUTF8OrAByteOrderMarkIsRefused(_ bytes: [UInt8]) {
         #expect(throws: JSONError.self) { try JSON(parsing: bytes) }

@@ -15,7 +15,7 @@ import Testing
         }
 
         var queue: CredentialQueue
-        private let start = ContinuousClock.now
+        private let start = MonotonicTime.now
         private var events: [Int: [Event]] = [:]
         private var tries: [PushAttempts] = []
         private var ready: [Int] = []
@@ -40,7 +40,7 @@ import Testing
         }
 
         var waiting: Int { self.tries.count - self.notified.count }
-        private var now: ContinuousClock.Instant { self.start + .milliseconds(self.time) }
+        private var now: MonotonicTime { self.start + .milliseconds(self.time) }
 
         /// Lets time pass.
         ///

@@ -1,4 +1,5 @@
 import APNS
+import Model
 import Testing
 
 @testable import Pusher
@@ -7,7 +8,7 @@ import Testing
     /// A credential and a clock; each attempt takes 50 ms by default.
     private struct Fixture {
         var health = CredentialHealth()
-        var now = ContinuousClock.now
+        var now = MonotonicTime.now
 
         @discardableResult
         mutating func receive(

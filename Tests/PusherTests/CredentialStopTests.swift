@@ -1,4 +1,5 @@
 import APNS
+import Model
 import Testing
 
 @testable import Pusher
@@ -6,7 +7,7 @@ import Testing
 /// The conditions under which a credential is stopped and recovers.
 @Suite struct CredentialStopTests {
     private var health = CredentialHealth()
-    private var now = ContinuousClock.now
+    private var now = MonotonicTime.now
     private static let refused = PushVerdict.stopCredential(reason: "403 BadCertificate")
     private static let dropped = PushVerdict.drop(reason: "400 DeviceTokenNotForTopic")
     private static let expired = PushVerdict.retry(

@@ -1,9 +1,10 @@
+import Model
 import Testing
 
 @testable import Pusher
 
 @Suite struct HourlyLimitTests {
-    private let start = ContinuousClock.now
+    private let start = MonotonicTime.now
 
     /// Random traffic; the test counts every grant itself.
     @Test(arguments: [1, 2, 3, 4, 5, 7, 10, 59, 60, 61, 1000])
@@ -11,7 +12,7 @@ import Testing
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<20 {
             var limit = HourlyLimit(perHour: most, now: self.start)
-            var grants: [ContinuousClock.Instant] = []
+            var grants: [MonotonicTime] = []
             var now = self.start
             let longest = Int64.random(in: 1...8_000_000, using: &generator) / Int64(most)
             for _ in 0..<(most * 5) {

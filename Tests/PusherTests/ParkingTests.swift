@@ -7,7 +7,7 @@ import Testing
 
 /// The keys that wait apart from the scheduler, without a socket.
 @Suite struct ParkingTests {
-    private let start = ContinuousClock.now
+    private let start = MonotonicTime.now
 
     private func receipt(_ offset: Int64, partition: Int32 = 0) -> KafkaReceipt {
         KafkaRecord(

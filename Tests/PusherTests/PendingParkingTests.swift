@@ -8,8 +8,8 @@ import Testing
 /// The keys that wait in the pending topic, from the parking's point of view: without a socket.
 @Suite struct PendingParkingTests {
     private static let topic = "waybill.push-pending"
-    private let start = ContinuousClock.now
-    private let later = ContinuousClock.now + .seconds(3600)
+    private let start = MonotonicTime.now
+    private let later = MonotonicTime.now + .seconds(3600)
 
     private func receipt(_ topic: String, _ offset: Int64, partition: Int32 = 0) -> KafkaReceipt {
         KafkaRecord(
@@ -44,7 +44,7 @@ import Testing
 
     /// Parks an entry, and compares the offset of the record that it completes.
     private func expect(
-        _ done: Int64?, _ parking: inout Parking, _ push: ParkedPush, _ now: ContinuousClock.Instant
+        _ done: Int64?, _ parking: inout Parking, _ push: ParkedPush, _ now: MonotonicTime
     ) throws {
         let replaced = parking.park(push, now: now)
         #expect(replaced?.offset == done)

@@ -230,7 +230,7 @@ import Testing
     }
 
     @Test func movesToThePendingTopicAreBatched() async throws {
-        let time = Mutex(ContinuousClock.now)
+        let time = Mutex(MonotonicTime.now)
         let scheduler = PushScheduler(
             limits: PushLimits(), pendingTopic: "pending", clock: { time.withLock { $0 } },
             wallClock: { SchedulerFixture.noon })

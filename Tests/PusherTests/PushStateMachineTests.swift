@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test func beyondTheirCapacityTheOldestWindowsEndEarly() {
-        let start = ContinuousClock.now
+        let start = MonotonicTime.now
         var windows = PushWindows(.seconds(1), capacity: 2)
         for device in [1, 2, 1, 3] { windows.open(device, now: start) }
         #expect(windows.end(of: 2) == nil)

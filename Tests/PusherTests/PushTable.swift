@@ -26,7 +26,7 @@ final class PushTable: Sendable {
 
     private init(
         _ fixture: PusherFixture, limits: PushLimits, view: MaterializedView?,
-        clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
+        clock: @escaping @Sendable () -> MonotonicTime, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
         self.done = done
@@ -45,7 +45,7 @@ final class PushTable: Sendable {
     static func run(
         _ fixture: PusherFixture, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
         client kind: PusherFixture.ClientKind = .quick,
-        clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        clock: @escaping @Sendable () -> MonotonicTime = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherFixture.noon * 1000 },
         _ body: @Sendable (PushTable) async throws -> Void
     ) async throws {

@@ -26,7 +26,7 @@ import Testing
 
     @Test func theLastReportOfAnUpstreamWins() async {
         let log = self.log
-        let later = ContinuousClock.now + PusherLog.patience
+        let later = MonotonicTime.now + PusherLog.patience
         await withTaskGroup { group in
             for upstream in PusherLog.Upstream.allCases {
                 group.addTask {

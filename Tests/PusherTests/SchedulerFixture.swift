@@ -12,13 +12,13 @@ struct SchedulerFixture {
     static let noon: Int64 = 1_767_268_800_000
 
     var scheduler: PushStateMachine
-    let start = ContinuousClock.now
+    let start = MonotonicTime.now
     /// The time on the clock, in milliseconds.
     var time = 0
     let queue: Int
     private var offsets: [Int32: Int64] = [:]
 
-    var now: ContinuousClock.Instant { self.start + .milliseconds(self.time) }
+    var now: MonotonicTime { self.start + .milliseconds(self.time) }
     var epochMilliseconds: Int64 { Self.noon + Int64(self.time) }
 
     init(_ change: (inout PushLimits) -> Void = { _ in }) throws {

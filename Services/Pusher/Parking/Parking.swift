@@ -57,7 +57,7 @@ struct Parking {
     /// Keys whose lookup must be repeated, until they may be looked up again.
     private var resting = DueTimes()
     /// Keys with records of shared topics, and the time since which they have them.
-    private var unwritten: Deque<(key: PendingPushKey, since: ContinuousClock.Instant)> = []
+    private var unwritten: Deque<(key: PendingPushKey, since: MonotonicTime)> = []
     /// Records of the pending topic that were taken out, and their keys.
     private var taken: [Position: PendingPushKey] = [:]
     /// Records of shared topics that are parked.
@@ -108,7 +108,7 @@ struct Parking {
     /// - Parameter due: the time from which it may be taken out; nil: as soon as there is room for it.
     /// - Returns: a record of the pending topic that is done, since there is a newer one of its key.
     mutating func park(
-        _ push: ParkedPush, due: ContinuousClock.Instant? = nil, now: ContinuousClock.Instant
+        _ push: ParkedPush, due: MonotonicTime? = nil, now: MonotonicTime
     ) -> KafkaReceipt? {
         var push = push
         var pending: KafkaReceipt?
@@ -147,7 +147,7 @@ struct Parking {
     ///   - openings: the number of keys of each order type; taken in rotation, so that no type waits for another.
     ///   - records: most records of them together; the last key may exceed it.
     mutating func take(
-        _ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant
+        _ openings: [OrderTypeIdentifier: Int], records: Int, now: MonotonicTime
     ) -> [ParkedPush] {
         while let entry = self.resting.next(now: now) {
             if self.entries[Int(entry.slot)].ticket == entry.ticket { self.enqueue(Int(entry.slot)) }
@@ -218,7 +218,7 @@ struct Parking {
     /// Chooses the keys to write to the pending topic: those that have had records of shared topics since a given time.
     ///
     /// - Returns: at most `most`; each must be followed by `written`.
-    mutating func takeOverdue(since moment: ContinuousClock.Instant, most: Int) -> [ParkedPush] {
+    mutating func takeOverdue(since moment: MonotonicTime, most: Int) -> [ParkedPush] {
         var overdue: [ParkedPush] = []
         while overdue.count < most, let first = self.unwritten.first, first.since <= moment {
             self.unwritten.removeFirst()
@@ -237,7 +237,7 @@ struct Parking {
     /// Notes if a key that `takeOverdue` chose was written to the pending topic.
     ///
     /// - Returns: its records, which are done; none if it was not written.
-    mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: ContinuousClock.Instant) -> [KafkaReceipt] {
+    mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: MonotonicTime) -> [KafkaReceipt] {
         guard let slot = self.slots[key].map(Int.init), self.entries[slot].isWriting else { return [] }
         let records = self.entries[slot].writing
         self.entries[slot].writing = []
@@ -280,12 +280,12 @@ struct Parking {
     }
 
     /// Begins a partition of the pending topic: none of its records is taken out before it was read up to an offset.
-    mutating func beginFold(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
+    mutating func beginFold(_ partition: Int32, to end: Int64, now: MonotonicTime) {
         self.folds.begin(partition, to: end, now: now)
     }
 
     /// Notes that a partition of the pending topic was read up to an offset.
-    mutating func advanceFold(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) {
+    mutating func advanceFold(_ partition: Int32, to next: Int64, now: MonotonicTime) {
         if self.folds.advance(partition, to: next, now: now) { self.openPartitions([partition]) }
     }
 
@@ -294,7 +294,7 @@ struct Parking {
 
     /// Treats partitions that had no record for `PendingFolds.quiet` as read to their end: the last offsets may hold no
     /// records.
-    mutating func endQuietFolds(now: ContinuousClock.Instant) {
+    mutating func endQuietFolds(now: MonotonicTime) {
         let quiet = self.folds.endQuiet(now: now)
         if !quiet.isEmpty { self.openPartitions(Set(quiet)) }
     }
@@ -302,7 +302,7 @@ struct Parking {
     // MARK: Internals
 
     /// - Parameter since: not earlier than in earlier calls.
-    private mutating func noteUnwritten(_ key: PendingPushKey, _ since: ContinuousClock.Instant) {
+    private mutating func noteUnwritten(_ key: PendingPushKey, _ since: MonotonicTime) {
         self.unwritten.append((key, since))
         // Keys that were taken out are skipped when they are overdue; while nothing is written, they would accumulate.
         guard let first = self.unwritten.first, self.unwritten.count > 2 * (self.limits.keys + self.limits.pending)
@@ -401,7 +401,7 @@ struct PendingFolds {
 
     private struct Fold {
         let end: Int64
-        var movedAt: ContinuousClock.Instant
+        var movedAt: MonotonicTime
     }
 
     private var known: Set<Int32> = []
@@ -414,14 +414,14 @@ struct PendingFolds {
     func isOpen(_ partition: Int32) -> Bool { self.known.contains(partition) && self.underWay[partition] == nil }
 
     /// - Parameter end: the offset after the last record.
-    mutating func begin(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
+    mutating func begin(_ partition: Int32, to end: Int64, now: MonotonicTime) {
         self.known.insert(partition)
         self.underWay[partition] = Fold(end: end, movedAt: now)
     }
 
     /// - Parameter next: the offset that is read next.
     /// - Returns: true if this opened the partition.
-    mutating func advance(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) -> Bool {
+    mutating func advance(_ partition: Int32, to next: Int64, now: MonotonicTime) -> Bool {
         guard let fold = self.underWay[partition] else { return false }
         guard next < fold.end else {
             self.underWay[partition] = nil
@@ -432,7 +432,7 @@ struct PendingFolds {
     }
 
     /// - Returns: the partitions that were opened.
-    mutating func endQuiet(now: ContinuousClock.Instant) -> [Int32] {
+    mutating func endQuiet(now: MonotonicTime) -> [Int32] {
         let quiet = self.underWay.filter { now - $0.value.movedAt >= Self.quiet }.map(\.key)
         for partition in quiet { self.underWay[partition] = nil }
         return quiet
@@ -475,8 +475,8 @@ final class PushParking: Sendable {
     /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
     /// - Returns: records of the pending topic that are done, since there are newer ones of their keys.
     @discardableResult
-    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
-        let now = ContinuousClock.now
+    func park(_ pushes: [ParkedPush], due: MonotonicTime? = nil) -> [KafkaReceipt] {
+        let now = MonotonicTime.now
         return self.state.withLock { parking in pushes.compactMap { parking.park($0, due: due, now: now) } }
     }
 

@@ -78,7 +78,7 @@ final class PendingPushes: Sendable {
     /// Parks records of any topic.
     ///
     /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
-    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
+    func park(_ pushes: [ParkedPush], due: MonotonicTime? = nil) {
         self.consumer.finished(self.parking.park(pushes, due: due))
     }
 
@@ -153,7 +153,7 @@ final class PendingPushes: Sendable {
             let stale = self.parking.with { $0.takeStale(before: moment) }.flatMap(\.receipts)
             self.metrics.recordsStale.increment(by: stale.count)
             if !stale.isEmpty { self.finished(stale) }
-            let (now, hold) = (ContinuousClock.now, self.hold)
+            let (now, hold) = (MonotonicTime.now, self.hold)
             let batch = self.parking.with {
                 $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchOverdue)
             }

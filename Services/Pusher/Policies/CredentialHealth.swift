@@ -1,4 +1,5 @@
 import APNS
+import Model
 
 /// The health of one credential, judged by the outcomes of its last notifications.
 ///
@@ -13,9 +14,9 @@ struct CredentialHealth: Sendable {
         case healthy
         /// APNs is unavailable, answers only 5xx, or throttles the whole provider: it is probed with a few
         /// notifications at a time.
-        case ill(since: ContinuousClock.Instant, reason: String)
+        case ill(since: MonotonicTime, reason: String)
         /// APNs refuses everything sent with this credential.
-        case stopped(since: ContinuousClock.Instant, reason: String)
+        case stopped(since: MonotonicTime, reason: String)
 
         /// The value for a gauge: 0 healthy, 1 ill, 2 stopped.
         var gauge: Int {
@@ -41,7 +42,7 @@ struct CredentialHealth: Sendable {
         /// A number of notifications as probes, different ones each time, to tokens that APNs accepted before if there
         /// are any: a notification that always fails must not block all others. The caller then calls `probed`.
         case probes(Int)
-        case nothing(until: ContinuousClock.Instant)
+        case nothing(until: MonotonicTime)
     }
 
     /// The consequences of an outcome beyond its own notification.
@@ -112,33 +113,33 @@ struct CredentialHealth: Sendable {
 
     private(set) var state = State.healthy
     private var window = VerdictWindow(buckets: 12, of: Self.period / 12)
-    private var nextProbe: ContinuousClock.Instant?
+    private var nextProbe: MonotonicTime?
     private var probePause = Self.firstProbe
-    private var lastJudged: ContinuousClock.Instant?
-    private var lastAccepted: ContinuousClock.Instant?
+    private var lastJudged: MonotonicTime?
+    private var lastAccepted: MonotonicTime?
     /// Failures since APNs last judged a notification.
     private var failures = 0
-    private var failingSince: ContinuousClock.Instant?
+    private var failingSince: MonotonicTime?
     /// The notification that caused all of `failures`; nil if there are several.
     private var lone: UInt64?
     private var refusals = 0
-    private var refusalsSince: ContinuousClock.Instant?
+    private var refusalsSince: MonotonicTime?
     private var refusedOrigins = RecentOutcomes()
     private var busyOrigins = RecentOutcomes()
     /// True if the credential is ill because APNs throttles the whole provider: the same answer for one device is no
     /// sign of recovery.
     private var isThrottled = false
-    private var mendingSince: ContinuousClock.Instant?
+    private var mendingSince: MonotonicTime?
     /// True if notifications to tokens that were never accepted must be sent a few at a time.
     private(set) var isSuspicious = false
 
-    func permission(now: ContinuousClock.Instant) -> Permission {
+    func permission(now: MonotonicTime) -> Permission {
         guard self.state != .healthy, let nextProbe = self.nextProbe else { return .all }
         return nextProbe <= now ? .probes(self.isStopped ? 1 : Self.illProbes) : .nothing(until: nextProbe)
     }
 
     /// Notes that the probes that `permission` allowed were given to the client.
-    mutating func probed(now: ContinuousClock.Instant) {
+    mutating func probed(now: MonotonicTime) {
         switch self.state {
         case .healthy: break
         case .ill:
@@ -150,14 +151,14 @@ struct CredentialHealth: Sendable {
     }
 
     /// Notes that a connection to APNs was made: if APNs was unavailable, it is probed immediately.
-    mutating func connected(now: ContinuousClock.Instant) {
+    mutating func connected(now: MonotonicTime) {
         guard case .ill = self.state, let next = self.nextProbe, next > now else { return }
         self.nextProbe = now
     }
 
     /// Notes that notifications wait for a connection to APNs that cannot be made: no attempt has failed yet, but none
     /// can succeed.
-    mutating func unreachable(_ reason: String, now: ContinuousClock.Instant) -> Change? {
+    mutating func unreachable(_ reason: String, now: MonotonicTime) -> Change? {
         guard self.state == .healthy else { return nil }
         self.state = .ill(since: now, reason: reason)
         self.nextProbe = now
@@ -171,8 +172,8 @@ struct CredentialHealth: Sendable {
     ///   - origin: required for notifications that are not delivered.
     ///   - sent: the time when the attempt was given to the client.
     mutating func receive(
-        _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: ContinuousClock.Instant,
-        now: ContinuousClock.Instant
+        _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: MonotonicTime,
+        now: MonotonicTime
     ) -> Ruling {
         switch verdict {
         case .delivered, .retire:
@@ -196,7 +197,7 @@ struct CredentialHealth: Sendable {
 
     // MARK: Internals
 
-    private mutating func accepted(now: ContinuousClock.Instant) -> Change? {
+    private mutating func accepted(now: MonotonicTime) -> Change? {
         self.lastAccepted = now
         self.refusals = 0
         self.refusalsSince = nil
@@ -207,7 +208,7 @@ struct CredentialHealth: Sendable {
     }
 
     /// Notes that APNs is available and distinguishes notifications.
-    private mutating func judged(now: ContinuousClock.Instant) -> Change? {
+    private mutating func judged(now: MonotonicTime) -> Change? {
         self.window.record(now: now) { $0.judged += 1 }
         self.lastJudged = now
         self.failures = 0
@@ -218,7 +219,7 @@ struct CredentialHealth: Sendable {
         return self.heal(since, now: now)
     }
 
-    private mutating func heal(_ since: ContinuousClock.Instant, now: ContinuousClock.Instant) -> Change {
+    private mutating func heal(_ since: MonotonicTime, now: MonotonicTime) -> Change {
         self.state = .healthy
         self.nextProbe = nil
         self.probePause = Self.firstProbe
@@ -235,7 +236,7 @@ struct CredentialHealth: Sendable {
 
     /// Processes the throttling of a device, or of the whole provider if it concerns many devices.
     private mutating func busy(
-        _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
+        _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: MonotonicTime
     ) -> Ruling {
         self.window.record(now: now) { $0.busy += 1 }
         self.busyOrigins.record(origin, now: now)
@@ -252,7 +253,7 @@ struct CredentialHealth: Sendable {
     }
 
     private mutating func failed(
-        _ retry: PushRetry, of notification: UInt64, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
+        _ retry: PushRetry, of notification: UInt64, sent: MonotonicTime, now: MonotonicTime
     ) -> Ruling {
         let isJudgedMeanwhile = self.lastJudged.map { $0 >= sent } ?? false
         switch retry.cause {
@@ -285,7 +286,7 @@ struct CredentialHealth: Sendable {
 
     /// Counts a failure without a judgement since its attempt began; enough of them make the credential ill.
     private mutating func isAway(
-        _ retry: PushRetry, of notification: UInt64, now: ContinuousClock.Instant
+        _ retry: PushRetry, of notification: UInt64, now: MonotonicTime
     ) -> Change? {
         if self.failures == 0 { self.lone = notification }
         if self.lone != notification { self.lone = nil }
@@ -316,7 +317,7 @@ struct CredentialHealth: Sendable {
     private static func bounded(_ seconds: Int) -> Duration { min(.seconds(max(0, seconds)), Self.mostRetryAfter) }
 
     /// Stops the credential if 403s continue although the connection or provider token was replaced.
-    private mutating func isNotMended(_ retry: PushRetry, now: ContinuousClock.Instant) -> Change? {
+    private mutating func isNotMended(_ retry: PushRetry, now: MonotonicTime) -> Change? {
         let since = self.mendingSince ?? now
         self.mendingSince = since
         let counts = self.window.counts
@@ -327,7 +328,7 @@ struct CredentialHealth: Sendable {
     }
 
     /// Processes the refusal of one notification, which can never succeed.
-    private mutating func refusedOne(_ reason: String, _ origin: Origin, now: ContinuousClock.Instant) -> Change? {
+    private mutating func refusedOne(_ reason: String, _ origin: Origin, now: MonotonicTime) -> Change? {
         self.window.record(now: now) { $0.refused += 1 }
         self.refusedOrigins.record(origin, now: now)
         let counts = self.window.counts
@@ -340,7 +341,7 @@ struct CredentialHealth: Sendable {
     }
 
     private mutating func refused(
-        _ reason: String, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
+        _ reason: String, sent: MonotonicTime, now: MonotonicTime
     ) -> Ruling {
         if !self.isStopped, let accepted = self.lastAccepted, now - accepted < Self.proof {
             // Another one was accepted after this one was sent, so the credential is not the cause.
@@ -357,7 +358,7 @@ struct CredentialHealth: Sendable {
 
     private var isStopped: Bool { if case .stopped = self.state { true } else { false } }
 
-    private mutating func stop(_ reason: String, now: ContinuousClock.Instant) -> Change? {
+    private mutating func stop(_ reason: String, now: MonotonicTime) -> Change? {
         guard !self.isStopped else { return nil }
         self.state = .stopped(since: now, reason: reason)
         self.nextProbe = now + Self.stoppedProbe
@@ -393,15 +394,15 @@ enum FailureAttribution: Hashable, Sendable, CaseIterable {
 struct RecentOutcomes: Sendable {
     static let capacity = 32
 
-    private var entries: [(origin: CredentialHealth.Origin, at: ContinuousClock.Instant)] = []
+    private var entries: [(origin: CredentialHealth.Origin, at: MonotonicTime)] = []
 
-    mutating func record(_ origin: CredentialHealth.Origin, now: ContinuousClock.Instant) {
+    mutating func record(_ origin: CredentialHealth.Origin, now: MonotonicTime) {
         if self.entries.count == Self.capacity { self.entries.removeFirst() }
         self.entries.append((origin, now))
     }
 
     /// - Returns: the number of different devices and orders among those of the last minute.
-    func distinct(now: ContinuousClock.Instant) -> (devices: Int, orders: Int) {
+    func distinct(now: MonotonicTime) -> (devices: Int, orders: Int) {
         let recent = self.entries.filter { now - $0.at < CredentialHealth.period }
         return (Set(recent.map(\.origin.device)).count, Set(recent.map(\.origin.order)).count)
     }
@@ -453,7 +454,7 @@ struct VerdictWindow: Sendable {
     private var ring: [Counts]
     private var current = 0
     /// The end of `current`; nil until something is recorded.
-    private var end: ContinuousClock.Instant?
+    private var end: MonotonicTime?
 
     /// - Parameter bucket: the length of each bucket.
     init(buckets: Int, of bucket: Duration) {
@@ -464,13 +465,13 @@ struct VerdictWindow: Sendable {
     /// The sums over the whole period, as of the last call of `record`.
     var counts: Counts { self.ring.reduce(into: Counts()) { $0 += $1 } }
 
-    mutating func record(now: ContinuousClock.Instant, _ change: (inout Counts) -> Void) {
+    mutating func record(now: MonotonicTime, _ change: (inout Counts) -> Void) {
         self.advance(now)
         change(&self.ring[self.current])
     }
 
     /// Clears the buckets whose time is over.
-    private mutating func advance(_ now: ContinuousClock.Instant) {
+    private mutating func advance(_ now: MonotonicTime) {
         guard var end = self.end else {
             self.end = now + self.bucket
             return

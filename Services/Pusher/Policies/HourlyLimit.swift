@@ -1,3 +1,5 @@
+import Model
+
 /// Limits the notifications to a device per hour: no hour, whenever it begins, has more, and the last change always
 /// causes a notification.
 ///
@@ -18,7 +20,7 @@ struct HourlyLimit: Sendable {
     /// The time by which a device may be ahead of its even pace.
     private let tolerance: Int64
     private let capacity: Int
-    private let start: ContinuousClock.Instant
+    private let start: MonotonicTime
     /// The time when each device is back at its even pace, in nanoseconds since `start`: a past time has no effect.
     private var times: [Int: Int64] = [:]
     /// The number of entries that makes a sweep worthwhile.
@@ -27,7 +29,7 @@ struct HourlyLimit: Sendable {
     /// - Parameters:
     ///   - perHour: 0: no limit.
     ///   - now: earlier than all later times.
-    init(perHour: Int, capacity: Int = Self.usualCapacity, now: ContinuousClock.Instant) {
+    init(perHour: Int, capacity: Int = Self.usualCapacity, now: MonotonicTime) {
         let most = Int64(min(max(0, perHour), 1_000_000_000))
         let burst = (most + 1) / 2
         // An hour, both ends included, fits `burst` notifications and one for each whole interval in it: a nanosecond
@@ -49,7 +51,7 @@ struct HourlyLimit: Sendable {
     ///
     /// - Parameter device: the subject of the limit, such as push token and order type.
     /// - Returns: nil if it may be sent immediately; else the wait before the next request, which then succeeds.
-    mutating func acquire(_ device: some Hashable, now: ContinuousClock.Instant) -> Duration? {
+    mutating func acquire(_ device: some Hashable, now: MonotonicTime) -> Duration? {
         guard self.interval > 0 else { return nil }
         let time = self.nanoseconds(now)
         let key = Self.hash(device)
@@ -64,7 +66,7 @@ struct HourlyLimit: Sendable {
 
     // MARK: Internals
 
-    private func nanoseconds(_ now: ContinuousClock.Instant) -> Int64 {
+    private func nanoseconds(_ now: MonotonicTime) -> Int64 {
         let (seconds, attoseconds) = (now - self.start).components
         // Limited to a century, so that sums with the interval cannot overflow.
         return min(max(0, seconds), 3_155_760_000) * 1_000_000_000 + max(0, attoseconds) / 1_000_000_000

@@ -1,3 +1,5 @@
+import Model
+
 /// Decides if a push token that APNs does not know (BadDeviceToken) is deleted.
 ///
 /// APNs gives the same answer for garbage and for every good token that is sent to the wrong environment, so the answer
@@ -9,7 +11,7 @@
 struct TokenBreaker: Sendable {
     enum State: Hashable, Sendable {
         case closed
-        case open(since: ContinuousClock.Instant)
+        case open(since: MonotonicTime)
 
         /// The value for a gauge: 0 closed, 1 open.
         var gauge: Int { if case .open = self { 1 } else { 0 } }
@@ -58,7 +60,7 @@ struct TokenBreaker: Sendable {
     /// Counts a notification that APNs accepted.
     ///
     /// - Returns: the state if it changed.
-    mutating func delivered(now: ContinuousClock.Instant) -> State? {
+    mutating func delivered(now: MonotonicTime) -> State? {
         self.window.record(now: now) { $0.delivered += 1 }
         self.isProven = true
         self.run = 0
@@ -66,7 +68,7 @@ struct TokenBreaker: Sendable {
     }
 
     /// Counts an answer of BadDeviceToken, and decides if the registration is removed.
-    mutating func refused(now: ContinuousClock.Instant) -> Ruling {
+    mutating func refused(now: MonotonicTime) -> Ruling {
         self.window.record(now: now) { $0.unknown += 1 }
         self.run += 1
         guard self.isProven else { return Ruling(decision: .keep(.unproven), change: nil) }
@@ -88,7 +90,7 @@ struct TokenBreaker: Sendable {
     }
 
     /// Closes the breaker when a whole period after its opening had deliveries and few bad tokens.
-    private mutating func closeIfQuiet(_ now: ContinuousClock.Instant) -> State? {
+    private mutating func closeIfQuiet(_ now: MonotonicTime) -> State? {
         guard case .open(let since) = self.state, now - since >= Self.period, !self.isFlood,
             self.window.counts.delivered > 0
         else { return nil }

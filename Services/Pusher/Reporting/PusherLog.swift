@@ -19,8 +19,8 @@ final class PusherLog: Sendable {
     }
 
     private struct Outage {
-        let since: ContinuousClock.Instant
-        var loggedAt: ContinuousClock.Instant
+        let since: MonotonicTime
+        var loggedAt: MonotonicTime
         var isReported = false
     }
 
@@ -39,7 +39,7 @@ final class PusherLog: Sendable {
     private let outages = Mutex<[Upstream: Outage]>([:])
     /// Brands for which APNs is unavailable, with the reasons.
     private let away = Mutex<[String: String]>([:])
-    private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
+    private let logged = Mutex<[String: MonotonicTime]>([:])
     private let unlogged = Mutex<[String: (count: Int, last: PushCounts.Dropped?)]>([:])
 
     init(logger: Logger, readiness: Readiness, metrics: MetricsRegistry = MetricsRegistry()) {
@@ -50,7 +50,7 @@ final class PusherLog: Sendable {
     }
 
     /// Reports that an operation failed and is retried.
-    func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
+    func isAway(_ upstream: Upstream, _ reason: String, now: MonotonicTime = .now) {
         let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, loggedAt: now - Self.pause)
             let isReported = now - outage.since >= Self.patience
@@ -80,7 +80,7 @@ final class PusherLog: Sendable {
     /// Logs the notifications that were dropped: a line for each reason, with the number since the last line, and the
     /// order and the trace of the last one.
     func dropped(
-        _ counts: [String: Int], last: [String: PushCounts.Dropped] = [:], now: ContinuousClock.Instant = .now
+        _ counts: [String: Int], last: [String: PushCounts.Dropped] = [:], now: MonotonicTime = .now
     ) {
         self.unlogged.withLock { unlogged in
             for (reason, count) in counts {

@@ -98,7 +98,7 @@ struct CredentialQueue {
     var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
 
     /// True if a notification sent at this time is a probe of the credential.
-    func isProbing(now: ContinuousClock.Instant) -> Bool {
+    func isProbing(now: MonotonicTime) -> Bool {
         if case .probes = self.health.permission(now: now) { true } else { false }
     }
 
@@ -133,16 +133,16 @@ struct CredentialQueue {
     mutating func sentSuspect() { self.suspectsInFlight += 1 }
 
     /// Notes that a connection to APNs was made.
-    mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
+    mutating func connected(now: MonotonicTime) { self.health.connected(now: now) }
 
     /// Notes that no connection to APNs can be made.
-    mutating func unreachable(_ reason: String, generation: Int, now: ContinuousClock.Instant) {
+    mutating func unreachable(_ reason: String, generation: Int, now: MonotonicTime) {
         guard generation == self.generation, let change = self.health.unreachable(reason, now: now) else { return }
         self.changes.append(.health(change))
     }
 
     /// Returns the number of notifications that may be sent.
-    func free(now: ContinuousClock.Instant) -> Int {
+    func free(now: MonotonicTime) -> Int {
         guard self.isOpen else { return 0 }
         let room = max(0, self.most - self.inFlight)
         return switch self.health.permission(now: now) {
@@ -152,14 +152,14 @@ struct CredentialQueue {
         }
     }
 
-    mutating func sent(_ count: Int, now: ContinuousClock.Instant) {
+    mutating func sent(_ count: Int, now: MonotonicTime) {
         guard count > 0 else { return }
         self.inFlight += count
         self.health.probed(now: now)
     }
 
     /// The time since which the credential is stopped, and the reason; nil if it is not.
-    var stop: (since: ContinuousClock.Instant, reason: String)? {
+    var stop: (since: MonotonicTime, reason: String)? {
         guard case .stopped(let since, let reason) = self.health.state else { return nil }
         return (since, reason)
     }
@@ -177,7 +177,7 @@ struct CredentialQueue {
     ///   - jitter: 0 to 1; evaluated only for a retry.
     mutating func judge(
         _ outcome: PushOutcome, _ tries: inout PushAttempts, of origin: CredentialHealth.Origin = .init(),
-        generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64, jitter: @autoclosure () -> Double
+        generation: Int, now: MonotonicTime, epochMilliseconds: Int64, jitter: @autoclosure () -> Double
     ) -> Ruling {
         self.inFlight -= 1
         if tries.isSuspect {
@@ -222,7 +222,7 @@ struct CredentialQueue {
     ///
     /// The time that Redis and Kafka took does not count against the device.
     func renewed(
-        _ tries: inout PushAttempts, now: ContinuousClock.Instant, jitter: Double
+        _ tries: inout PushAttempts, now: MonotonicTime, jitter: Double
     ) -> (step: RetrySchedule.Step, reason: String) {
         let answer = tries.history.newest?.text ?? "410"
         let retry = PushRetry(
@@ -231,7 +231,7 @@ struct CredentialQueue {
         return (self.step(retry, &tries, .notification, now: now, jitter: jitter), retry.reason)
     }
 
-    private mutating func unknown(_ tries: PushAttempts, now: ContinuousClock.Instant) -> Ruling {
+    private mutating func unknown(_ tries: PushAttempts, now: MonotonicTime) -> Ruling {
         let text = "400 \(PushReason.badDeviceToken.rawValue)"
         let ruling = self.breaker.refused(now: now)
         if let change = ruling.change { self.changes.append(.breaker(change)) }
@@ -244,7 +244,7 @@ struct CredentialQueue {
     }
 
     private func again(
-        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: ContinuousClock.Instant,
+        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: MonotonicTime,
         jitter: Double
     ) -> Ruling {
         switch self.step(retry, &tries, blame, now: now, jitter: jitter) {
@@ -254,7 +254,7 @@ struct CredentialQueue {
     }
 
     private func step(
-        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: ContinuousClock.Instant,
+        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: MonotonicTime,
         jitter: Double
     ) -> RetrySchedule.Step {
         tries.schedule.failed(retry, blame: blame, took: now - tries.sent, limits: self.schedule) { range in
@@ -272,14 +272,14 @@ struct PushAttempts: Sendable {
     /// True if it is in flight as a suspect: see `CredentialQueue.suspects`.
     var isSuspect = false
     /// The time when it was last given to the client.
-    var sent: ContinuousClock.Instant
+    var sent: MonotonicTime
     /// The same, milliseconds since 1970.
     var sentEpochMilliseconds: Int64 = .max
     var schedule = RetrySchedule()
     var history = PushHistory()
 
     /// - Parameter now: used until it is sent.
-    init(serial: UInt64, now: ContinuousClock.Instant) {
+    init(serial: UInt64, now: MonotonicTime) {
         self.serial = serial
         self.sent = now
     }

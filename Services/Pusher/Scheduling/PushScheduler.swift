@@ -55,12 +55,12 @@ package final class PushScheduler: Sendable {
     static let leastExpirationSeconds: Int64 = 7 * 24 * 3600
     /// The most devices added, or moved to the pending topic, while the lock is held: replies wait for it on their
     /// event loop.
-    private static let chunk = 256
+    private static let chunk = 64
 
     /// The effects of verdicts, which the worker's tasks perform; each must be followed by `done`.
     package let followUps = FollowUpQueue()
     private let state: Mutex<State>
-    private let clock: @Sendable () -> ContinuousClock.Instant
+    private let clock: @Sendable () -> MonotonicTime
     private let wallClock: @Sendable () -> Int64
     private let random: @Sendable () -> Double
 
@@ -71,7 +71,7 @@ package final class PushScheduler: Sendable {
     ///   - random: 0 to 1.
     package init(
         limits: PushLimits, pendingTopic: String,
-        clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        clock: @escaping @Sendable () -> MonotonicTime = { .now },
         wallClock: @escaping @Sendable () -> Int64,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) {
@@ -196,7 +196,7 @@ package final class PushScheduler: Sendable {
     }
 
     private static func notify(
-        _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: ContinuousClock.Instant
+        _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: MonotonicTime
     ) {
         guard let queue = machine.queue(of: found.orderType) else {
             return machine.unknownTypes.drop(PushStateMachine.brandless)
@@ -264,9 +264,9 @@ package final class PushScheduler: Sendable {
     ///
     /// - Returns: the time when something is due next; nil if nothing is.
     @discardableResult
-    package func advance() -> ContinuousClock.Instant? {
+    package func advance() -> MonotonicTime? {
         let (now, openEffects) = (self.clock(), self.followUps.count)
-        var next: ContinuousClock.Instant?
+        var next: MonotonicTime?
         self.change { state, work in
             guard !state.isStopped else { return }
             self.sendReady(&state, &work, now: now)
@@ -329,7 +329,7 @@ package final class PushScheduler: Sendable {
     package var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
 
     /// Collects the notifications that each queue may send.
-    private func sendReady(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
+    private func sendReady(_ state: inout State, _ work: inout Work, now: MonotonicTime) {
         guard !state.isStopped else { return }
         state.machine.wake(now: now)
         let epochMilliseconds = self.wallClock()

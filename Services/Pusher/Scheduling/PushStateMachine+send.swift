@@ -26,7 +26,7 @@ extension PushStateMachine {
     }
 
     /// Makes targets ready that are due.
-    mutating func wake(now: ContinuousClock.Instant) {
+    mutating func wake(now: MonotonicTime) {
         while let entry = self.due.next(now: now) {
             let slot = Int(entry.slot)
             guard self.targets[slot].ticket == entry.ticket, self.targets[slot].state == .waiting else { continue }
@@ -35,7 +35,7 @@ extension PushStateMachine {
     }
 
     /// Returns the notifications to be sent with one queue's credential.
-    mutating func send(_ queue: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64) -> [Due] {
+    mutating func send(_ queue: Int, now: MonotonicTime, epochMilliseconds: Int64) -> [Due] {
         let most = self.queues[queue].free(now: now)
         guard most > 0 else { return [] }
         var due: [Due] = []
@@ -116,7 +116,7 @@ extension PushStateMachine {
     }
 
     /// - Returns: the time that the device must wait for its turn; nil if it need not wait.
-    private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
+    private mutating func hourPause(_ slot: Int, now: MonotonicTime) -> Duration? {
         guard self.limits.hourlyLimit > 0 else { return nil }
         return self.hourly.acquire(self.targets[slot].key, now: now)
     }
@@ -131,7 +131,7 @@ extension PushStateMachine {
     ///   - jitter: 0 to 1; evaluated only for a retry.
     /// - Returns: the effect that must be performed before its records are done.
     mutating func receive(
-        _ reply: PushReply, queue: Int, generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64,
+        _ reply: PushReply, queue: Int, generation: Int, now: MonotonicTime, epochMilliseconds: Int64,
         jitter: @autoclosure () -> Double
     ) -> PushEffect? {
         guard let slot = self.slot(of: reply.number, in: .inFlight) else { return nil }
@@ -188,7 +188,7 @@ extension PushStateMachine {
     }
 
     /// Schedules a retry for the given time, merged with the changes that arrived meanwhile.
-    mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
+    mutating func sendAgain(_ slot: Int, at moment: MonotonicTime) {
         if self.targets[slot].waiting.isEmpty {
             self.targets[slot].exchange()
         } else {
@@ -203,13 +203,10 @@ extension PushStateMachine {
     /// Ends the links that a notification was sent for; later ones wait for the end of its window.
     mutating func finish(_ slot: Int) {
         self.end(self.targets[slot].sent, of: slot)
+        if self.targets[slot].waiting.isEmpty { return self.remove(slot) }
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)
         self.targets[slot].tries = self.freshTries(now: self.targets[slot].since)
-        if self.targets[slot].waiting.isEmpty {
-            self.remove(slot)
-        } else {
-            self.schedule(slot)
-        }
+        self.schedule(slot)
     }
 
     /// Makes the span of one attempt.
@@ -251,9 +248,9 @@ struct PushWindows {
     /// Zero: there are no windows.
     private let length: Duration
     private let capacity: Int
-    private var ends: [Int: ContinuousClock.Instant] = [:]
+    private var ends: [Int: MonotonicTime] = [:]
     /// The windows in the order in which they end; those of devices that were notified again are older than `ends`.
-    private var opened: Deque<(device: Int, end: ContinuousClock.Instant)> = []
+    private var opened: Deque<(device: Int, end: MonotonicTime)> = []
 
     init(_ length: Duration, capacity: Int = Self.usualCapacity) {
         self.length = length
@@ -261,10 +258,10 @@ struct PushWindows {
     }
 
     /// Returns the end of a device's last window, which may have passed; nil: it is not known.
-    func end(of device: Int) -> ContinuousClock.Instant? { self.ends[device] }
+    func end(of device: Int) -> MonotonicTime? { self.ends[device] }
 
     /// Begins the window of a device that is notified now.
-    mutating func open(_ device: Int, now: ContinuousClock.Instant) {
+    mutating func open(_ device: Int, now: MonotonicTime) {
         guard self.length > .zero else { return }
         while let first = self.opened.first, first.end <= now || self.opened.count >= self.capacity {
             self.opened.removeFirst()
@@ -279,7 +276,7 @@ struct PushWindows {
 struct DueTimes {
     /// A target and its due time; the ticket shows if the target has moved on since the entry was made.
     struct Entry: Comparable {
-        let due: ContinuousClock.Instant
+        let due: MonotonicTime
         let slot: Int32
         let ticket: UInt32
 
@@ -289,12 +286,12 @@ struct DueTimes {
     private var entries: Heap<Entry> = []
 
     /// The earliest time.
-    var first: ContinuousClock.Instant? { self.entries.min?.due }
+    var first: MonotonicTime? { self.entries.min?.due }
 
     mutating func add(_ entry: Entry) { self.entries.insert(entry) }
 
     /// Removes and returns the next entry that is due.
-    mutating func next(now: ContinuousClock.Instant) -> Entry? {
+    mutating func next(now: MonotonicTime) -> Entry? {
         guard let first = self.entries.min, first.due <= now else { return nil }
         return self.entries.removeMin()
     }

@@ -66,7 +66,7 @@ struct PushStateMachine {
         /// The links of the notification in flight.
         var sent: [Link] = []
         /// The time when the first of `waiting` was added.
-        var since: ContinuousClock.Instant
+        var since: MonotonicTime
         var tries: PushAttempts
         var queue: Int32 { self.key.queue }
         var token: PushToken { self.key.token }
@@ -130,7 +130,7 @@ struct PushStateMachine {
     private var lastSerial: UInt64 = 0
 
     /// - Parameter now: earlier than all later times.
-    init(limits: PushLimits, pendingTopic: String, now: ContinuousClock.Instant) {
+    init(limits: PushLimits, pendingTopic: String, now: MonotonicTime) {
         self.limits = limits
         self.pendingTopic = pendingTopic
         self.windows = PushWindows(limits.window)
@@ -233,7 +233,7 @@ struct PushStateMachine {
     }
 
     /// Adds a device to be notified.
-    mutating func notify(_ token: PushToken, of link: Link, in queue: Int, now: ContinuousClock.Instant) {
+    mutating func notify(_ token: PushToken, of link: Link, in queue: Int, now: MonotonicTime) {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
         self.linkCount += 1
@@ -307,13 +307,13 @@ struct PushStateMachine {
     }
 
     /// Makes a target due at some time.
-    mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
+    mutating func wait(_ slot: Int, until due: MonotonicTime) {
         self.targets[slot].state = .waiting
         self.due.add(.init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
     /// Returns the initial value for the attempts of a new notification.
-    mutating func freshTries(now: ContinuousClock.Instant) -> PushAttempts {
+    mutating func freshTries(now: MonotonicTime) -> PushAttempts {
         self.lastSerial &+= 1
         return PushAttempts(serial: self.lastSerial, now: now)
     }
@@ -333,18 +333,18 @@ struct PushStateMachine {
         self.freeTargets.append(Int32(slot))
     }
 
-    private mutating func slot(of key: Key, now: ContinuousClock.Instant) -> Int {
+    private mutating func slot(of key: Key, now: MonotonicTime) -> Int {
         if let slot = self.slots[key] { return Int(slot) }
-        var target = Target(key: key, since: now, tries: self.freshTries(now: now))
-        guard let free = self.freeTargets.popLast() else {
-            self.targets.append(target)
-            self.slots[key] = Int32(self.targets.count - 1)
-            return self.targets.count - 1
+        let tries = self.freshTries(now: now)
+        if let free = self.freeTargets.popLast() {
+            let ticket = self.targets[Int(free)].ticket
+            self.targets[Int(free)] = Target(key: key, ticket: ticket, since: now, tries: tries)
+            self.slots[key] = free
+            return Int(free)
         }
-        target.ticket = self.targets[Int(free)].ticket
-        self.targets[Int(free)] = target
-        self.slots[key] = free
-        return Int(free)
+        self.targets.append(Target(key: key, since: now, tries: tries))
+        self.slots[key] = Int32(self.targets.count - 1)
+        return self.targets.count - 1
     }
 }
 
@@ -399,7 +399,7 @@ extension PushStateMachine {
     /// from the pending topic stay.
     ///
     /// - Returns: at most `most` effects.
-    mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
+    mutating func suspendStuck(now: MonotonicTime, most: Int) -> [PushEffect] {
         guard most > 0, self.linkCount > 0 else { return [] }
         var effects: [PushEffect] = []
         for _ in 0..<min(Self.suspendStep, self.targets.count) {
@@ -413,7 +413,7 @@ extension PushStateMachine {
         return effects
     }
 
-    private func isStuck(_ slot: Int, now: ContinuousClock.Instant) -> Bool {
+    private func isStuck(_ slot: Int, now: MonotonicTime) -> Bool {
         guard self.targets[slot].state == .ready || self.targets[slot].state == .waiting else { return false }
         let queue = Int(self.targets[slot].queue)
         let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
@@ -524,7 +524,7 @@ extension PushStateMachine {
     ///   - jitter: 0 to 1.
     /// - Returns: the dead letter of a notification whose attempts are used up.
     mutating func done(
-        _ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
+        _ effect: PushEffect, current: [RegistrationKey: RegistrationRecord] = [:], now: MonotonicTime,
         jitter: Double
     ) -> PushEffect? {
         guard let slot = self.slot(of: effect.number, in: .settling) else { return nil }
@@ -554,7 +554,7 @@ extension PushStateMachine {
     /// - Returns: the links that still need this push token; others end, or continue with the present token.
     private mutating func remainingLinks(
         _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ current: [RegistrationKey: RegistrationRecord],
-        now: ContinuousClock.Instant
+        now: MonotonicTime
     ) -> [Link] {
         var remaining: [Link] = []
         var over: [Link] = []

@@ -125,7 +125,7 @@ package final class PushWorker: Service {
                 self.log.stopping()
             }
             self.readiness.unmet(WorkerCondition.joined, "stopping")
-            let began = ContinuousClock.now
+            let began = MonotonicTime.now
             self.scheduler.stop()
             // Every client gives every notification its verdict before it is closed.
             await self.clients.close()
@@ -156,12 +156,12 @@ package final class PushWorker: Service {
     /// Sends notifications that become due, and reports the state every second.
     private func watch() async {
         let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
-        var reportAt = ContinuousClock.now
+        var reportAt = MonotonicTime.now
         defer { self.schedule.end() }
         while !Task.isCancelled {
             self.schedule.beat()
             let next = self.scheduler.advance()
-            let now = ContinuousClock.now
+            let now = MonotonicTime.now
             if now >= reportAt {
                 reportAt = now + .seconds(1)
                 self.report()
@@ -283,7 +283,7 @@ extension PushWorker {
     ///   - numbers: those of the batch's records; those of parked records become -1.
     ///   - due: the time from which they may be looked up; nil: as soon as there is room.
     private func park(
-        _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: ContinuousClock.Instant? = nil
+        _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: MonotonicTime? = nil
     ) {
         var pushes: [ParkedPush] = []
         pushes.reserveCapacity(aside.count)
@@ -374,7 +374,7 @@ struct RegistrationShare: Sendable {
     private var limit: HourlyLimit
 
     /// - Parameter now: earlier than all later times.
-    init(_ limits: PushLimits, now: ContinuousClock.Instant) {
+    init(_ limits: PushLimits, now: MonotonicTime) {
         self.limit = HourlyLimit(perHour: limits.registrationLimit, now: now)
     }
 
@@ -382,7 +382,7 @@ struct RegistrationShare: Sendable {
     ///
     /// - Returns: those that must wait, and how long; nil: none.
     mutating func admit(
-        _ outcome: inout PushLookup.Outcome, now: ContinuousClock.Instant
+        _ outcome: inout PushLookup.Outcome, now: MonotonicTime
     ) -> (keys: Set<PendingPushKey>, wait: Duration)? {
         var waiting: Set<PendingPushKey> = []
         var longest = Duration.zero

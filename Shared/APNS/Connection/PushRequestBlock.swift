@@ -126,14 +126,20 @@ struct NotificationIdentifier {
 
     /// Replaces the content of `text` with the UUID; the storage of `text` is reused.
     func write(into text: inout [UInt8]) {
-        text.removeAll(keepingCapacity: true)
-        for digit in 0..<32 {
-            if digit == 8 || digit == 12 || digit == 16 || digit == 20 { text.append(UInt8(ascii: "-")) }
-            let half = digit < 16 ? self.high : self.low
-            let value = UInt8(half >> UInt64(60 - 4 * (digit & 15)) & 0xF)
-            text.append(value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10)
+        if text.count != Self.form.count { text = Self.form }
+        var digit: UInt64 = 0
+        unsafe text.withUnsafeMutableBufferPointer { text in
+            for place in text.indices where unsafe text[place] != UInt8(ascii: "-") {
+                let half = digit < 16 ? self.high : self.low
+                let value = UInt8(truncatingIfNeeded: half >> (60 &- 4 &* (digit & 15))) & 0xF
+                unsafe text[place] = value < 10 ? UInt8(ascii: "0") &+ value : UInt8(ascii: "a") &- 10 &+ value
+                digit &+= 1
+            }
         }
     }
+
+    /// A UUID without a value: the hyphens stay where they are.
+    private static let form = Array("00000000-0000-0000-0000-000000000000".utf8)
 }
 
 /// A generator of random numbers for `apns-id` and jitter, seeded by the system's generator, which costs a system call

@@ -468,8 +468,8 @@ struct PushQueue<Element> {
     }
 }
 
-/// One notification in progress inside the client.
-struct PendingPush {
+/// One notification in progress inside the client. An immutable object, since queue, stream and outcome hand it on.
+final class PendingPush {
     let notification: PushNotification
     /// The request's number, or its place in `batch`.
     let number: UInt64
@@ -477,4 +477,11 @@ struct PendingPush {
     let batch: PushBatch?
     /// `apns-id`, made once so that a retry carries the same value.
     let identifier: NotificationIdentifier
+
+    init(notification: PushNotification, number: UInt64, batch: PushBatch?, identifier: NotificationIdentifier) {
+        self.notification = notification
+        self.number = number
+        self.batch = batch
+        self.identifier = identifier
+    }
 }

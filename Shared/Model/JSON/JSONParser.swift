@@ -204,7 +204,7 @@ private struct JSONParser {
             }
             try self.digits(bytes)
         }
-        return JSONNumber(checked: try self.text(bytes, start..<self.position))
+        return JSONNumber(checked: try self.text(bytes, start..<self.position, isASCII: true))
     }
 
     private mutating func digits(_ bytes: Span<UInt8>) throws(JSONError) {
@@ -219,18 +219,24 @@ private struct JSONParser {
         let open = self.position
         let start = open + 1
         var end = start
+        // The bits of all bytes of the string.
+        var bits: UInt64 = 0
         let raw = unsafe bytes.bytes
         while end + 8 <= bytes.count {
             let word = EightBytes(unsafe raw.unsafeLoadUnaligned(fromByteOffset: end, as: UInt64.self))
             let found = word.equal(UInt8(ascii: "\"")) | word.equal(UInt8(ascii: "\\")) | word.below(0x20)
             guard found == 0 else {
-                end += found.trailingZeroBitCount / 8
+                let count = found.trailingZeroBitCount / 8
+                bits |= word.first(count)
+                end += count
                 break
             }
+            bits |= word.first(8)
             end += 8
         }
         while end < bytes.count, bytes[end] != UInt8(ascii: "\""), bytes[end] != UInt8(ascii: "\\"), bytes[end] >= 0x20
         {
+            bits |= UInt64(bytes[end])
             end += 1
         }
         self.position = end
@@ -238,10 +244,11 @@ private struct JSONParser {
         guard bytes[end] != UInt8(ascii: "\\") else { return try self.escapedString(bytes, from: start) }
         guard bytes[end] >= 0x20 else { throw self.error("a control character in a string must be escaped") }
         self.position = end + 1
-        return try self.text(bytes, start..<end)
+        return try self.text(bytes, start..<end, isASCII: bits & EightBytes.tops == 0)
     }
 
-    private func text(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(JSONError) -> String {
+    private func text(_ bytes: Span<UInt8>, _ range: Range<Int>, isASCII: Bool = false) throws(JSONError) -> String {
+        if isASCII { return unsafe String(copying: UTF8Span(unchecked: bytes.extracting(range), isKnownASCII: true)) }
         do {
             return String(copying: try UTF8Span(validating: bytes.extracting(range)))
         } catch {
@@ -327,6 +334,8 @@ private struct JSONParser {
 /// may be set, so `trailingZeroBitCount / 8` of a result is the index of the first match.
 struct EightBytes {
     private static let ones: UInt64 = 0x0101_0101_0101_0101
+    /// The top bits of eight bytes.
+    static let tops: UInt64 = 0x8080_8080_8080_8080
     private let word: UInt64
 
     /// - Parameter loaded: the bytes as they are in memory.
@@ -337,12 +346,16 @@ struct EightBytes {
     @inline(__always)
     func equal(_ byte: UInt8) -> UInt64 {
         let difference = self.word ^ (Self.ones &* UInt64(byte))
-        return (difference &- Self.ones) & ~difference & (Self.ones &* 0x80)
+        return (difference &- Self.ones) & ~difference & Self.tops
     }
+
+    /// Returns the first bytes, with zeros for the others.
+    @inline(__always)
+    func first(_ count: Int) -> UInt64 { count == 8 ? self.word : self.word & (1 &<< UInt64(8 * count) &- 1) }
 
     /// Returns the bytes that are less than this one, which is at most 0x80.
     @inline(__always)
     func below(_ byte: UInt8) -> UInt64 {
-        (self.word &- Self.ones &* UInt64(byte)) & ~self.word & (Self.ones &* 0x80)
+        (self.word &- Self.ones &* UInt64(byte)) & ~self.word & Self.tops
     }
 }

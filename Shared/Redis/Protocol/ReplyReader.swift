@@ -24,7 +24,8 @@ struct ReplyReader: ~Copyable {
 
     private let raw: UnsafeMutablePointer<redisReader>
     private let functions: UnsafeMutablePointer<redisReplyObjectFunctions>
-    private let builder: ReplyBuilder
+    /// Freed only after `redisReaderFree` has returned, when no callback can run.
+    private let builder: UnsafeMutablePointer<ReplyBuilder>
     private let limits: Limits
     private var fed = ByteBuffer()
     /// Bytes passed to hiredis since the last complete reply.
@@ -39,20 +40,21 @@ struct ReplyReader: ~Copyable {
             unsafe functions.deallocate()
             throw RedisError(.protocol, "creating the reply reader: out of memory")
         }
-        let builder = ReplyBuilder(elementLimit: limits.elements)
+        let builder = UnsafeMutablePointer<ReplyBuilder>.allocate(capacity: 1)
+        unsafe builder.initialize(to: ReplyBuilder(elementLimit: limits.elements))
         unsafe raw.pointee.maxbuf = Self.keptBufferLength
-        // Released in deinit, after hiredis has forgotten it.
-        unsafe raw.pointee.privdata = Unmanaged.passRetained(builder).toOpaque()
+        unsafe raw.pointee.privdata = UnsafeMutableRawPointer(builder)
         unsafe self.raw = raw
         unsafe self.functions = functions
-        self.builder = builder
+        unsafe self.builder = builder
         self.limits = limits
     }
 
     deinit {
         unsafe redisReaderFree(self.raw)
         unsafe self.functions.deallocate()
-        unsafe Unmanaged.passUnretained(self.builder).release()
+        unsafe self.builder.deinitialize(count: 1)
+        unsafe self.builder.deallocate()
     }
 
     /// Adds more bytes. Call `next()` until it returns nil afterwards.
@@ -90,7 +92,7 @@ struct ReplyReader: ~Copyable {
         guard unsafe redisReaderGetReply(self.raw, &marker) == REDIS_OK else {
             throw RedisError(.protocol, "reading a reply: \(self.errorText)")
         }
-        guard unsafe marker != nil, let value = self.builder.takeReply() else { return nil }
+        guard unsafe marker != nil, let value = unsafe self.builder.pointee.takeReply() else { return nil }
         self.unfinished = unsafe self.raw.pointee.len - self.raw.pointee.pos
         return value
     }
@@ -108,7 +110,7 @@ struct ReplyReader: ~Copyable {
 
     /// Our own reason if the builder refused something (which hiredis reports as out of memory), else hiredis's text.
     private var errorText: String {
-        if let refusal = self.builder.refusal { return refusal }
+        if let refusal = unsafe self.builder.pointee.refusal { return refusal }
         return unsafe withUnsafeBytes(of: self.raw.pointee.errstr) { bytes in
             unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
         }
@@ -137,11 +139,11 @@ private func replyFunctions() -> redisReplyObjectFunctions {
 
 /// Runs `body` with the builder in the task's private data; a null result makes hiredis stop.
 private func withBuilder(
-    _ task: UnsafePointer<redisReadTask>?, _ body: (ReplyBuilder, Int32) -> Bool
+    _ task: UnsafePointer<redisReadTask>?, _ body: (inout ReplyBuilder, Int32) -> Bool
 ) -> UnsafeMutableRawPointer? {
     guard let task = unsafe task, let context = unsafe task.pointee.privdata else { return nil }
-    let builder = unsafe Unmanaged<ReplyBuilder>.fromOpaque(context).takeUnretainedValue()
-    return unsafe body(builder, task.pointee.type) ? context : nil
+    let builder = unsafe context.assumingMemoryBound(to: ReplyBuilder.self)
+    return unsafe body(&builder.pointee, task.pointee.type) ? context : nil
 }
 
 /// Returns the version of hiredis that this program was built with; the library does not report its own.
@@ -150,9 +152,9 @@ public func hiredisVersion() -> String { "\(HIREDIS_MAJOR).\(HIREDIS_MINOR).\(HI
 /// One reply, assembled from the elements that the reader reports one by one.
 ///
 /// All texts of a reply share one buffer: a reply of eight small texts costs one allocation instead of sixteen. So the
-/// elements are only noted as they arrive, an array before its elements, and become values once they are complete. A
-/// class because hiredis keeps its address while it parses.
-final class ReplyBuilder {
+/// elements are only noted as they arrive, an array before its elements, and become values once they are complete. The
+/// reader allocates its memory itself, so that a callback finds it without reference counting.
+struct ReplyBuilder {
     private enum Part {
         /// Followed by this many elements.
         case array(Int)
@@ -177,7 +179,7 @@ final class ReplyBuilder {
     init(elementLimit: Int) { self.elementLimit = elementLimit }
 
     /// Returns the reply, once, when all of its elements were added.
-    func takeReply() -> RedisValue? {
+    mutating func takeReply() -> RedisValue? {
         guard self.isComplete else { return nil }
         var index = 0
         let reply = self.value(at: &index)
@@ -190,7 +192,7 @@ final class ReplyBuilder {
 
     /// Begins an array; the next `count` elements belong to it.
     /// - Returns: false if the reply has too many elements.
-    func open(count: Int) -> Bool {
+    mutating func open(count: Int) -> Bool {
         guard count > 0 else { return self.add(.array([])) }
         guard self.admit(count) else { return false }
         self.parts.append(.array(count))
@@ -199,7 +201,7 @@ final class ReplyBuilder {
     }
 
     /// Adds a text.
-    func add(text: UnsafeRawBufferPointer) -> Bool {
+    mutating func add(text: UnsafeRawBufferPointer) -> Bool {
         if self.bytes.capacity == 0 { self.bytes.reserveCapacity(max(text.count, Self.usualLength)) }
         let start = self.bytes.writerIndex
         unsafe self.bytes.writeBytes(text)
@@ -208,13 +210,13 @@ final class ReplyBuilder {
     }
 
     /// Adds anything else that is not an array with elements.
-    func add(_ value: RedisValue) -> Bool {
+    mutating func add(_ value: RedisValue) -> Bool {
         self.parts.append(.value(value))
         return self.close()
     }
 
     /// Counts an element that is complete, and with it the arrays that it completes.
-    private func close() -> Bool {
+    private mutating func close() -> Bool {
         while let last = self.missing.popLast() {
             guard last == 1 else {
                 self.missing.append(last - 1)
@@ -242,7 +244,7 @@ final class ReplyBuilder {
         }
     }
 
-    private func admit(_ count: Int) -> Bool {
+    private mutating func admit(_ count: Int) -> Bool {
         guard count <= self.elementLimit - self.elements else {
             self.refusal = "more than \(self.elementLimit) elements"
             return false

@@ -181,7 +181,7 @@ extension OrderStore {
             return .success(
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "",
-                    shared: (values[7].text ?? "").split(separator: " ").map(String.init),
+                    shared: digests(values[7].text ?? ""),
                     signer: values[9].text ?? "", content: values[10].text ?? "", unpublished: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),

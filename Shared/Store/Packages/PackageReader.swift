@@ -35,7 +35,7 @@ public struct PackageReader: Sendable {
         public let tail: ByteBuffer
 
         /// Digests of the assets in the order of the archive, then of the certificates.
-        public var shared: [String] { self.sharedList.split(separator: " ").map(String.init) }
+        public var shared: [String] { digests(self.sharedList) }
     }
 
     static let stampFields = fields([.token, .version, .modified, .etag, .removed])
