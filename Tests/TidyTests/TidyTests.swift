@@ -91,7 +91,7 @@ import Testing
         "Shared/HTTPServer": 3620,
         "Shared/Kafka": 4150,
         "Shared/Lua": 1030,
-        "Shared/Model": 5980,
+        "Shared/Model": 6000,
         "Shared/Operations": 4230,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,

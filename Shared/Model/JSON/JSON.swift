@@ -90,17 +90,16 @@ public struct JSONNumber: Hashable, Sendable {
 /// The members of a JSON object, sorted by the bytes of their names, each name once.
 public struct JSONObject: Hashable, Sendable {
     public struct Member: Hashable, Sendable {
-        public let name: String
+        /// The name, by whose bytes members are sorted and found.
+        let key: ByteText
         public var value: JSON
 
         public init(name: String, value: JSON) {
-            self.name = name
+            self.key = ByteText(name)
             self.value = value
         }
 
-        public static func == (left: Member, right: Member) -> Bool {
-            left.name.hasSameBytes(as: right.name) && left.value == right.value
-        }
+        public var name: String { self.key.text }
     }
 
     public private(set) var members: [Member]
@@ -117,10 +116,10 @@ public struct JSONObject: Hashable, Sendable {
     public init(unsorted members: consuming [Member], duplicate: inout String?) {
         self.members = members
         // Few members are moved to their places one by one; those that we wrote ourselves are already sorted.
-        if self.members.count > 32 { self.members.sort { $0.name.precedesInBytes($1.name) } }
+        if self.members.count > 32 { self.members.sort { $0.key < $1.key } }
         for index in self.members.indices.dropFirst() {
             let place = self.place(of: index)
-            if place > 0, self.members[place - 1].name.hasSameBytes(as: self.members[index].name) {
+            if place > 0, self.members[place - 1].key == self.members[index].key {
                 duplicate = self.members[index].name
             }
             if place < index { self.members.insert(self.members.remove(at: index), at: place) }
@@ -130,12 +129,12 @@ public struct JSONObject: Hashable, Sendable {
     /// Returns the index at which a member belongs among the sorted ones before it: after those with its name.
     private func place(of index: Int) -> Int {
         let members = self.members.span
-        if members[index - 1].name.precedesInBytes(members[index].name) { return index }
+        if members[index - 1].key < members[index].key { return index }
         var low = 0
         var high = index
         while low < high {
             let middle = (low + high) / 2
-            if members[index].name.precedesInBytes(members[middle].name) { high = middle } else { low = middle + 1 }
+            if members[index].key < members[middle].key { high = middle } else { low = middle + 1 }
         }
         return low
     }
@@ -165,11 +164,12 @@ public struct JSONObject: Hashable, Sendable {
     /// Returns the index of the member of a name, or the index at which it would be inserted.
     func index(of name: String) -> (index: Int, exists: Bool) {
         let members = self.members.span
+        let key = ByteText(name)
         var low = 0
         var high = members.count
         while low < high {
             let middle = (low + high) / 2
-            let order = members[middle].name.byteOrder(to: name)
+            let order = members[middle].key.order(to: key)
             if order == 0 { return (middle, true) }
             if order < 0 { low = middle + 1 } else { high = middle }
         }

@@ -166,12 +166,9 @@ extension String {
     /// Returns true if both are the same UTF-8; `==` also treats canonically equivalent characters as equal.
     func hasSameBytes(as other: String) -> Bool { self.byteOrder(to: other) == 0 }
 
-    /// Returns true if this text sorts before another one by the bytes of UTF-8.
-    func precedesInBytes(_ other: String) -> Bool { self.byteOrder(to: other) < 0 }
-
     /// Returns a number below zero if this text sorts before another one by the bytes of UTF-8, zero for the same
     /// bytes, else one above zero.
-    func byteOrder(to other: String) -> Int {
+    fileprivate func byteOrder(to other: String) -> Int {
         let left = self.utf8.span
         let right = other.utf8.span
         for index in 0..<min(left.count, right.count) where left[index] != right[index] {
@@ -182,12 +179,33 @@ extension String {
 }
 
 /// A text that is compared by its bytes, as a key: two systems that write `é` in different ways mean different names.
-struct ByteText: Hashable, Sendable {
+struct ByteText: Hashable, Comparable, Sendable {
     let text: String
+    /// The first eight bytes as a number, with zeros after the end: most texts differ there.
+    private let head: UInt64
 
-    init(_ text: String) { self.text = text }
+    init(_ text: String) {
+        self.text = text
+        self.head = Self.head(of: text.utf8.span)
+    }
 
-    static func == (left: ByteText, right: ByteText) -> Bool { left.text.hasSameBytes(as: right.text) }
+    private static func head(of bytes: Span<UInt8>) -> UInt64 {
+        if bytes.count >= 8 { return UInt64(bigEndian: unsafe bytes.bytes.unsafeLoadUnaligned(as: UInt64.self)) }
+        var head: UInt64 = 0
+        for index in bytes.indices { head |= UInt64(bytes[index]) &<< UInt64(56 - 8 * index) }
+        return head
+    }
+
+    /// Returns a number below zero if this text sorts before another one, zero for the same bytes, else one above zero.
+    @inline(__always)
+    func order(to other: ByteText) -> Int {
+        if self.head != other.head { return self.head < other.head ? -1 : 1 }
+        return self.text.byteOrder(to: other.text)
+    }
+
+    static func < (left: ByteText, right: ByteText) -> Bool { left.order(to: right) < 0 }
+
+    static func == (left: ByteText, right: ByteText) -> Bool { left.order(to: right) == 0 }
 
     /// The same bytes have the same hash.
     func hash(into hasher: inout Hasher) { hasher.combine(self.text) }

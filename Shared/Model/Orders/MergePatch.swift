@@ -8,12 +8,12 @@ extension JSONObject {
         merged.reserveCapacity(self.members.count + patch.members.count)
         var index = 0
         for change in patch.members {
-            while index < self.members.count, self.members[index].name.precedesInBytes(change.name) {
+            while index < self.members.count, self.members[index].key < change.key {
                 merged.append(self.members[index])
                 index += 1
             }
             var old: JSON?
-            if index < self.members.count, self.members[index].name.hasSameBytes(as: change.name) {
+            if index < self.members.count, self.members[index].key == change.key {
                 old = self.members[index].value
                 index += 1
             }

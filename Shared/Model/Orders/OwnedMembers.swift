@@ -96,7 +96,7 @@ public struct OwnedPaths: Hashable, Sendable {
                 reason: "\(path) has \"\(clipped(text))\", it must name members like \"payment\" or "
                     + "\"fulfillments.status\", of at most \(Self.lengthLimit) bytes")
         }
-        self.paths = Set(texts.map(ByteText.init)).map(\.text).sorted { $0.precedesInBytes($1) }
+        self.paths = Set(texts.map(ByteText.init)).sorted().map(\.text)
     }
 
     private static func isPath(_ text: String) -> Bool {

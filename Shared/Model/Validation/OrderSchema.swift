@@ -205,23 +205,25 @@ final class ObjectSchema: Sendable {
 
     init(_ title: String, needs: [(member: String, needed: String)] = [], _ members: MemberSchema...) {
         self.title = title
-        self.members = members.sorted { $0.name < $1.name }
+        self.members = members.sorted { $0.key < $1.key }
         self.needs = needs
     }
 }
 
 /// One member of an object.
 struct MemberSchema: Sendable {
-    let name: String
+    let key: ByteText
     let isRequired: Bool
     let shape: Shape
 
+    var name: String { self.key.text }
+
     static func required(_ name: String, _ shape: Shape) -> MemberSchema {
-        MemberSchema(name: name, isRequired: true, shape: shape)
+        MemberSchema(key: ByteText(name), isRequired: true, shape: shape)
     }
 
     static func optional(_ name: String, _ shape: Shape) -> MemberSchema {
-        MemberSchema(name: name, isRequired: false, shape: shape)
+        MemberSchema(key: ByteText(name), isRequired: false, shape: shape)
     }
 }
 

@@ -70,7 +70,7 @@ struct ValidationWalk {
         for index in members.indices {
             var isKnown = false
             while next < known.count {
-                let order = members[index].name.byteOrder(to: known[next].name)
+                let order = members[index].key.order(to: known[next].key)
                 isKnown = order == 0
                 if order <= 0 { break }
                 if known[next].isRequired { self.report("is missing", at: known[next].name) }

@@ -48,9 +48,11 @@ public struct RedisServerInformation: Hashable, Sendable {
 
     public init(_ text: String) {
         var notCounted: Int64 = 0
-        for line in text.split(whereSeparator: \.isNewline) {
-            guard let colon = line.firstIndex(of: ":") else { continue }
-            let value = line[line.index(after: colon)...]
+        // By bytes: the boundaries of characters would cost ten times as much, each second.
+        for bytes in text.utf8.split(whereSeparator: { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }) {
+            guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")) else { continue }
+            let line = Substring(bytes)
+            let value = line[bytes.index(after: colon)...]
             switch line[..<colon] {
             case "redis_version": self.version = Version(value)
             case "used_memory": self.usedMemory = Int64(value)
