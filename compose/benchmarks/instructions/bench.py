@@ -1,5 +1,6 @@
-"""The instructions that a package, a fetch and a notification cost, compared with the table beside this file."""
+"""The instructions that changes, packages, fetches and notifications cost, compared with the table in this folder."""
 
+import itertools
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from workers import CrewBench
 
 TABLE = Path(__file__).with_name("table.json")
 # The difference of two runs counts, so that what a run costs in itself does not. Multiples of the five documents.
-PACKAGES, FETCHES, NOTIFICATIONS = (100, 700), (200, 6200), (200, 8200)
+PACKAGES, CHANGES, FETCHES, NOTIFICATIONS = (100, 700), (200, 2200), (200, 6200), (200, 8200)
 # Orders that are fetched.
 ORDERS = 100
 # The change of a figure that is marked.
@@ -38,7 +39,7 @@ class InstructionsBench(CrewBench):
 
     def measure(self):
         found = {"notification": self.measure_notifications(), "package": self.measure_packages()}
-        found |= self.measure_fetches()
+        found |= {"change": self.measure_changes()} | self.measure_fetches()
         before = read_table().get(self.counter.name, {})
         for name, values in found.items():
             self.tell(name, values, before.get(name))
@@ -109,15 +110,30 @@ class InstructionsBench(CrewBench):
     def measure_packages(self):
         """Counts from an order's first change to its package in Redis."""
         worker = self.crew.start(command=self.counter.command(program("waybill-packager")))
-
-        def package(count):
-            with self.crew.frozen():
-                self.crew.publish(self.documents.next_changes(count), PACKED)
-            self.crew.await_done(PATIENCE)
-
-        costs = self.costs(worker.pid, PACKAGES, package)
+        costs = self.costs(worker.pid, PACKAGES, lambda count: self.work_off(self.documents.next_changes(count)))
         self.crew.stop()
         return costs
+
+    def measure_changes(self):
+        """Counts from a further change of an order that nobody follows, whose package is not made, to Redis."""
+        worker = self.crew.start(
+            command=self.counter.command(program("waybill-packager")), settings={"WAYBILL_PACKAGE": "followed"})
+        made, steps = list(self.documents.next_changes(CHANGES[1])), itertools.count(1)
+        self.work_off(made)
+
+        def change(count):
+            state = {"statusDescription": f"step {next(steps)}"}
+            self.work_off((order, "patched", state) for order, _, _ in made[:count])
+
+        costs = self.costs(worker.pid, CHANGES, change)
+        self.crew.stop()
+        return costs
+
+    def work_off(self, changes):
+        """Publishes changes for workers that stand still meanwhile, and waits until they are done."""
+        with self.crew.frozen():
+            self.crew.publish(changes, PACKED)
+        self.crew.await_done(PATIENCE)
 
     def measure_fetches(self):
         """Counts one request after the other on one connection, so that no two share a write to Redis."""
