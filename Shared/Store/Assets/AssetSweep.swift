@@ -72,7 +72,7 @@ public struct AssetSweep: Sendable {
             counts.orders += page.keys.count
             let cold = self.coldAfter.map { (began[page.master] ?? 0) / 1000 - $0.components.seconds } ?? 0
             for list in try await self.assetLists(page.keys, cold: cold, &counts) {
-                for digest in list.split(separator: " ") { marks.insert(digest) }
+                for digest in digests(list) { marks.insert(digest) }
             }
             cursor = page.next
             try await pause()

@@ -123,6 +123,11 @@ func digests(_ list: String) -> [String] {
     list.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
 }
 
+/// Returns the parts of a value that has colons between them, by bytes as well; parts may be empty.
+func parts(_ value: String) -> [Substring] {
+    value.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false).map(Substring.init)
+}
+
 /// The fields of an order's hash.
 enum OrderField: String {
     /// The authentication token that fetches the order.

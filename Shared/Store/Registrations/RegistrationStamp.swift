@@ -48,7 +48,7 @@ extension RegistrationStamp {
     ///
     /// - Returns: nil for a value that is not ours.
     static func read(_ value: String) -> (stamp: RegistrationStamp, registeredEpochMicroseconds: Int64?)? {
-        let parts = value.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false).map(Substring.init)
+        let parts = parts(value)
         guard (2...4).contains(parts.count), let offset = Int64(parts[0]), let moment = Int64(parts[1])
         else { return nil }
         let origin = parts.count == 4 ? String(parts[3]) : ""

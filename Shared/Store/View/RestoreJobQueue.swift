@@ -36,8 +36,7 @@ public struct RestoreJobQueue: Sendable {
         }
 
         init?(name: String, _ value: String) {
-            let parts = value.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false).map(
-                Substring.init)
+            let parts = parts(value)
             guard parts.count == 5, let from = Int64(parts[0]), let to = Int64(parts[1]), let done = Int64(parts[2])
             else { return nil }
             self.init(name: name, from: from, to: to)
