@@ -74,8 +74,8 @@ package enum Checkout {
             brands: settings.brands, tokens: settings.tokens,
             metrics: metrics, logger: environment.logger)
         let orders = StandingOrders(
-            store: OrderStore(redis: redis), views: StaleReadGuard(MaterializedView(redis: redis)),
-            group: environment.group)
+            store: OrderStore(redis: redis), requests: PackageRequests(redis: redis),
+            views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
         let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)

@@ -82,12 +82,13 @@ enum Ingest {
         let metrics = IngestMetrics(factory: environment.metrics)
         // It connects when a program asks for a parcel.
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
+        let cold = ColdOrders(environment)
         let processor = IngestProcessor(
             topics: common.topics, producer: producer,
             deadLetters: DeadLetterPublisher(
                 topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger,
                 spans: environment.spans),
-            metrics: metrics, table: { sources.table }, parcels: ParcelIndex(redis),
+            metrics: metrics, table: { sources.table }, parcels: cold.parcels(redis),
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
             spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {
@@ -105,15 +106,11 @@ enum Ingest {
             await processor.process(works)
         } onStopped: {
             await producer.close()
+            await cold.close()
             await redis.close()
         }
         return [
             SourceReloader(library: sources, logger: environment.logger), SchemaFetcher { sources.table }, worker,
         ]
     }
-}
-
-extension ParcelIndex {
-    /// The index of a view that may be incomplete.
-    init(_ redis: RedisClient) { self.init(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))) }
 }

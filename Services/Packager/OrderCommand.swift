@@ -63,12 +63,15 @@ struct ShowOrderCommand: AsyncParsableCommand {
         let admin = try KafkaAdmin(environment.kafka)
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         let topics = environment.common.topics
+        let cold = ColdOrders(environment)
         let inspection = OrderInspection(
-            redis: redis, reader: reader, admin: admin, topics: topics, group: topics.group(of: Packager.group),
+            redis: redis, store: cold.store(redis), reader: reader, admin: admin, topics: topics,
+            group: topics.group(of: Packager.group),
             settings: settings, report: report)
         let facts = await inspection.look(at: key, nowMilliseconds: nowMilliseconds)
         await reader.close()
         await admin.close()
+        await cold.close()
         await redis.close()
         return facts
     }

@@ -89,7 +89,8 @@ extension Packager {
         let view = MaterializedView(redis: redis)
         let watch = ViewEpochCache(view) { wakes.wake() }
         redis.onAnotherServer { wakes.wake() }
-        let store = OrderStore(redis: redis, view: watch)
+        let cold = ColdOrders(environment)
+        let store = cold.store(redis, view: watch)
         let pictureIndex = PictureIndex(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         var processor = ChangeProcessor(
@@ -116,7 +117,7 @@ extension Packager {
         let requestClient = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
         // Without the view: also orders are packaged that a restore has brought back while it goes on.
         var answerer = repackager
-        answerer.store = OrderStore(redis: redis)
+        answerer.store = cold.store(redis)
         let requested = RequestedPackages(
             requests: PackageRequests(redis: requestClient), repackager: answerer,
             requested: processor.metrics.packagesRequested, logger: environment.logger
@@ -133,15 +134,16 @@ extension Packager {
             return await processor.process(works)
         } onStopped: {
             await producer.close()
+            await cold.close()
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
             packagers.update($0)
         }
-        let recovery = try Self.recovery(view, wakes, store, environment)
+        let recovery = try Self.recovery(view, wakes, store, settings.cooling, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
-            sweep: AssetSweep(watch, coldAfter: settings.coldAfter),
+            sweep: AssetSweep(watch, cooling: settings.cooling),
             metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
         let monitor = RedisMonitor(redis, environment)
         let partitions = PartitionWatch(
@@ -155,14 +157,15 @@ extension Packager {
 
     /// Makes the service that maintains the view.
     private static func recovery(
-        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ store: OrderStore, _ environment: ServiceEnvironment
+        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ store: OrderStore, _ cooling: Cooling,
+        _ environment: ServiceEnvironment
     ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
         return ViewRecovery(
             view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
             reader: try KafkaReader(environment.kafka),
-            orders: OrderRestorer(store: store, metrics: metrics, logger: environment.logger),
+            orders: OrderRestorer(store: store, cooling: cooling, metrics: metrics, logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
             metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes)

@@ -106,4 +106,30 @@ import Testing
             #expect(try await self.asked(fixture).isEmpty)
         }
     }
+
+    /// The JSON view of a cold order is held while a packager reads the order back, for who may have it.
+    @Test func theViewOfAColdOrderIsHeldUntilItIsWarm() async throws {
+        var options = CompatibilityTests.options
+        options.holding = .init(time: .seconds(60))
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1", isPackaged: false)
+            let key = RedisArgument.string("waybill:1:order:{\(try Fixture.key("1"))}")
+            let warm = try await fixture.redis.send(RedisCommand("HMGET", key, "document", "sources", "recent")).array ?? []
+            _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", "0:1:100:ended"))
+            _ = try await fixture.redis.send(RedisCommand("HDEL", key, "document", "sources", "recent"))
+            let wrong = try await fixture.once(
+                "GET", CompatibilityTests.path, ["Authorization: Bearer nobody-s-token-here"])
+            #expect(wrong.status == 401)
+            try await fixture.connected { connection in
+                try await connection.send(
+                    fixture.request("GET", CompatibilityTests.path, ["Authorization: Bearer \(Fixture.ownToken)"]))
+                #expect(try await self.asked(fixture) == [try Fixture.key("1")], "and not for the wrong token")
+                _ = try await fixture.redis.send(
+                    RedisCommand(
+                        "HSET", key, "document", .bytes(warm[0].bytes ?? []), "sources", .bytes(warm[1].bytes ?? []),
+                        "recent", .bytes(warm[2].bytes ?? [])))
+                #expect(try await connection.response().status == 200)
+            }
+        }
+    }
 }

@@ -273,4 +273,34 @@ struct KafkaReaderTests {
         #expect(try await self.read(reader, letters, to: 2).count == 2)
         await reader.close()
     }
+
+    @Test func singleRecordsAreReadByTheirOffsets() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 20)])
+        let letters = broker.topics[0].name
+        let partitions = broker.topics[0].partitions
+        for partition in 0..<partitions {
+            try await fill(broker, letters, 60, partition: Int32(partition), value: 1000)
+        }
+        let reader = try KafkaReader(configuration(broker), patience: .seconds(20), readAhead: 64)
+        // In no order, several of a partition, one twice, and some that do not exist.
+        var places = (0..<200).map { (partition: Int32($0 * 7 % partitions), offset: Int64($0 * 37 % 60)) }
+        places.append(places[3])
+        let began = ContinuousClock.now
+        let found = await reader.records(of: letters, at: places)
+        #expect(ContinuousClock.now - began < .seconds(15), "none waits for a thread that sleeps")
+        for (place, result) in zip(places, found) {
+            let record = try #require(try result.get())
+            #expect(record.offset == place.offset)
+            #expect(record.partition == place.partition)
+            #expect(record.keyText == "key-\(place.offset)")
+        }
+        let missing = await reader.records(of: letters, at: [(0, 60), (1, 1000), (2, 59)])
+        #expect(try missing.map { try $0.get()?.offset } == [nil, nil, 59])
+        #expect(await reader.records(of: letters, at: []).isEmpty)
+        // Other reads go on.
+        #expect(try await self.read(reader, letters, from: 49, to: 50).map(\.keyText) == ["key-49"])
+        await reader.close()
+        let closed = await reader.records(of: letters, at: [(0, 0)])
+        #expect(throws: KafkaError(.closed, "")) { try closed[0].get() }
+    }
 }

@@ -140,7 +140,10 @@ import Tokens
             let before = try await fixture.hash("o")
             try await fixture.forgetTold("o")
             try await processor.process([record])
-            #expect(try await fixture.hash("o") == before, "but that it is told again")
+            var after = try await fixture.hash("o")
+            #expect(after["record"] != before["record"], "it is told again")
+            after["record"] = before["record"]
+            #expect(after == before)
             let versions = try await fixture.read(fixture.topics.orders, 2)
             #expect(versions[0].value == versions[1].value)
             #expect(versions[0].key == versions[1].key)

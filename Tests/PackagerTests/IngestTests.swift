@@ -178,7 +178,7 @@ import Testing
             let table = SourceTable([try fixture.load("carrier")])
             func replay() async -> Result<[KafkaMessage], ChangeFault> {
                 await SourceMapping.replay(
-                    record, table, topic: role.topics.orderChanges, index: ParcelIndex(redis: redis))
+                    record, table, topic: role.topics.orderChanges, index: OrderStore(redis: redis).parcels)
             }
             let early = await replay()
             #expect(throws: ChangeFault.self) { try early.get() }
@@ -394,7 +394,7 @@ import Testing
             deadLetters: DeadLetterPublisher(
                 topics: Topics(), producer: producer, counter: metrics.deadLetters,
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }),
-            metrics: metrics, table: { table }, parcels: ParcelIndex(redis),
+            metrics: metrics, table: { table }, parcels: OrderStore(redis: redis).parcels,
             unknown: UnknownOrders(patience: .zero, gauge: metrics.unknownAliases), longest: longest,
             now: {
                 begun.value.withLock { $0 += 1 }

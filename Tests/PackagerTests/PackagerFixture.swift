@@ -60,11 +60,15 @@ struct PackagerFixture: Sendable {
     }
 
     /// Returns a processor whose clock is fixed at noon.
-    func processor(packager: OrderPackager? = nil, spans: SpanExporter? = nil) throws -> ChangeProcessor {
+    ///
+    /// - Parameter store: nil for one that reads no cold orders.
+    func processor(
+        packager: OrderPackager? = nil, store: OrderStore? = nil, spans: SpanExporter? = nil
+    ) throws -> ChangeProcessor {
         let packager = try packager ?? OrderPackager(self.brandFixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
             topics: self.topics, packagers: [self.brandFixture.brand.orderType: packager],
-            store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
+            store: store ?? OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
             producer: self.producer, metrics: PackagerMetrics(factory: self.metrics),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, spans: spans)
         processor.now = { ChangeLog.noon * 1000 }

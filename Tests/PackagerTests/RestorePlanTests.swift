@@ -105,7 +105,7 @@ import Testing
         ]
         let shown = NewestRecords.last(of: records).map { record in
             switch try? OrderStore.Restored(record) {
-            case .version(let state, _)?: "\(record.offset) \(state.key.order) \(state.version)"
+            case .version(let state, _, _, _)?: "\(record.offset) \(state.key.order) \(state.version)"
             case .removed(let state)?: "\(record.offset) \(state.key.order) removed \(state == gone)"
             case .forgotten(let key, let moment)?: "\(record.offset) \(key.order) forgotten \(moment)"
             case nil: "\(record.offset) cannot be read"

@@ -91,7 +91,7 @@ import Testing
             }
             let view = ViewEpochCache(MaterializedView(redis: fixture.redis))
             #expect(try await AssetSweep(view, timing: self.timing).run {}.dropped == 0)
-            let sweep = AssetSweep(view, timing: self.timing, coldAfter: .seconds(7 * 86_400))
+            let sweep = AssetSweep(view, timing: self.timing, cooling: Cooling(after: .seconds(7 * 86_400)))
             #expect(try await sweep.run {}.dropped == 1)
             #expect(try await sweep.run {}.dropped == 0)
             let orders = try await fixture.store.orders(["new", "old", "asked"].map(key)).map { try $0.get() }

@@ -90,12 +90,13 @@ import Testing
         let unpublished = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
         #expect(try await fixture.write(unpublished) == .written)
-        try await fixture.store.acknowledge([(try key("o1"), "2", 2)])
+        try await fixture.store.acknowledge([("2", .init(try key("o1"), version: 2, record: nil))])
         let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
         #expect(settled.unpublished == "")
         #expect(settled.isPublished)
         #expect(
-            try await fixture.store.notePublished([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
+            try await fixture.store.notePublished(
+                [("o2", 7), ("o3", 1), ("o4", nil)].map { .init(try key($0), version: $1, record: nil) }) == [1, 1, 1])
         let published = try await fixture.store.orders([key("o2"), key("o3"), key("o4")]).map {
             try $0.get()?.isPublished
         }

@@ -65,6 +65,11 @@ SUBJECTS = {
         "packaged and with those that somebody asks for; latency of fetches that ask",
         {"rounds": ROUNDS, "orders": number(1000, "orders of a round, with ten changes each (1000)"),
          "seconds": seconds(10)}),
+    "cold": Subject(
+        "packager.cold:ColdBench",
+        "what Redis keeps of an order that ended a month ago, beside warm ones; what restoring such orders costs; latency "
+        "of fetches of them",
+        {"orders": number(10_000, "orders (10000)"), "seconds": seconds(10)}),
     "pusher": Subject(
         "pusher.bench:PusherBench",
         "notifications a second on one connection, compared with h2load and senders in Python; latency from a "

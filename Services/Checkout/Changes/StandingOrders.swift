@@ -5,6 +5,8 @@ import Store
 /// The orders stored in Redis, for decisions that need them.
 struct StandingOrders: Sendable {
     let store: OrderStore
+    /// Takes the requests for orders that are cold.
+    let requests: PackageRequests
     let views: StaleReadGuard
     let group: any EventLoopGroup
 
@@ -29,6 +31,10 @@ struct StandingOrders: Sendable {
         switch found {
         case .success(let order?): return order.state.isRemoved ? nil : order.state
         case .success(nil), nil: return nil
+        case .failure(let error) where error.code == .cold:
+            // A packager reads it back, which takes milliseconds.
+            _ = self.requests.add(key, on: self.group.next())
+            throw CheckoutFailure.unavailable("the order is being read back", retryAfterSeconds: 1)
         case .failure: throw CheckoutFailure.unavailable("the order cannot be read right now")
         }
     }

@@ -186,6 +186,14 @@ final class PackageEndpoint: Sendable {
     private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
         if let other = fetch.other {
             return other(eventLoop).whenComplete { result in
+                if case .failure(let error as StoreError) = result, error.code == .cold {
+                    return self.reader.stamp(of: fetch.key, on: eventLoop) { result in
+                        completion(
+                            result.map { stamp in
+                                stamp.map { self.opens(fetch, $0.token) ? .unpackaged : .refused } ?? .unknown
+                            })
+                    }
+                }
                 completion(
                     result.map { found in
                         guard let (token, answer) = found else { return .unknown }

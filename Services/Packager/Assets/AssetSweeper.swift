@@ -3,8 +3,8 @@ import Logging
 import ServiceLifecycle
 import Store
 
-/// Sweeps packages of cold orders and assets that no order names any more, as long as the packager runs: only one
-/// packager sweeps at a time, at a bounded rate.
+/// Cools orders, and sweeps packages of old versions and assets that no order names any more, as long as the packager
+/// runs: only one packager sweeps at a time, at a bounded rate.
 struct AssetSweeper: Service {
     /// The time from the end of a sweep to the next one.
     static let period: Duration = .seconds(12 * 3600)
@@ -56,7 +56,8 @@ struct AssetSweeper: Service {
         self.logger.info(
             "assets swept",
             metadata: [
-                "orders": "\(counts.orders)", "dropped": "\(counts.dropped)", "assets": "\(counts.assets)",
+                "orders": "\(counts.orders)", "cold": "\(counts.cold)", "dropped": "\(counts.dropped)",
+                "assets": "\(counts.assets)",
                 "bytes": "\(counts.bytes)",
                 "unused": "\(counts.unused)", "swept": "\(counts.swept)", "sweptBytes": "\(counts.sweptBytes)",
             ])
@@ -72,6 +73,7 @@ struct AssetMetrics: Sendable {
     private let swept: Counter
     private let sweptBytes: Counter
     private let dropped: Counter
+    private let cold: Gauge
 
     init(factory: any MetricsFactory) {
         self.assets = Gauge(label: "waybill_assets", factory: factory)
@@ -79,11 +81,13 @@ struct AssetMetrics: Sendable {
         self.unused = Gauge(label: "waybill_assets_unused", factory: factory)
         self.swept = Counter(label: "waybill_assets_swept_total", factory: factory)
         self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
+        self.cold = Gauge(label: "waybill_cold_orders", factory: factory)
         self.dropped = Counter(label: "waybill_packages_dropped_total", factory: factory)
     }
 
     func record(_ counts: AssetSweep.Counts) {
         self.assets.record(counts.assets)
+        self.cold.record(counts.cold)
         self.bytes.record(counts.bytes)
         self.unused.record(counts.unused)
         self.swept.increment(by: counts.swept)

@@ -26,23 +26,25 @@ struct DraftPublisher: Sendable {
                 topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.published,
                 headers: draft.headers)
         }
+        var published: [(draft: OrderDraft, record: PublishedRecord?)] = []
         for (draft, (message, answer)) in zip(fresh, zip(messages, await self.producer.produce(messages))) {
             let size = message.value?.count ?? 0
             switch answer {
-            case .success: self.recordLimit.taken(size)
+            case .success(let position):
+                self.recordLimit.taken(size)
+                published.append((draft, PublishedRecord(message, at: position, of: draft.state)))
             case .failure(let error):
                 if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
                 outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")
             }
         }
         CrashPoint.reached(.published)
-        let published = outcomes.open(fresh)
         await self.republishOvertaken(published, &outcomes)
         // Last, since it may take longest. After a failure in between, the next attempt finds the registrations that
         // are left.
         let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
-        await endings.end(ofRemoved: outcomes.open(published), now: nowEpochMilliseconds, &outcomes)
+        await endings.end(ofRemoved: outcomes.open(published.map(\.draft)), now: nowEpochMilliseconds, &outcomes)
         CrashPoint.reached(.unregistered)
         self.metrics.ended(.publish, since: started)
     }
@@ -53,18 +55,22 @@ struct DraftPublisher: Sendable {
     /// record then follows that of a later version, and a compacted topic would keep the wrong one. So the stored
     /// version is read after each acknowledgement, and published if it is another one by now. Its writer does the same,
     /// so the last record is the right one.
-    private func republishOvertaken(_ published: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
+    private func republishOvertaken(
+        _ published: [(draft: OrderDraft, record: PublishedRecord?)], _ outcomes: inout BatchOutcomes
+    ) async {
         guard !published.isEmpty else { return }
         do {
             let standing = try await self.store.notePublished(
-                published.map { ($0.key, $0.completesPublication ? $0.state?.version : nil) })
-            let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
+                published.map { draft, record in
+                    .init(draft.key, version: draft.completesPublication ? draft.state?.version : nil, record: record)
+                })
+            let overtaken = zip(published, standing).filter { $0.draft.state?.version != $1 }.map(\.0.draft.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
         } catch {
-            outcomes.postpone(published.map(\.place), "\(error)")
+            outcomes.postpone(published.map(\.draft.place), "\(error)")
         }
     }
 }

@@ -108,8 +108,9 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let line = ProgressLine(head: "dead letters: ", to: .error)
         // It connects when a program asks for a parcel.
         let redis = RedisClient(context.environment.redis, eventLoopGroup: context.environment.group)
+        let cold = ColdOrders(context.environment)
         let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
-            [topics = context.topics, index = ParcelIndex(redis)] letter in
+            [topics = context.topics, index = cold.parcels(redis)] letter in
             guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
             return await SourceMapping.replay(record, sources, topic: topics.orderChanges, index: index)
         }
@@ -120,6 +121,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let close = {
             await producer.close()
             await context.reader.close()
+            await cold.close()
             await redis.close()
         }
         try await withCleanup(close) { try await context.environment.run(run) }

@@ -84,8 +84,10 @@ struct ExpireCommand: AsyncParsableCommand {
             ? nil
             : try KafkaProducer(
                 environment.producing(within: common.shutdownLimit / 2), topics: [common.topics.orderChanges])
+        let cold = ColdOrders(environment)
         let close = {
             await producer?.close()
+            await cold.close()
             await redis.close()
         }
         return try await withCleanup(close) {
@@ -94,7 +96,7 @@ struct ExpireCommand: AsyncParsableCommand {
                 let line = ProgressLine(head: "\(type): ", to: .error)
                 let run = ExpireRun(
                     topics: common.topics, scan: OrderScan(redis: redis),
-                    store: OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))),
+                    store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
                     producer: producer, logger: environment.logger, rate: self.rate
                 ) { line.show($0, isLast: $1) }
                 damaged += try await run.run(type, retention).damaged

@@ -79,7 +79,7 @@ struct ExpireRun: Sendable {
                 guard retention.isOver(state, nowEpochSeconds: seconds) else { continue }
                 removals.append(OrderRemoval.message(of: key, id: "retention-\(state.version)", self.topics))
             case .failure(let error):
-                guard error.code == .corrupt else { throw error }
+                guard error.isOfOneOrder else { throw error }
                 tally.read += 1
                 tally.damaged += 1
                 self.logger.warning("order damaged", metadata: ["order": "\(key)", "reason": "\(error.message)"])

@@ -62,15 +62,17 @@ struct ForgetCommand: AsyncParsableCommand {
             : try KafkaProducer(
                 environment.producing(within: environment.common.shutdownLimit / 2),
                 topics: [context.topics.orderChanges, context.topics.deadLetters])
+        let cold = ColdOrders(context.environment)
         let close = {
             await producer?.close()
             await admin.close()
             await context.reader.close()
+            await cold.close()
             await redis.close()
         }
         let report = try await withCleanup(close) {
             try await ForgetRun(
-                letters: context, store: OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))),
+                letters: context, store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
                 registrations: Registrations(redis: redis), producer: producer, admin: admin,
                 sourceTopics: sources?.topics ?? [], by: DeadLetterPurge.author(self.by), patience: .seconds(self.wait)
             ).run(keys)

@@ -112,7 +112,7 @@ struct ForgetRun: Sendable {
             let early = IncompleteOrder(entry, of: key)?.changes.count ?? 0
             return OrderTraces(state: state ?? .none, earlyChanges: early)
         case .failure(let error):
-            guard error.code == .corrupt else { throw error }
+            guard error.isOfOneOrder else { throw error }
             return OrderTraces(state: .damaged(error.message))
         }
     }

@@ -50,8 +50,11 @@ struct IngestDryRunCommand: AsyncParsableCommand {
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let reader = try KafkaReader(environment.kafka)
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
+        let cold = ColdOrders(environment)
+        let parcels = cold.parcels(redis)
         let close = {
             await reader.close()
+            await cold.close()
             await redis.close()
         }
         var tally = DryRunTally()
@@ -63,7 +66,7 @@ struct IngestDryRunCommand: AsyncParsableCommand {
                     tally.add(
                         try await SourceMapping.map(
                             record, source, topic: environment.common.topics.orderChanges, schemas: schemas,
-                            index: ParcelIndex(redis), nowEpochSeconds: Int64(time(nil))), of: record)
+                            index: parcels, nowEpochSeconds: Int64(time(nil))), of: record)
                 }
             }
         }

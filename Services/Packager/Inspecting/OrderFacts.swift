@@ -56,6 +56,8 @@ struct StoredFacts: Hashable, Sendable {
     var isRemoved = false
     /// True if the record of this version was acknowledged.
     var isPublished = true
+    /// True if Redis has the place of its record alone.
+    var isCold = false
     var hasPackage = true
     /// True if its package is made when somebody asks for it.
     var isUnpackaged = false

@@ -38,7 +38,7 @@ enum OrderFormatter {
                 order.isRemoved
                 ? ""
                 : order.isUnpackaged
-                    ? ", packaged when it is fetched"
+                    ? "\(order.isCold ? ", cold" : ""), packaged when it is fetched"
                     : order.hasPackage ? ", package with \(order.assets) files" : ", no package"
             return "\(state) \(OrderVerdict.name(order.version)), updated "
                 + "\(RFC3339.format(epochSeconds: order.modifiedEpochSeconds))\(package)"
@@ -150,6 +150,7 @@ extension OrderFormatter {
             "version": order.map { .integer($0.version) } ?? .null,
             "updated": order.map { .string(RFC3339.format(epochSeconds: $0.modifiedEpochSeconds)) } ?? .null,
             "published": order.map { .bool($0.isPublished) } ?? .null,
+            "cold": order.map { .bool($0.isCold) } ?? .null,
             "package": order.map { .bool(!$0.isRemoved && $0.hasPackage) } ?? .null,
             "files": order.map { Self.number($0.assets) } ?? .null,
             "missingFiles": order.map { Self.number($0.missingAssets) } ?? .null,

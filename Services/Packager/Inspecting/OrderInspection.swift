@@ -15,6 +15,8 @@ struct OrderInspection: Sendable {
     private static let largestRange: Int64 = 1 << 20
 
     let redis: RedisClient
+    /// Without the view: also what an incomplete one has is shown.
+    let store: OrderStore
     let reader: KafkaReader
     let admin: KafkaAdmin
     let topics: Topics
@@ -166,7 +168,7 @@ extension RecordFact {
         do {
             self.content =
                 switch try OrderStore.Restored(record) {
-                case .version(let state, _): .version(state.version)
+                case .version(let state, _, _, _): .version(state.version)
                 case .removed(let state): .removed(state.version)
                 case .forgotten: .removed(nil)
                 }
@@ -196,18 +198,16 @@ extension OrderInspection {
             var facts = RedisFacts()
             facts.isComplete = places.allSatisfy { $0.epoch != nil && $0.isHere }
             facts.partitions = try await PartitionCounts(redis: self.redis).all()[self.topics.orders]
-            // Without the view: also what an incomplete one has is shown.
-            let store = OrderStore(redis: self.redis)
             do {
-                let entry = try await store.entries([key]).first?.get()
+                let entry = try await self.store.entries([key]).first?.get()
                 let stored = entry?.order
-                let around = try await store.surroundings(of: key, assets: stored.map(\.shared) ?? [])
+                let around = try await self.store.surroundings(of: key, assets: stored.map(\.shared) ?? [])
                 (facts.devices, facts.wasRemoved) = (around.devices, around.wasRemoved)
                 facts.early = entry.flatMap { IncompleteOrder($0, of: key) }?.changes.count ?? 0
                 guard let stored else { return facts }
                 positions = stored.state.positions
                 facts.order = try await self.facts(stored, around, nowMilliseconds / 1000)
-            } catch let error as StoreError where error.code == .corrupt {
+            } catch let error as StoreError where error.isOfOneOrder {
                 facts.corruption = error.message
             }
             return facts
@@ -223,6 +223,7 @@ extension OrderInspection {
         facts.modifiedEpochSeconds = state.modifiedEpochSeconds
         facts.isRemoved = state.isRemoved
         facts.isPublished = stored.isPublished
+        facts.isCold = stored.isCold
         facts.sequences = SequenceFact.all(state.positions)
         guard !state.isRemoved else { return facts }
         facts.hasPackage = around.hasPackage && stored.isPackaged

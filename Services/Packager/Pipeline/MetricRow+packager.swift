@@ -91,6 +91,14 @@ extension MetricRow {
         MetricRow(.gauge, "waybill_assets_unused", "those that no order names"),
         MetricRow(.counter, "waybill_assets_swept_total", "those that were deleted"),
         MetricRow(.counter, "waybill_assets_swept_bytes_total", "their bytes"),
-        MetricRow(.counter, "waybill_packages_dropped_total", "packages of cold orders that were dropped"),
+        MetricRow(.counter, "waybill_packages_dropped_total", "packages of old versions that were dropped"),
+        MetricRow(
+            .gauge, "waybill_cold_orders",
+            "orders of which Redis has the place of their record alone, as of the last scan"
+        ),
+        coldOrdersRead,
     ]
+
+    static let coldOrdersRead = MetricRow(
+        .counter, "waybill_cold_orders_read_total", "cold orders that were read from their records")
 }

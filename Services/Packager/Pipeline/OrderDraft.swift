@@ -45,8 +45,7 @@ final class OrderDraft: Sendable {
             self.write = OrderStore.Write(
                 waiting: changes, for: order.key, removed: result.state, expectedRevision: revision)
         } else if let content, let state = result.state {
-            self.write = OrderStore.Write(
-                state: state, expectedRevision: revision, content: content, former: stored?.state.document)
+            self.write = OrderStore.Write(state: state, after: stored, or: revision, content: content)
         } else {
             self.write = nil
         }

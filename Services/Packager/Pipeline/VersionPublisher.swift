@@ -27,17 +27,20 @@ struct VersionPublisher: Sendable {
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
             // A version that was written in the meantime may have to be announced.
-            try await self.publish(open, silent: round == 0 ? silent : [])
+            let records = try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
-            var acknowledged: [(key: OrderKey, mark: String, published: Int64?)] = []
-            for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
+            var acknowledged: [(mark: String, OrderStore.Publication)] = []
+            for ((published, record), standing) in zip(
+                zip(open, records), try await self.read(open.map(\.state.key)))
+            {
                 let (key, version) = (standing.state.key, standing.state.version)
                 if version != published.state.version {
                     moved.append(standing)
                 } else {
                     // A silent record does not announce a version that may have been lost before it.
                     let isAnnounced = round > 0 || !silent.contains(key)
-                    acknowledged.append((key, standing.unpublished, isAnnounced ? version : nil))
+                    acknowledged.append(
+                        (standing.unpublished, .init(key, version: isAnnounced ? version : nil, record: record)))
                 }
             }
             try await self.store.acknowledge(acknowledged)
@@ -57,7 +60,10 @@ struct VersionPublisher: Sendable {
         }
     }
 
-    private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
+    /// - Returns: the records that were acknowledged, in order.
+    private func publish(
+        _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>
+    ) async throws -> [PublishedRecord?] {
         guard let producer = self.producer else {
             throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
@@ -67,8 +73,21 @@ struct VersionPublisher: Sendable {
                 value: OrderRecord.value(of: stored.state, content: stored.contentIfKnown),
                 headers: OrderRecord.headers(of: stored.state, isSilent: silent.contains(stored.state.key)))
         }
-        for case .failure(let error) in await producer.produce(messages) {
-            throw RetriableFailure(description: "publishing order versions: \(error.message)")
+        return try zip(orders, zip(messages, await producer.produce(messages))).map { stored, sent in
+            switch sent.1 {
+            case .success(let position): return PublishedRecord(sent.0, at: position, of: stored.state)
+            case .failure(let error):
+                throw RetriableFailure(description: "publishing order versions: \(error.message)")
+            }
         }
+    }
+}
+
+extension PublishedRecord {
+    /// The record of a state's version that was acknowledged; nil for a removed order, and if its offset is not known.
+    init?(_ message: KafkaMessage, at position: KafkaPosition, of state: OrderState?) {
+        guard let state, let value = message.value else { return nil }
+        self.init(
+            partition: position.partition, offset: position.offset, bytes: value.count, isEnded: state.document.isEnded)
     }
 }

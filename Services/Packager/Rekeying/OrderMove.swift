@@ -42,7 +42,7 @@ struct OrderMove: Sendable {
             for (key, result) in zip(open, try await self.store.orders(open)) {
                 switch result {
                 case .failure(let error):
-                    guard error.code == .corrupt else { throw error }
+                    guard error.isOfOneOrder else { throw error }
                     tally.left += 1
                 case .success(let stored?) where !stored.state.isRemoved:
                     guard stored.state.version <= OrderState.versionRange.upperBound - 2 else {
@@ -53,8 +53,7 @@ struct OrderMove: Sendable {
                     next.version += 2
                     writes.append(
                         OrderStore.Write(
-                            state: next, expectedRevision: stored.revision,
-                            content: .renumbered(isPublished: stored.isPublished)))
+                            state: next, after: stored, content: .renumbered(isPublished: stored.isPublished)))
                 case .success(let stored):
                     // If the trace is gone, the tombstone ends what the partition has, but no later order.
                     guard let last = stored?.state ?? old[key] else { continue }

@@ -47,12 +47,14 @@ struct RekeyCommand: AsyncParsableCommand {
         let topics = environment.common.topics
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         let reader = try KafkaReader(environment.kafka)
+        let cold = ColdOrders(environment)
         let producer = try KafkaProducer(
             environment.producing(within: .seconds(30)),
             topics: [topics.orders, topics.registrations, topics.pushPending])
         let close = {
             await producer.close()
             await reader.close()
+            await cold.close()
             await redis.close()
         }
         return try await withCleanup(close) {
@@ -66,7 +68,7 @@ struct RekeyCommand: AsyncParsableCommand {
                     reader: reader, producer: producer, logger: environment.logger, rate: rate,
                     isDryRun: isDryRun
                 ) { line.show($0, isLast: $1) }
-                let orders = OrderMove(run: run, store: OrderStore(redis: redis, view: view), topics: topics)
+                let orders = OrderMove(run: run, store: cold.store(redis, view: view), topics: topics)
                 let registrations = RegistrationMove(
                     run: run, registrations: Registrations(redis: redis), view: view, topics: topics,
                     patience: patience)

@@ -95,7 +95,7 @@ struct OrderRepackager: Sendable {
                     guard let stored, let packager = packagers[order.key.orderType] else { continue }
                     drafts.append(OrderDraft(order, read: stored, pictures: packager.pictures(of: stored.state)))
                 case .failure(let error):
-                    guard error.code == .corrupt else { throw error }
+                    guard error.isOfOneOrder else { throw error }
                     outcomes[order.place] = .refused(error.message)
                 }
             }

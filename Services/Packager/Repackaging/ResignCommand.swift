@@ -89,11 +89,12 @@ struct ResignCommand: AsyncParsableCommand {
         let producer =
             options.isDryRun
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
+        let cold = ColdOrders(environment)
         var packager = OrderPackager(brand, tokens: settings.tokens)
         packager.tokenRenewal = renewal
         var repackager = OrderRepackager(
             topics: common.topics,
-            store: OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))),
+            store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
             producer: producer,
             packagers: { [packager] in [type: packager] })
         // Without it, pictures from URLs would count as missing.
@@ -105,6 +106,7 @@ struct ResignCommand: AsyncParsableCommand {
             logger: environment.logger, report: report)
         let close = {
             await producer?.close()
+            await cold.close()
             await redis.close()
         }
         try await withCleanup(close) { try await environment.run(run) }

@@ -1,4 +1,5 @@
 import CoreMetrics
+import FoundationEssentials
 import Kafka
 import Logging
 import Model
@@ -15,16 +16,20 @@ struct OrderRestorer: Sendable {
     private static let firstLooks = 16
 
     let store: OrderStore
+    /// The orders of which Redis gets the place of their record alone.
+    var cooling = Cooling(after: nil)
     let metrics: RestoreMetrics
     let logger: Logger
     /// Called with the number of orders that were written.
     var onWritten: @Sendable (Int) -> Void = { _ in }
+    /// Seconds since 1970.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
     /// Returns true if Redis has what the records say, or something newer.
     ///
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord]) async throws -> Bool {
-        let items = await Self.items(NewestRecords.last(of: records)).compactMap { try? $0.get() }
+        let items = await self.items(NewestRecords.last(of: records)).compactMap { try? $0.get() }
         return zip(items, try await self.store.storedVersions(items.map(\.key))).allSatisfy { $0.stands($1) }
     }
 
@@ -44,7 +49,7 @@ struct OrderRestorer: Sendable {
     /// - Parameter records: one for each order.
     private func restoreEach(_ records: [KafkaRecord]) async throws {
         var items: [OrderStore.Restored] = []
-        for (record, result) in zip(records, await Self.items(records)) {
+        for (record, result) in zip(records, await self.items(records)) {
             switch result {
             case .success(let item): items.append(item)
             case .failure(let error):
@@ -62,8 +67,11 @@ struct OrderRestorer: Sendable {
         self.onWritten(written)
     }
 
-    private static func items(_ records: [KafkaRecord]) async -> [Result<OrderStore.Restored, any Error>] {
-        await onAllCores(records) { record in Result { try OrderStore.Restored(record) } }
+    private func items(_ records: [KafkaRecord]) async -> [Result<OrderStore.Restored, any Error>] {
+        let now = self.now()
+        return await onAllCores(records) { record in
+            Result { try OrderStore.Restored(record, self.cooling, nowEpochSeconds: now) }
+        }
     }
 
     /// Returns the stored versions of orders; nil for those that are missing or were not looked up.
@@ -81,11 +89,16 @@ struct OrderRestorer: Sendable {
 /// Orders as the last of their records says.
 extension OrderStore.Restored {
     /// - Throws: `IdentifierError` or `RecordError` for a record that Waybill did not write.
-    init(_ record: KafkaRecord) throws {
+    init(_ record: KafkaRecord, _ cooling: Cooling = Cooling(after: nil), nowEpochSeconds now: Int64 = 0) throws {
         let key = try OrderKey(String(decoding: record.key ?? [], as: UTF8.self))
         if let value = record.value {
-            let record = try OrderRecord.decode(value)
-            self = .version(record.state(key: key), content: record.content)
+            let content = try OrderRecord.decode(value)
+            let state = content.state(key: key)
+            let place = PublishedRecord(
+                partition: record.partition, offset: record.offset, bytes: value.count, isEnded: state.document.isEnded)
+            self = .version(
+                state, content: content.content, place,
+                isCold: place != nil && cooling.isCold(state, nowEpochSeconds: now))
         } else if let trace = record.headers.last(where: { $0.name == RemovedOrder.header })?.value {
             self = .removed(try RemovedOrder.state(key, trace))
         } else {
@@ -96,8 +109,9 @@ extension OrderStore.Restored {
     /// Returns true if a stored state certainly needs not be written again.
     fileprivate func isIn(_ stored: OrderStore.StoredVersion?) -> Bool {
         switch self {
-        case .version(let state, _), .removed(let state):
-            stored?.isAsNew(asVersion: state.version, modifiedEpochSeconds: state.modifiedEpochSeconds) ?? false
+        case .version(let state, _, let record, _):
+            stored.map { $0.isAsNew(as: state) && $0.isIn(record, of: state) } ?? false
+        case .removed(let state): stored?.isAsNew(as: state) ?? false
         // Even if nothing is stored: an earlier record of the order may still be read.
         case .forgotten: false
         }
@@ -106,7 +120,7 @@ extension OrderStore.Restored {
     /// Returns true if Redis lost nothing of this.
     fileprivate func stands(_ stored: OrderStore.StoredVersion?) -> Bool {
         switch self {
-        case .version: self.isIn(stored)
+        case .version(let state, _, _, _): stored?.isAsNew(as: state) ?? false
         // The trace of a removed order expires by itself.
         case .removed: stored == nil || self.isIn(stored)
         case .forgotten(_, let milliseconds):

@@ -29,9 +29,9 @@ struct RestoreCommand: AsyncParsableCommand {
     var order: OrderIdentifier?
 
     func run() async throws {
-        let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let line = ProgressLine(head: "\(self.brand): ", to: .error)
-        let end = try await Self.restore(self.brand, self.order, environment) {
+        let end = try await Self.restore(self.brand, self.order, try settings.cooling(), environment) {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
         }
         guard let end else {
@@ -44,28 +44,28 @@ struct RestoreCommand: AsyncParsableCommand {
 
     /// - Returns: the number of orders that were written; nil if another restore runs at the same time.
     static func restore(
-        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ environment: ServiceEnvironment,
+        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ cooling: Cooling, _ environment: ServiceEnvironment,
         report: @escaping @Sendable (RestoreProgress) -> Void
     ) async throws -> Int? {
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         return try await withCleanup(redis.close) {
             let reader = try KafkaReader(environment.kafka)
             return try await withCleanup(reader.close) {
-                try await Self.restore(type, order, redis, reader, environment, report)
+                try await Self.restore(type, order, cooling, redis, reader, environment, report)
             }
         }
     }
 
     private static func restore(
-        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ redis: RedisClient, _ reader: KafkaReader,
-        _ environment: ServiceEnvironment,
+        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ cooling: Cooling, _ redis: RedisClient,
+        _ reader: KafkaReader, _ environment: ServiceEnvironment,
         _ report: @escaping @Sendable (RestoreProgress) -> Void
     ) async throws -> Int? {
         let topic = environment.common.topics.orders
         let metrics = RestoreMetrics(factory: environment.metrics)
         let written = WrittenOrders()
         var orders = OrderRestorer(
-            store: OrderStore(redis: redis), metrics: metrics, logger: environment.logger)
+            store: OrderStore(redis: redis), cooling: cooling, metrics: metrics, logger: environment.logger)
         orders.onWritten = { written.add($0) }
         let view = MaterializedView(redis: redis)
         let queue = RestoreJobQueue(view, of: type)

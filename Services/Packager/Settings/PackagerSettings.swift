@@ -14,8 +14,8 @@ struct PackagerSettings {
     let unknownOrderPatience: Duration
     /// The versions that are packaged at once.
     let policy: PackagePolicy
-    /// The age from which on a package is dropped that nobody asked for; nil keeps all.
-    let coldAfter: Duration?
+    /// The orders of which Redis keeps the place of their record alone.
+    let cooling: Cooling
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -24,8 +24,7 @@ struct PackagerSettings {
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = try settings.unknownOrderPatience()
         self.policy = try settings.choice(.package, default: .followed)
-        let days = try settings.integer(.coldAfterDays, default: 7, in: 1...3650)
-        self.coldAfter = self.policy == .always ? nil : .seconds(days * 86_400)
+        self.cooling = try settings.cooling()
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
@@ -49,6 +48,13 @@ struct PackagerSettings {
 }
 
 extension Settings {
+    /// The orders that are cold; none if all packages are kept.
+    func cooling() throws(SettingsError) -> Cooling {
+        let days = try self.integer(.coldAfterDays, default: 7, in: 1...3650)
+        let policy: PackagePolicy = try self.choice(.package, default: .followed)
+        return Cooling(after: policy == .always ? nil : .seconds(days * 86_400))
+    }
+
     /// The time that an update waits for an order that does not exist yet.
     func unknownOrderPatience() throws(SettingsError) -> Duration {
         .seconds(try self.integer(.unknownOrderSeconds, default: 60, in: 0...600))

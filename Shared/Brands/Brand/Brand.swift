@@ -213,9 +213,7 @@ public struct OrderRetention: Hashable, Sendable {
     /// An order has no moment of its end, so its last version counts: a return, a correction or a renewal of packages
     /// begins the time anew.
     public func isOver(_ state: OrderState, nowEpochSeconds now: Int64) -> Bool {
-        guard !state.isRemoved, let status = state.document.members["status"]?.string,
-            status == "completed" || status == "cancelled"
-        else { return false }
+        guard !state.isRemoved, state.document.isEnded else { return false }
         return now - state.modifiedEpochSeconds > self.endedDays * 86_400
     }
 }

@@ -28,7 +28,7 @@ public final class KafkaReader: Sendable {
     /// - Parameters:
     ///   - patience: the time without any record or progress after which a read fails. A shorter broker outage goes
     ///     unnoticed.
-    ///   - readAhead: KiB that are read ahead for each read.
+    ///   - readAhead: KiB that are read ahead for each read, and the most of one fetch, except for a larger record.
     /// - Throws: `.configuration` naming the property.
     public init(
         _ configuration: KafkaConfiguration, patience: Duration, readAhead: Int = 4096
@@ -36,6 +36,7 @@ public final class KafkaReader: Sendable {
         self.patience = patience
         var defaults = Self.defaults
         defaults["queued.max.messages.kbytes"] = String(readAhead)
+        defaults["max.partition.fetch.bytes"] = String(min(readAhead << 10, 1 << 20))
         let properties = try configuration.naming { () throws(KafkaError) in
             try configuration.resolved(defaults: defaults, fixed: Self.fixed)
         }
@@ -153,6 +154,80 @@ public final class KafkaReader: Sendable {
         try? await line.run { () throws(KafkaError) in fetch.stop() }
         line.end()
         try outcome.get()
+    }
+
+    /// Reads single records by their offsets; those of different partitions at the same time.
+    ///
+    /// - Returns: one result for each, in order; nil if there is no record at the offset, because it was compacted, or
+    ///   the topic was made anew.
+    public func records(
+        of topic: String, at places: [(partition: Int32, offset: Int64)]
+    ) async -> [Result<KafkaRecord?, KafkaError>] {
+        var results: [Int: Result<KafkaRecord?, KafkaError>] = [:]
+        var open = places.enumerated().sorted { $0.element < $1.element }
+        while !open.isEmpty {
+            var round: [Int32: Int] = [:]
+            open.removeAll { index, place in
+                guard round.count < Self.limit, round[place.partition] == nil else { return false }
+                round[place.partition] = index
+                return true
+            }
+            let indices = Array(round.values)
+            let some = indices.map { places[$0] }
+            let read = await self.round(of: topic, at: some)
+            for (index, result) in zip(indices, read) { results[index] = result }
+        }
+        let missing = KafkaError(.refused, "reading \(topic): no result")
+        return places.indices.map { results[$0] ?? .failure(missing) }
+    }
+
+    /// Reads records of different partitions.
+    private func round(
+        of topic: String, at places: [(partition: Int32, offset: Int64)]
+    ) async -> [Result<KafkaRecord?, KafkaError>] {
+        do throws(KafkaError) {
+            return try await self.line.run { () throws(KafkaError) in
+                let reads = places.map { place in
+                    Result { () throws(KafkaError) in try self.begin(topic, place) }
+                }
+                return reads.map { read in
+                    Result { () throws(KafkaError) in
+                        var (fetch, progress) = try read.get()
+                        defer {
+                            fetch.stop()
+                            self.end(fetch.name)
+                        }
+                        return try fetch.only(&progress)
+                    }
+                }
+            }
+        } catch {
+            return places.map { _ in .failure(error) }
+        }
+    }
+
+    /// Starts to fetch a single record.
+    private func begin(
+        _ topic: String, _ place: (partition: Int32, offset: Int64)
+    ) throws(KafkaError) -> (PartitionFetch, ReadProgress) {
+        let name = KafkaPartition(topic: topic, partition: place.partition)
+        try self.begin(name)
+        do throws(KafkaError) {
+            let fetch = try PartitionFetch(
+                self.handle, topic: topic, partition: place.partition, wakeup: self.wakeup)
+            do throws(KafkaError) {
+                try fetch.start(at: place.offset)
+            } catch {
+                fetch.stop()
+                throw error
+            }
+            let progress = ReadProgress(
+                name: name.description, from: place.offset, to: place.offset &+ 1, patience: self.patience, now: .now)
+            return (fetch, progress)
+        } catch {
+            self.end(name)
+            throw error
+        }
     }
 
     /// Makes reads in progress fail with `.closed` and ends the threads. Calling it again is harmless.

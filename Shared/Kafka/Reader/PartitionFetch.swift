@@ -72,6 +72,26 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         }
     }
 
+    /// The partition that is read.
+    var name: KafkaPartition { KafkaPartition(topic: self.topic, partition: self.partition) }
+
+    /// Waits for the record at the position; nil if there is none.
+    ///
+    /// - Throws: `.timedOut`, and errors that waiting cannot cure.
+    func only(_ progress: inout ReadProgress) throws(KafkaError) -> KafkaRecord? {
+        do throws(KafkaError) {
+            while !progress.isDone, !progress.isAtEnd {
+                try progress.check(now: .now)
+                if let record = try self.take(&progress, records: 1, bytes: 1).first { return record }
+            }
+            return nil
+        } catch {
+            // The partition ends before it, or begins after it.
+            guard error.code == .outOfRange else { throw error }
+            return nil
+        }
+    }
+
     /// Waits a tick for the first record, then takes the available ones up to the limits.
     ///
     /// - Throws: `.outOfRange` if offsets start over, and errors that waiting cannot cure.
@@ -88,7 +108,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
             while records.count < limit, size < bytes, !progress.isDone {
                 guard let message = unsafe rd_kafka_consume(self.raw, self.partition, wait) else {
                     if wakeup.foundEmptyQueue() {
-                        unsafe FetchWakeup.wake(raw, [KafkaPartition(topic: self.topic, partition: self.partition)])
+                        unsafe FetchWakeup.wake(raw, [self.name])
                     }
                     break
                 }

@@ -8,6 +8,8 @@ struct ReadProgress {
     let patience: Duration
     /// The lowest offset that may arrive next.
     private(set) var position: Int64
+    /// True if the partition ended at the position when it was last read.
+    private(set) var isAtEnd = false
     private var lastAt: ContinuousClock.Instant
     /// The last error from Kafka since the last progress.
     private var complaint: String?
@@ -38,6 +40,7 @@ struct ReadProgress {
     /// - Throws: `.outOfRange` for an offset that was passed already: the topic was recreated or truncated.
     mutating func takes(_ offset: Int64) throws(KafkaError) -> Bool {
         try self.checkForward(offset)
+        self.isAtEnd = false
         // An offset is below Int64.max: the broker counts records.
         self.position = min(offset &+ 1, self.to)
         return offset < self.to
@@ -47,6 +50,7 @@ struct ReadProgress {
     mutating func reachedEnd(at offset: Int64) throws(KafkaError) {
         try self.checkForward(offset)
         self.position = offset
+        self.isAtEnd = true
     }
 
     mutating func complained(_ error: KafkaError) { self.complaint = error.message }

@@ -21,6 +21,12 @@ public struct OrderDocument: Hashable, Sendable {
     /// Source: Wallet Orders §3.1
     public var isStatic: Bool { self.members["webServiceURL"] == .null }
 
+    /// True for an order that is completed or cancelled.
+    public var isEnded: Bool {
+        let status = self.members["status"]?.string
+        return status == "completed" || status == "cancelled"
+    }
+
     /// The document as JSON in UTF-8, members sorted.
     public var serialized: [UInt8] { self.known ?? self.members.serialized }
 

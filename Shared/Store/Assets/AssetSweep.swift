@@ -1,7 +1,7 @@
 import Redis
 
-/// A sweep that drops the packages of cold orders, which are made again when they are asked for, and deletes assets
-/// that no order names any more.
+/// A sweep that cools orders, drops the packages of old versions, which are made again when they are asked for, and
+/// deletes assets that no order names any more.
 ///
 /// A scan reads the asset lists of all orders, then goes through the assets. One that no order names is marked as
 /// unused. A later scan that begins at least a grace period after the mark and again finds no order deletes it, if the
@@ -26,22 +26,23 @@ public struct AssetSweep: Sendable {
     private let redis: RedisClient
     private let view: ViewEpochCache
     private let timing: AssetTiming
-    private let coldAfter: Duration?
+    private let cooling: Cooling
 
-    /// - Parameters:
-    ///   - timing: the same for all packagers.
-    ///   - coldAfter: the age of a version from which on its package is dropped, unless it was asked for since; nil
-    ///     keeps all.
-    public init(_ view: ViewEpochCache, timing: AssetTiming = AssetTiming(), coldAfter: Duration? = nil) {
+    /// - Parameter timing: the same for all packagers.
+    public init(
+        _ view: ViewEpochCache, timing: AssetTiming = AssetTiming(), cooling: Cooling = Cooling(after: nil)
+    ) {
         self.redis = view.view.redis
         self.view = view
         self.timing = timing
-        self.coldAfter = coldAfter
+        self.cooling = cooling
     }
 
     /// The result of a scan.
     public struct Counts: Hashable, Sendable {
         public var orders = 0
+        /// Orders among them that are cold.
+        public var cold = 0
         /// Packages that were dropped.
         public var dropped = 0
         /// Assets that remain.
@@ -70,8 +71,8 @@ public struct AssetSweep: Sendable {
         repeat {
             let page = try await self.page("\(StoreKeys.anyOrder)*}", from: cursor, in: topology)
             counts.orders += page.keys.count
-            let cold = self.coldAfter.map { (began[page.master] ?? 0) / 1000 - $0.components.seconds } ?? 0
-            for list in try await self.assetLists(page.keys, cold: cold, &counts) {
+            let moments = self.cooling.moments(nowEpochSeconds: (began[page.master] ?? 0) / 1000)
+            for list in try await self.assetLists(page.keys, moments, &counts) {
                 for digest in digests(list) { marks.insert(digest) }
             }
             cursor = page.next
@@ -123,14 +124,18 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    /// Drops the packages of cold orders, and returns the asset lists of the others. A value that is not an order names
-    /// nothing that could be served.
-    ///
-    /// - Parameter moment: the UNIX second before which an order is cold.
-    private func assetLists(_ keys: [String], cold moment: Int64, _ counts: inout Counts) async throws -> [String] {
+    /// Cools orders, and returns the asset lists of the others. A value that is not an order names nothing that could
+    /// be served.
+    private func assetLists(
+        _ keys: [String], _ moments: (any: Int64, ended: Int64), _ counts: inout Counts
+    ) async throws -> [String] {
         let replies = try await self.redis.evaluate(
-            keys.map { RedisInvocation(StoreScripts.dropCold, keys: [$0], arguments: [.integer(max(0, moment))]) })
+            keys.map {
+                RedisInvocation(
+                    StoreScripts.cool, keys: [$0], arguments: [.integer(moments.any), .integer(moments.ended)])
+            })
         counts.dropped += replies.count { $0 == .integer(1) }
+        counts.cold += replies.count { $0 == .integer(2) }
         return try replies.compactMap { reply in
             if case .error(let message) = reply {
                 let error = StoreError("sweeping assets", reply: message)
@@ -270,20 +275,6 @@ struct AssetMarks {
 /// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset removes it; only
 /// an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
 extension StoreScripts {
-    /// Drops the package of an order whose version is old, and that nobody asked for since. The digest of its
-    /// content stays.
-    ///
-    /// KEYS: the order. ARGV: the UNIX second before which it is cold. Returns 1 if its package was dropped, else the
-    /// list of its assets; nil for none.
-    static let dropCold = RedisScript(
-        Self.dropPackage + """
-            local values = redis.call('HMGET', KEYS[1], 'assets', 'modified', 'requested')
-            local last = math.max(tonumber(values[2] or '') or 0, tonumber(values[3] or '') or 0)
-            if not values[1] or last >= tonumber(ARGV[1]) then return values[1] end
-            dropPackage(true)
-            return 1
-            """)
-
     /// Checks that an asset exists, and removes its mark as unused.
     ///
     /// KEYS: asset, mark. Returns 1 if it exists, else 0.

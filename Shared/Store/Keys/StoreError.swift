@@ -9,10 +9,14 @@ public struct StoreError: Error, CustomStringConvertible {
         case corrupt
         /// The view is being restored, or has not been judged since Redis changed: missing keys may exist.
         case incomplete
+        /// The order is cold and its record is not there, or is not read by this process: see `PackageRequests`.
+        case cold
     }
     public let code: Code
     public let message: String
     public var description: String { self.message }
+    /// True if the failure is that of one order, and others can be read.
+    public var isOfOneOrder: Bool { self.code == .corrupt || self.code == .cold }
 
     init(_ code: Code, _ message: String) {
         self.code = code

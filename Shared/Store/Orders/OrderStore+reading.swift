@@ -143,7 +143,18 @@ extension OrderStore {
             throw StoreError("reading orders", error)
         }
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
-        return zip(keys, replies).map { Self.sight($0, $1) }
+        var sights = zip(keys, replies).map { Self.sight($0, $1) }
+        var cold: [(place: Int, order: ColdOrder)] = []
+        for (place, (key, reply)) in zip(keys, replies).enumerated() {
+            guard let order = Self.cold(key, reply) else { continue }
+            sights[place] = .large(bytes: order.record.bytes)
+            if order.record.bytes <= limit { cold.append((place, order)) }
+        }
+        guard !cold.isEmpty else { return sights }
+        for ((place, order), result) in zip(cold, await self.read(cold: cold.map(\.order))) {
+            sights[place] = .read(result.map { Entry(order: $0, revision: order.revision, waiting: []) })
+        }
+        return sights
     }
 
     /// The fields of an order that are read.
@@ -151,21 +162,30 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unpublished, .contributions, .told, .waiting, .requested,
+                .content, .unpublished, .contributions, .told, .waiting, .requested, .record,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
         if case .error(let message) = reply {
             return .read(.failure(StoreError("reading order \(key)", reply: message)))
         }
-        guard let values = reply.array, values.count == 17 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): seventeen values were expected")))
+        guard let values = reply.array, values.count == 18 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): eighteen values were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
         return .read(
             Self.stored(key, values).map {
                 Entry(order: $0, revision: values[8].integer ?? 0, waiting: values[14].bytes ?? [])
             })
+    }
+
+    /// Returns a cold order; nil for any other.
+    private static func cold(_ key: OrderKey, _ reply: RedisValue) -> ColdOrder? {
+        guard let values = reply.array, values.count == 18, values[3] == .null, let version = values[1].integer,
+            let revision = values[8].integer, let record = values[16].text.flatMap({ PublishedRecord($0) })
+        else { return nil }
+        return ColdOrder(
+            key: key, record: record, version: version, revision: revision, hasDevices: values[17].integer == 1)
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
@@ -185,7 +205,7 @@ extension OrderStore {
                     signer: values[9].text ?? "", content: values[10].text ?? "", unpublished: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
-                    hasDevices: values[16].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
+                    hasDevices: values[17].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }

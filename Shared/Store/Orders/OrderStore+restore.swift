@@ -8,10 +8,17 @@ extension OrderStore {
         public let version: Int64
         public let modifiedEpochSeconds: Int64
         public let isRemoved: Bool
+        /// The text of its `PublishedRecord`; empty if it is not known.
+        let record: String
 
         /// Returns true if a version is not newer than this one.
-        public func isAsNew(asVersion version: Int64, modifiedEpochSeconds: Int64) -> Bool {
-            (self.version, self.modifiedEpochSeconds) >= (version, modifiedEpochSeconds)
+        public func isAsNew(as state: OrderState) -> Bool {
+            (self.version, self.modifiedEpochSeconds) >= (state.version, state.modifiedEpochSeconds)
+        }
+
+        /// Returns true if this is a later version, or if its last record, as far as it is known, is this one.
+        public func isIn(_ record: PublishedRecord?, of state: OrderState) -> Bool {
+            self.version > state.version || self.record.isEmpty || self.record == record?.text
         }
     }
 
@@ -20,7 +27,9 @@ extension OrderStore {
         let replies: [RedisValue]
         do {
             replies = try await self.redis.pipeline(
-                keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), "version", "modified", "removed") })
+                keys.map {
+                    RedisCommand("HMGET", .string(StoreKeys.order($0)), "version", "modified", "removed", "record")
+                })
         } catch {
             throw StoreError("comparing orders", error)
         }
@@ -30,14 +39,16 @@ extension OrderStore {
                 let error = StoreError("comparing orders", reply: message)
                 guard error.code == .corrupt else { throw error }
             }
-            guard let values = reply.array, values.count == 3, let version = values[0].integer,
+            guard let values = reply.array, values.count == 4, let version = values[0].integer,
                 let modified = values[1].integer
             else {
                 versions.append(nil)
                 continue
             }
             versions.append(
-                StoredVersion(version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1"))
+                StoredVersion(
+                    version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1",
+                    record: values[3].text ?? ""))
         }
         return versions
     }
@@ -47,7 +58,8 @@ extension OrderStore {
         /// As published, but for its package, which is made again when it is asked for.
         ///
         /// - content: as in `StoredOrder`; nil if its record has none.
-        case version(OrderState, content: String?)
+        /// - isCold: true for an order of which Redis gets what it keeps of a cold one.
+        case version(OrderState, content: String?, PublishedRecord? = nil, isCold: Bool = false)
         /// A removed order with the data that idempotence needs.
         case removed(OrderState)
         /// A removed order of which only the time of removal is known.
@@ -55,7 +67,7 @@ extension OrderStore {
 
         public var key: OrderKey {
             switch self {
-            case .version(let state, _), .removed(let state): state.key
+            case .version(let state, _, _, _), .removed(let state): state.key
             case .forgotten(let key, _): key
             }
         }
@@ -83,9 +95,10 @@ extension OrderStore {
 
     private static func invocation(_ restored: Restored) -> RedisInvocation {
         switch restored {
-        case .version(let state, let content):
-            Self.invocation(state, "version", state.fields + (content.map { [(.content, .string($0))] } ?? []))
-        case .removed(let state): Self.invocation(state, "removal", state.fieldsAsRemoved)
+        case .version(let state, _, let record?, true): Self.invocation(state, "cold", record, state.coldFields)
+        case .version(let state, let content, let record, _):
+            Self.invocation(state, "version", record, state.fields + (content.map { [(.content, .string($0))] } ?? []))
+        case .removed(let state): Self.invocation(state, "removal", nil, state.fieldsAsRemoved)
         case .forgotten(let key, let milliseconds):
             RedisInvocation(
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
@@ -94,12 +107,13 @@ extension OrderStore {
     }
 
     private static func invocation(
-        _ order: OrderState, _ mode: RedisArgument, _ fields: [(OrderField, RedisArgument)]
+        _ order: OrderState, _ mode: RedisArgument, _ record: PublishedRecord?, _ fields: [(OrderField, RedisArgument)]
     ) -> RedisInvocation {
         var arguments: [RedisArgument] = []
         arguments.reserveCapacity(36)
         arguments += [
             .integer(order.version), .integer(order.modifiedEpochSeconds), mode, .integer(Self.removedSeconds),
+            .string(record?.text ?? ""),
         ]
         arguments.append(fields)
         return RedisInvocation(
@@ -111,7 +125,7 @@ extension OrderStore {
 extension OrderStore.Restored {
     /// The parcels of the order; nil if it has none.
     fileprivate var parcels: (OrderKey, Set<Parcel>)? {
-        guard case .version(let state, _) = self else { return nil }
+        guard case .version(let state, _, _, _) = self else { return nil }
         let parcels = state.document.parcels
         return parcels.isEmpty ? nil : (state.key, Set(parcels.keys))
     }

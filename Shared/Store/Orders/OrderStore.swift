@@ -16,19 +16,23 @@ public struct OrderStore: Sendable {
     public static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
-    let view: ViewEpochCache?
+    var view: ViewEpochCache?
+    let records: ColdOrderRecords?
     private let present = PresentAssets()
     /// The lifetimes of unused assets. The same for all packagers.
     var timing = AssetTiming()
 
-    /// - Parameter view: ensures that no order is read from a view that is not complete; nil reads the present keys.
-    public init(redis: RedisClient, view: ViewEpochCache? = nil) {
+    /// - Parameters:
+    ///   - view: ensures that no order is read from a view that is not complete; nil reads the present keys.
+    ///   - records: reads cold orders; if nil, reading one fails with `.cold`.
+    public init(redis: RedisClient, view: ViewEpochCache? = nil, records: ColdOrderRecords? = nil) {
         self.redis = redis
         self.view = view
+        self.records = records
     }
 
     /// The parcels of the orders, in the same Redis.
-    public var parcels: ParcelIndex { ParcelIndex(redis: self.redis, view: self.view) }
+    public var parcels: ParcelIndex { ParcelIndex(store: self) }
 
     /// An order as stored in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
@@ -53,6 +57,8 @@ public struct OrderStore: Sendable {
         public var documentBytes = 0
         /// True if a device was registered for it.
         public var hasDevices = false
+        /// True if it was read from its record.
+        public var isCold = false
         /// The UNIX second when a package was last asked for that had not been made; 0 for never.
         public var requestedEpochSeconds: Int64 = 0
 
@@ -112,15 +118,37 @@ public struct OrderStore: Sendable {
         /// The revision that was read before, 0 if there was none.
         public let expectedRevision: Int64
         public let content: Content
+        /// The digest of the content of an order that was cold, empty if it has none: then all of it is written. Nil
+        /// for any other.
+        let coldContent: String?
         /// The parcels that the order had, and those that it has with this version.
         let parcels: (before: Set<Parcel>, after: Set<Parcel>)
 
-        /// - Parameter former: the document that was read; nil if there was none.
-        public init(state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil) {
+        /// Makes a write of an order as it was read.
+        ///
+        /// - Parameters:
+        ///   - stored: nil for an order that did not exist.
+        ///   - revision: that of the changes that waited for such an order; 0 for none.
+        public convenience init(
+            state: OrderState, after stored: StoredOrder?, or revision: Int64 = 0, content: Content
+        ) {
+            self.init(
+                state: state, expectedRevision: stored?.revision ?? revision, content: content,
+                former: stored?.state.document, coldContent: stored?.isCold == true ? stored?.content : nil)
+        }
+
+        /// - Parameters:
+        ///   - former: the document that was read; nil if there was none.
+        ///   - coldContent: the digest of the content of an order that was cold; nil for any other.
+        public init(
+            state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil,
+            coldContent: String? = nil
+        ) {
             self.key = state.key
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
+            self.coldContent = coldContent
             switch content {
             case .version, .unpublishedVersion, .removal:
                 let before = former.map { Set($0.parcels.keys) } ?? []
@@ -138,6 +166,7 @@ public struct OrderStore: Sendable {
             self.state = removed
             self.expectedRevision = expectedRevision
             self.content = .waiting(changes)
+            self.coldContent = nil
             self.parcels = ([], [])
         }
     }
@@ -240,13 +269,13 @@ public struct OrderStore: Sendable {
     /// are published, each if it is still current.
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unpublished`, empty if there is none, and with
-    ///   the version that was published; nil if devices may still have to be notified of something before it.
-    public func acknowledge(_ orders: [(key: OrderKey, mark: String, published: Int64?)]) async throws(StoreError) {
+    ///   what was published.
+    public func acknowledge(_ orders: [(mark: String, Publication)]) async throws(StoreError) {
         guard !orders.isEmpty else { return }
-        let invocations = orders.map {
+        let invocations = orders.map { mark, publication in
             RedisInvocation(
-                StoreScripts.acknowledge, keys: [StoreKeys.order($0.key)],
-                arguments: [.string($0.mark), $0.published.map { .integer($0) } ?? ""])
+                StoreScripts.acknowledge, keys: [StoreKeys.order(publication.key)],
+                arguments: publication.arguments + [.string(mark)])
         }
         do {
             for case .error(let message) in try await self.redis.evaluate(invocations) {
@@ -370,15 +399,19 @@ extension OrderStore.Write {
         let positions: [(OrderField, RedisArgument)] = [
             (.sources, .bytes(state.sourcesBytes)), (.recent, .bytes(state.recentBytes)),
         ]
+        let warmth = self.coldContent.map { state.fields + ($0.isEmpty ? [] : [(.content, .string($0))]) }
         switch self.content {
-        case .positions, .waiting: return positions
-        case .positionsToPublish: return positions + [(.told, "")]
+        case .waiting: return positions
+        // Its last record does not have them.
+        case .positions: return (warmth ?? positions) + [(.record, "")]
+        case .positionsToPublish: return (warmth ?? positions) + [(.told, "")]
         case .renumbered(let isPublished):
             let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
-            return [(.version, version), (.unpublished, version)] + (parts ?? [])
+            return (warmth ?? [(.version, version)] + (parts ?? [])) + [(.unpublished, version), (.record, "")]
                 + (isPublished ? [(.told, version)] : [])
-        case .signature(let package): return package.fields
-        case .requested(let package, let seconds): return package.fields + [(.requested, .integer(seconds))]
+        case .signature(let package): return (warmth ?? []) + package.fields
+        case .requested(let package, let seconds):
+            return (warmth ?? []) + package.fields + [(.requested, .integer(seconds))]
         case .removal: return state.fieldsAsRemoved
         case .version(let package): return state.fields + (package?.fields ?? [])
         case .unpublishedVersion(let package): return state.fields + package.fields + [(.unpublished, version)]
@@ -394,6 +427,14 @@ extension OrderState {
 
     /// The fields of a removed order to write, in one HSET.
     var fieldsAsRemoved: [(OrderField, RedisArgument)] { self.fieldsOfItself + [(.removed, "1")] }
+
+    /// The fields of a cold order to write, in one HSET.
+    var coldFields: [(OrderField, RedisArgument)] {
+        [
+            (.token, .string(self.token.rawValue)), (.version, .integer(self.version)),
+            (.modified, .integer(self.modifiedEpochSeconds)),
+        ]
+    }
 
     private var fieldsOfItself: [(OrderField, RedisArgument)] {
         [
@@ -442,20 +483,37 @@ extension OrderStore {
         return replies.map(\.integer)
     }
 
+    /// A version whose record was acknowledged.
+    public struct Publication: Sendable {
+        public let key: OrderKey
+        /// Nil if devices may still have to be notified of something before it: nothing is noted.
+        let version: Int64?
+        /// Nil if its offset is not known.
+        let record: PublishedRecord?
+
+        public init(_ key: OrderKey, version: Int64?, record: PublishedRecord?) {
+            self.key = key
+            self.version = version
+            self.record = record
+        }
+
+        var arguments: [RedisArgument] {
+            [self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? "")]
+        }
+    }
+
     /// Notes that the records of versions were acknowledged, each if it is still the current version.
     ///
-    /// - Parameter published: the version that was published; nil notes nothing.
     /// - Returns: the current versions, as `versions(of:)` does.
     /// - Throws: as `versions(of:)` does.
-    public func notePublished(_ orders: [(key: OrderKey, published: Int64?)]) async throws(StoreError) -> [Int64?] {
+    public func notePublished(_ orders: [Publication]) async throws(StoreError) -> [Int64?] {
         let what = "noting versions that were published"
         let replies: [RedisValue]
         do {
             replies = try await self.redis.evaluate(
                 orders.map {
                     RedisInvocation(
-                        StoreScripts.notePublished, keys: [StoreKeys.order($0.key)],
-                        arguments: [$0.published.map { .integer($0) } ?? ""])
+                        StoreScripts.notePublished, keys: [StoreKeys.order($0.key)], arguments: $0.arguments)
                 })
         } catch {
             throw StoreError(what, error)

@@ -1,5 +1,5 @@
 public import Model
-public import Redis
+import Redis
 
 /// The orders of parcels: carrier and tracking number -> order.
 ///
@@ -15,38 +15,32 @@ public struct ParcelIndex: Sendable {
         public let fulfillment: String
     }
 
-    private let redis: RedisClient
-    private let view: ViewEpochCache?
+    private let store: OrderStore
 
-    /// - Parameter view: ensures that no parcel is missing because the view is not complete; nil reads what is there.
-    public init(redis: RedisClient, view: ViewEpochCache? = nil) {
-        self.redis = redis
-        self.view = view
-    }
+    /// - Parameter store: its view ensures that no parcel is missing because that is not complete.
+    init(store: OrderStore) { self.store = store }
 
     /// Returns the owners of parcels, without those that no order has.
     ///
     /// - Throws: `StoreError` with code `.unavailable`, or `.incomplete` if a parcel may only seem to be unknown.
     public func owners(of parcels: [Parcel]) async throws(StoreError) -> [Parcel: Owner] {
-        let epochs = try await self.view?.known()
+        let epochs = try await self.store.view?.known()
         var orders: [(parcel: Parcel, key: OrderKey)] = []
         let replies = try await self.pipeline(parcels.map { RedisCommand("GET", .string(StoreKeys.parcel($0))) })
         for (parcel, reply) in zip(parcels, replies) {
             guard let key = reply.text.flatMap({ try? OrderKey($0) }) else { continue }
             orders.append((parcel, key))
         }
-        let documents = try await self.pipeline(
-            orders.map {
-                RedisCommand("HGET", .string(StoreKeys.order($0.key)), .string(OrderField.document.rawValue))
-            })
+        // A parcel that is found has the right order even if the view is not complete.
+        var store = self.store
+        store.view = nil
         var owners: [Parcel: Owner] = [:]
-        for (order, reply) in zip(orders, documents) {
-            guard let json = reply.bytes.flatMap({ try? JSON(parsing: $0) })?.object,
-                let fulfillment = OrderDocument(members: json).parcels[order.parcel]
-            else { continue }
+        for (order, result) in zip(orders, try await store.orders(orders.map(\.key))) {
+            if case .failure(let error) = result, error.code != .corrupt { throw error }
+            guard let fulfillment = try? result.get()?.state.document.parcels[order.parcel] else { continue }
             owners[order.parcel] = Owner(order: order.key, fulfillment: fulfillment)
         }
-        if let epochs, owners.count < parcels.count { try await self.view?.confirm(epochs) }
+        if let epochs, owners.count < parcels.count { try await self.store.view?.confirm(epochs) }
         return owners
     }
 
@@ -75,7 +69,7 @@ public struct ParcelIndex: Sendable {
                     arguments: [.string(order.key.description)])
             }
         }
-        if !invocations.isEmpty { _ = try? await self.redis.evaluate(invocations) }
+        if !invocations.isEmpty { _ = try? await self.store.redis.evaluate(invocations) }
     }
 
     private func pipeline(
@@ -84,7 +78,7 @@ public struct ParcelIndex: Sendable {
         guard !commands.isEmpty else { return [] }
         let replies: [RedisValue]
         do {
-            replies = try await self.redis.pipeline(commands)
+            replies = try await self.store.redis.pipeline(commands)
         } catch {
             throw StoreError("looking up parcels", error)
         }

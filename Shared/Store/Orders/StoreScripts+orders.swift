@@ -121,23 +121,25 @@ extension StoreScripts {
     /// Removes the mark of an order whose version is published, unless another one was set meanwhile, and notes that
     /// the record of a version is acknowledged, if that version is current. If Redis is full the note may be omitted.
     ///
-    /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.
+    /// KEYS: the order. ARGV: as for `notePublished`, then the mark or nothing.
     static let acknowledge = RedisScript(
         """
         local standing = redis.call('HMGET', KEYS[1], 'unpublished', 'version')
-        if standing[1] and standing[1] == ARGV[1] then redis.call('HDEL', KEYS[1], 'unpublished') end
-        if standing[2] and standing[2] == ARGV[2] then redis.pcall('HSET', KEYS[1], 'told', ARGV[2]) end
+        if standing[1] and standing[1] == ARGV[3] then redis.call('HDEL', KEYS[1], 'unpublished') end
+        if standing[2] and standing[2] == ARGV[1] then
+          redis.pcall('HSET', KEYS[1], 'told', ARGV[1], 'record', ARGV[2])
+        end
         return 1
         """)
 
     /// Notes that the record of a version is acknowledged, if that version is current. If Redis is full the note may be
     /// omitted.
     ///
-    /// KEYS: the order. ARGV: the version or nothing. Returns the current version.
+    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord` or nothing. Returns the current version.
     static let notePublished = RedisScript(
         """
         local version = redis.call('HGET', KEYS[1], 'version')
-        if version and version == ARGV[1] then redis.pcall('HSET', KEYS[1], 'told', version) end
+        if version and version == ARGV[1] then redis.pcall('HSET', KEYS[1], 'told', version, 'record', ARGV[2]) end
         return version
         """)
 }

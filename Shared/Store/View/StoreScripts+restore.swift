@@ -108,8 +108,10 @@ extension StoreScripts {
     /// The revision is a time and not a count: a client that read the order before it was lost must not find the same
     /// number again. The stamp is above every tag that was issued for this version, also by a server whose clock was
     /// ahead of this one's.
-    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, then field,
-    /// value, …; `content` last, if there is one.
+    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, its
+    /// `PublishedRecord` or nothing, then field, value, …; `content` last, if there is one.
+    /// A stored order of the same version whose last record is elsewhere, as after a move to another Kafka cluster,
+    /// gets its place.
     /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
     /// when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
@@ -122,10 +124,15 @@ extension StoreScripts {
             local kind = redis.call('TYPE', KEYS[1]).ok
             if kind == 'hash' then
               local standing = redis.call(
-                'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unpublished', 'removed')
+                'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unpublished', 'removed', 'record')
               local standingVersion = tonumber(standing[1] or '') or 0
-              if standingVersion > version
-                or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
+              if standingVersion > version then return 0 end
+              if standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then
+                if (standing[7] or '') ~= '' and ARGV[5] ~= '' and standing[7] ~= ARGV[5] then
+                  redis.call('HSET', KEYS[1], 'record', ARGV[5])
+                end
+                return 0
+              end
               last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
               unpublished, isTrace = standing[5], standing[6] or not standing[1]
             elseif kind ~= 'none' then
@@ -136,9 +143,9 @@ extension StoreScripts {
             local fields = {
               'revision', string.format('%.0f', math.max(now, revision + 1)),
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
-              'told', ARGV[1]
+              'told', ARGV[1], 'record', ARGV[5]
             }
-            local reply = put(fields, 5, unpublished, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            local reply = put(fields, 6, unpublished, isTrace or ARGV[3] == 'cold', ARGV[3] == 'removal' and ARGV[4])
             if ARGV[3] == 'version' and reply == 1 then dropPackage(ARGV[#ARGV - 1] == 'content') end
             return reply
             """)

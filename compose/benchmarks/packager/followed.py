@@ -24,6 +24,9 @@ LAST = f"step {CHANGES - 1}"
 
 
 class FollowedBench(CrewBench):
+    # The connection of each client's thread.
+    own = threading.local()
+
     def measure(self):
         self.stack.start("gateway")
         self.registrar = Registrar(self.stack)
@@ -76,10 +79,7 @@ class FollowedBench(CrewBench):
         self.crew.stop()
         self.crew.start(settings={"WAYBILL_PACKAGE": "followed"})
         count = min(len(self.unfollowed) - 1, FETCHES_A_SECOND * self.arguments.seconds)
-        self.own = threading.local()
-        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-            waits = [future.result() for future in [
-                pool.submit(self.fetch, order) for order in paced(self.unfollowed[:count], FETCHES_A_SECOND)]]
+        waits = self.fetch_all(self.unfollowed[:count], FETCHES_A_SECOND, LAST)
         self.report.figure("followed.fetch_p50_ms", percentile(waits, 0.5))
         self.report.figure("followed.fetch_p99_ms", percentile(waits, 0.99), most=60)
         self.report.note(
@@ -92,21 +92,27 @@ class FollowedBench(CrewBench):
             raise Failure(f"without a packager a fetch has status {answer.status} and {answer.headers}")
         self.report.note(f"without a packager: 503 with Retry-After after {time.monotonic() - began:.1f} s")
 
-    def fetch(self, order):
-        """Returns the milliseconds of a fetch, whose answer must have the newest state."""
+    def fetch_all(self, orders, rate, state):
+        """Returns the milliseconds of fetches at a rate, each of which must have a package with this description."""
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
+            return [future.result() for future in [
+                pool.submit(self.fetch, order, state) for order in paced(orders, rate)]]
+
+    def fetch(self, order, state):
+        """Returns the milliseconds of a fetch."""
         began = time.monotonic()
         answer = self.ask(order)
         wait = 1000 * (time.monotonic() - began)
         if answer.status != 200:
             raise Failure(f"fetching {order}: status {answer.status} {answer.body[:200]}")
         with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
-            state = json.loads(archive.read("order.json"))["statusDescription"]
-        if state != LAST:
-            raise Failure(f"{order} was fetched with {state!r} instead of {LAST!r}")
+            found = json.loads(archive.read("order.json")).get("statusDescription")
+        if found != state:
+            raise Failure(f"{order} was fetched with {found!r} instead of {state!r}")
         return wait
 
     def ask(self, order):
         if not hasattr(self.own, "connection"):
             self.own.connection = Connection(self.stack.gateway_port)
-        token = derived_token(self.registrar.secret, f"{self.stack.type}/{order}")
+        token = derived_token(self.stack.secret(), f"{self.stack.type}/{order}")
         return self.own.connection.get(self.stack.path(order), showing(token))

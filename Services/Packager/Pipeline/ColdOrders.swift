@@ -1,0 +1,89 @@
+import CoreMetrics
+import Kafka
+import Model
+import Operations
+import Redis
+import Store
+import Synchronization
+
+/// Reads the records of cold orders from `waybill.orders`, for an `OrderStore`.
+///
+/// It connects when the first one is read. Threads: any.
+final class ColdOrders: Sendable {
+    /// KiB of one fetch: most records are far smaller, and what follows one is fetched in vain.
+    private static let readAhead = 64
+    /// The longest wait for a record.
+    private static let patience = Duration.seconds(5)
+
+    private enum State {
+        case idle
+        case open(KafkaReader)
+        case closed
+    }
+
+    private let topic: String
+    private let configuration: KafkaConfiguration
+    private let read: Counter
+    private let state = Mutex(State.idle)
+
+    convenience init(_ environment: ServiceEnvironment) {
+        self.init(topic: environment.common.topics.orders, environment.kafka, environment.metrics)
+    }
+
+    /// - Parameter topic: that of the orders.
+    init(topic: String, _ configuration: KafkaConfiguration, _ metrics: any MetricsFactory) {
+        self.topic = topic
+        self.configuration = configuration
+        self.read = Counter(label: "waybill_cold_orders_read_total", factory: metrics)
+    }
+
+    /// Makes a store that reads cold orders here.
+    func store(_ redis: RedisClient, view: ViewEpochCache? = nil) -> OrderStore {
+        OrderStore(redis: redis, view: view) { await self.records($0) }
+    }
+
+    /// Makes an index of parcels for a view that may be incomplete.
+    func parcels(_ redis: RedisClient) -> ParcelIndex {
+        self.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))).parcels
+    }
+
+    private func records(
+        _ orders: [(key: OrderKey, record: PublishedRecord)]
+    ) async -> [Result<OrderRecord?, any Error>] {
+        let reader: KafkaReader
+        do { reader = try self.reader() } catch { return orders.map { _ in .failure(error) } }
+        self.read.increment(by: orders.count)
+        let places = orders.map { (partition: $0.record.partition, offset: $0.record.offset) }
+        return await onAllCores(Array(zip(orders, await reader.records(of: self.topic, at: places)))) { order, found in
+            Result {
+                guard let record = try found.get(), record.key == Array(order.key.description.utf8),
+                    let value = record.value
+                else { return nil }
+                return try OrderRecord.decode(value)
+            }
+        }
+    }
+
+    private func reader() throws(KafkaError) -> KafkaReader {
+        try self.state.withLock { (state) throws(KafkaError) in
+            switch state {
+            case .open(let reader): return reader
+            case .closed: throw KafkaError(.closed, "reading cold orders: closed")
+            case .idle:
+                let reader = try KafkaReader(
+                    self.configuration, patience: Self.patience, readAhead: Self.readAhead)
+                state = .open(reader)
+                return reader
+            }
+        }
+    }
+
+    /// Ends the reads. Calling it again is harmless.
+    func close() async {
+        let state = self.state.withLock { state in
+            defer { state = .closed }
+            return state
+        }
+        if case .open(let reader) = state { await reader.close() }
+    }
+}

@@ -1,0 +1,279 @@
+import Model
+import NIOCore
+import Redis
+import Synchronization
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Store
+
+@Suite struct CoolingTests {
+    @Test func anOrderIsColdByTheAgeOfItsVersion() throws {
+        let now: Int64 = 1_800_000_000
+        func isCold(_ cooling: Cooling, status: String, days: Int64) throws -> Bool {
+            var state = try state("1", version: 1)
+            state.document.members["status"] = .string(status)
+            state.modifiedEpochSeconds = now - days * 86_400 - 1
+            return cooling.isCold(state, nowEpochSeconds: now)
+        }
+        let cooling = Cooling(after: .seconds(7 * 86_400))
+        for status in ["completed", "cancelled"] {
+            #expect(try !isCold(cooling, status: status, days: 0))
+            #expect(try isCold(cooling, status: status, days: 1))
+        }
+        #expect(try !isCold(cooling, status: "open", days: 6))
+        #expect(try isCold(cooling, status: "open", days: 7))
+        #expect(try !isCold(Cooling(after: nil), status: "completed", days: 3650))
+    }
+
+    @Test func aRecordIsReadFromItsText() {
+        for (text, isEnded) in [("3:1234:56", false), ("0:0:0:ended", true)] {
+            let record = PublishedRecord(text)
+            #expect(record?.isEnded == isEnded)
+            #expect(record?.text == text)
+        }
+        for text in ["", "3:1234", "3:-1:5", "x:1:2", "3:1:2:over", "3:1:2:ended:"] {
+            #expect(PublishedRecord(text) == nil, "\(text)")
+        }
+        #expect(PublishedRecord(partition: 1, offset: -1, bytes: 1, isEnded: false) == nil)
+    }
+}
+
+/// The fields of a cold order, and reads and writes of one, which are the same as for any other.
+@Suite(.server, .timeLimit(.minutes(2))) struct ColdOrderTests {
+    /// The records of a topic, by partition and offset.
+    private final class Topic: Sendable {
+        private let records = Mutex<[PublishedRecord: OrderRecord]>([:])
+        let reads = Mutex(0)
+
+        func put(_ state: OrderState, content: String?, offset: Int64) throws -> PublishedRecord {
+            let record = OrderRecord(state, content: content)
+            let place = try #require(
+                PublishedRecord(
+                    partition: 3, offset: offset, bytes: record.encoded.count, isEnded: state.document.isEnded))
+            self.records.withLock { $0[place] = record }
+            return place
+        }
+
+        func compact() { self.records.withLock { $0 = [:] } }
+
+        var reader: ColdOrderRecords {
+            { orders in
+                self.reads.withLock { $0 += orders.count }
+                return orders.map { order in .success(self.records.withLock { $0[order.record] }) }
+            }
+        }
+    }
+
+    private let cooling = Cooling(after: .seconds(7 * 86_400))
+
+    private func sweep(_ fixture: StoreFixture) async throws -> AssetSweep.Counts {
+        try await AssetSweep(ViewEpochCache(MaterializedView(redis: fixture.redis)), cooling: self.cooling).run {}
+    }
+
+    private func ended(_ order: String, version: Int64 = 1) throws -> OrderState {
+        var state = try state(order, version: version)
+        state.document.members["status"] = "completed"
+        return state
+    }
+
+    /// Writes an old order, and notes that its record was acknowledged.
+    private func publish(
+        _ state: OrderState, _ fixture: StoreFixture, _ topic: Topic, offset: Int64 = 5
+    ) async throws -> PublishedRecord {
+        let content = OrderStore.Write.Content.version(somePackage)
+        #expect(try await fixture.write(.init(state: state, expectedRevision: 0, content: content)) == .written)
+        let record = try topic.put(state, content: "c", offset: offset)
+        _ = try await fixture.store.notePublished([.init(state.key, version: state.version, record: record)])
+        return record
+    }
+
+    private func fields(_ fixture: StoreFixture, _ order: String) async throws -> Set<String> {
+        Set(try await fixture.raw("HKEYS", StoreKeys.order(try key(order))).array?.compactMap(\.text) ?? [])
+    }
+
+    private func cold(_ fixture: StoreFixture, _ topic: Topic, _ order: String = "1") async throws -> OrderState {
+        try await fixture.redis.completeView()
+        let state = try self.ended(order)
+        _ = try await self.publish(state, fixture, topic)
+        #expect(try await self.sweep(fixture).cold == 1)
+        return state
+    }
+
+    @Test func aColdOrderIsReadFromItsRecord() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            try await fixture.redis.completeView()
+            let state = try self.ended("1")
+            _ = try await self.publish(state, fixture, topic)
+            let before = try #require(try await fixture.store.orders([state.key])[0].get())
+            let stamp = try await fixture.stamp(state.key)
+            #expect(try await self.sweep(fixture).cold == 1)
+            #expect(try await self.sweep(fixture).cold == 1)
+            let pointer: Set = ["token", "version", "modified", "stamp", "revision", "told", "record"]
+            #expect(try await self.fields(fixture, "1") == pointer)
+            let encoding = try await fixture.raw("OBJECT", "ENCODING", StoreKeys.order(state.key)).text
+            #expect(encoding == "listpack", "in one piece")
+            #expect(topic.reads.withLock { $0 } == 0)
+
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            let cold = try #require(try await store.orders([state.key])[0].get())
+            #expect(cold.state == before.state)
+            #expect(cold.isCold && !before.isCold)
+            #expect(cold.revision == before.revision)
+            #expect(cold.content == "c")
+            #expect(cold.isPublished)
+            #expect(!cold.isPackaged)
+            #expect(try await self.fields(fixture, "1") == pointer, "reading does not warm it")
+            // For the gateway, and for the list of a device.
+            let seen = try #require(try await fixture.reader.stamp(of: state.key, on: fixture.loop).get())
+            #expect(seen.token == state.token)
+            #expect(seen.modifiedEpochSeconds == state.modifiedEpochSeconds)
+            #expect(!seen.isPackaged)
+            #expect(try await fixture.stamp(state.key) == stamp)
+        }
+    }
+
+    @Test func aLargeColdOrderIsReadAsOtherLargeOnes() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            try await fixture.redis.completeView()
+            var state = try self.ended("1")
+            state.document.members["note"] = .string(String(repeating: "n", count: OrderStore.smallDocument))
+            let record = try await self.publish(state, fixture, topic)
+            #expect(try await self.sweep(fixture).cold == 1)
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            guard case .large(let bytes) = try await store.look(at: [state.key])[0] else {
+                Issue.record("it was read at once")
+                return
+            }
+            #expect(bytes == record.bytes)
+            #expect(topic.reads.withLock { $0 } == 0)
+            #expect(try await store.orders([state.key])[0].get()?.state == state)
+        }
+    }
+
+    /// Each kind of write, each on a cold order.
+    @Test(arguments: ["requested", "signature", "positions", "announced", "renumbered", "version", "unpackaged"])
+    func aWriteHasAllOfAColdOrder(_ kind: String) async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            let state = try await self.cold(fixture, topic)
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            let cold = try #require(try await store.orders([state.key])[0].get())
+            var next = state
+            let content: OrderStore.Write.Content
+            switch kind {
+            case "requested": content = .requested(somePackage, epochSeconds: 1)
+            case "signature": content = .signature(somePackage)
+            case "positions": content = .positions
+            case "announced": content = .positionsToPublish
+            case "renumbered": (next.version, content) = (3, .renumbered(isPublished: true))
+            case "version": (next.version, content) = (2, .version(somePackage))
+            default: (next.version, content) = (2, .version(nil))
+            }
+            let write = OrderStore.Write(state: next, after: cold, content: content)
+            #expect(try await store.write([write]) == [.written])
+            #expect(try await store.write([write]) == [.conflict])
+            // Without a reader of records, so it is warm.
+            let warm = try #require(try await fixture.store.orders([state.key])[0].get())
+            #expect(!warm.isCold)
+            #expect(warm.state == next)
+            #expect(warm.isPackaged == ["requested", "signature", "version"].contains(kind))
+            if ["positions", "announced", "renumbered"].contains(kind) { #expect(warm.content == "c") }
+            // A write that its record does not have keeps it warm until another one is acknowledged.
+            let returns = ["requested", "signature"].contains(kind)
+            #expect(try await self.sweep(fixture).cold == (returns ? 1 : 0))
+            guard !returns else { return }
+            let record = try topic.put(next, content: "c", offset: 9)
+            _ = try await store.acknowledge([
+                (kind == "renumbered" ? "3" : "", .init(next.key, version: next.version, record: record))
+            ])
+            #expect(try await self.sweep(fixture).cold == 1)
+            #expect(try await store.orders([state.key])[0].get()?.state == next)
+        }
+    }
+
+    @Test func anOrderStaysWarmUntilItsRecordIsKnown() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            try await fixture.redis.completeView()
+            let state = try self.ended("1")
+            let record = try await self.publish(state, fixture, topic)
+            // A second version whose record is not acknowledged yet.
+            let second = try self.ended("1", version: 2)
+            let content = OrderStore.Write.Content.version(somePackage)
+            #expect(try await fixture.write(.init(state: second, expectedRevision: 1, content: content)) == .written)
+            _ = try await fixture.store.notePublished([.init(state.key, version: 1, record: record)])
+            #expect(try await self.sweep(fixture).cold == 0)
+            #expect(try await fixture.store.orders([state.key])[0].get()?.state == second)
+            // The broker did not tell its offset.
+            _ = try await fixture.store.notePublished([.init(state.key, version: 2, record: nil)])
+            #expect(try await self.sweep(fixture).cold == 0)
+            // Nobody else publishes, but another process is about to.
+            let third = try topic.put(second, content: "c", offset: 6)
+            _ = try await fixture.store.notePublished([.init(state.key, version: 2, record: third)])
+            try await fixture.raw("HSET", StoreKeys.order(state.key), "unpublished", "2")
+            #expect(try await self.sweep(fixture).cold == 0)
+            try await fixture.raw("HDEL", StoreKeys.order(state.key), "unpublished")
+            #expect(try await self.sweep(fixture).cold == 1)
+            #expect(
+                try await OrderStore(redis: fixture.redis, records: topic.reader).orders([state.key])[0].get()?.state
+                    == second)
+        }
+    }
+
+    @Test func anOrderWhoseRecordIsElsewhereFailsAloneUntilItIsRestored() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            let state = try await self.cold(fixture, topic)
+            _ = try await fixture.write(try version("2", 1))
+            topic.compact()
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            let found = try await store.orders([state.key, try key("2")])
+            let error = #expect(throws: StoreError.self) { try found[0].get() }
+            #expect(error?.code == .cold)
+            #expect(error?.message.contains("offset 5 of partition 3") == true)
+            #expect(try found[1].get() != nil)
+            #expect(try await fixture.store.orders([state.key])[0].code == .cold, "without a reader")
+            // As in the topic of another cluster.
+            let moved = try topic.put(state, content: "c", offset: 77)
+            let restored = OrderStore.Restored.version(state, content: "c", moved, isCold: true)
+            let standing = try #require(try await store.storedVersions([state.key])[0])
+            #expect(standing.isAsNew(as: state) && !standing.isIn(moved, of: state))
+            #expect(try await store.restore([restored]) == 0)
+            #expect(try await store.orders([state.key])[0].get()?.state == state)
+            #expect(try #require(try await store.storedVersions([state.key])[0]).isIn(moved, of: state))
+        }
+    }
+
+    @Test func aRestoredColdOrderIsAPlaceAlone() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            let (cold, warm) = (try self.ended("1"), try self.ended("2"))
+            let places = try [cold, warm].enumerated().map { try topic.put($1, content: "c", offset: Int64($0)) }
+            // An older version stands, as after a fall-back.
+            _ = try await fixture.write(try version("1", 0, expecting: 0))
+            let orders: [OrderStore.Restored] = [
+                .version(cold, content: "c", places[0], isCold: true), .version(warm, content: "c", places[1]),
+            ]
+            #expect(try await fixture.store.restore(orders) == 2)
+            #expect(try await fixture.store.restore(orders) == 0)
+            #expect(
+                try await self.fields(fixture, "1")
+                    == ["token", "version", "modified", "stamp", "revision", "told", "record"])
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            let read = try await store.orders([cold.key, warm.key]).map { try $0.get() }
+            #expect(read.map { $0?.state } == [cold, warm])
+            #expect(read.map { $0?.isCold } == [true, false])
+            #expect(read.allSatisfy { $0?.isPublished == true })
+            try await fixture.redis.completeView()
+            #expect(try await self.sweep(fixture).cold == 2)
+        }
+    }
+}
+
+extension Result where Failure == StoreError {
+    fileprivate var code: StoreError.Code? { if case .failure(let error) = self { error.code } else { nil } }
+}

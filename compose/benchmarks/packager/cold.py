@@ -1,0 +1,77 @@
+"""Orders that ended long ago: what Redis keeps of them, what restoring them costs, and how fast they are fetched."""
+
+import json
+
+from packager.followed import FollowedBench
+from processes import Usage
+from report import percentile
+from stack import Failure, eventually
+from topics import Producer
+
+ORDERS_TOPIC = "waybill.orders"
+FETCHES_A_SECOND = 200
+MONTH = 30 * 86_400
+DESCRIPTION = "completed a month ago"
+# A fleet of thirty days: the days after which an order is cold, and the part of warm orders that a device follows.
+DAYS, WARM_DAYS, FOLLOWED = 30, 6, 0.3
+
+
+class ColdBench(FollowedBench):
+    def measure(self):
+        self.stack.start("gateway")
+        count = self.arguments.orders
+        empty = self.stack.redis.used_memory()
+        self.crew.start(settings={"WAYBILL_PACKAGE": "always"})
+        made = list(self.documents.next_changes(count))
+        orders = [order for order, _, _ in made]
+        self.crew.publish(made)
+        self.crew.await_done()
+        packaged = (self.stack.redis.used_memory() - empty) / count / 1000
+        self.crew.stop()
+        warm, usage = self.restore(empty, count)
+        warm_cost = usage.used["packager"]
+        self.age()
+        cold, usage = self.restore(empty, count)
+        documents = self.stack.redis.ask_all(
+            ("HEXISTS", self.stack.order_key(order), "document") for order in orders)
+        if sum(documents):
+            raise Failure(f"{sum(documents)} of {count} orders have documents in Redis")
+        self.report.figure("cold.kb_per_order", cold, note=f"{warm:.1f} without a package, {packaged:.1f} with one")
+        average = (WARM_DAYS * (FOLLOWED * packaged + (1 - FOLLOWED) * warm) + (DAYS - WARM_DAYS) * cold) / DAYS
+        self.report.figure("cold.fleet_kb_per_order", average, most=1.5, note=(
+            f"of {DAYS} days, {WARM_DAYS} of them warm, with a package for {FOLLOWED:.0%}"))
+        self.report.figure("cold.restored_per_cpu_second", count / usage.used["packager"], note=(
+            f"in {usage.wall:.1f} s; {count / warm_cost:,.0f} of the same orders when they are warm"))
+        self.measure_fetches(orders)
+
+    def restore(self, empty, count):
+        """Empties Redis, and returns kB an order, and the usage, when a packager has filled it again."""
+        self.crew.stop()
+        self.stack.redis.ask("FLUSHALL")
+        worker = self.crew.start_at_once(settings={"WAYBILL_PACKAGE": "followed"})
+        usage = Usage({"packager": [worker.pid]} | self.stack.pids("redis", "kafka"))
+        eventually("a complete view", lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), 300, pause=0.02)
+        usage.end()
+        self.crew.await_ready()
+        return (self.stack.redis.used_memory() - empty) / count / 1000, usage
+
+    def age(self):
+        """Publishes the last record of each order again, as if the order had been completed a month ago."""
+        producer, last = Producer(self.stack.env["KAFKA_BOOTSTRAP"]), {}
+        for message in self.crew.reader.messages(ORDERS_TOPIC):
+            last[message.key()] = message
+        for message in last.values():
+            record = json.loads(message.value())
+            record["modified"] -= MONTH
+            record["document"] |= {"status": "completed", "statusDescription": DESCRIPTION}
+            producer.put(
+                ORDERS_TOPIC, message.key(), json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode(),
+                partition=message.partition())
+        producer.flush()
+
+    def measure_fetches(self, orders):
+        count = min(len(orders), FETCHES_A_SECOND * self.arguments.seconds)
+        waits = self.fetch_all(orders[:count], FETCHES_A_SECOND, DESCRIPTION)
+        self.report.figure("cold.fetch_p50_ms", percentile(waits, 0.5))
+        self.report.figure("cold.fetch_p99_ms", percentile(waits, 0.99), most=30, note=(
+            f"{count} fetches at {FETCHES_A_SECOND} a second, at most {max(waits):.0f} ms"))
