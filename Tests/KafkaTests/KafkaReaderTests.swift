@@ -281,7 +281,7 @@ struct KafkaReaderTests {
         for partition in 0..<partitions {
             try await fill(broker, letters, 60, partition: Int32(partition), value: 1000)
         }
-        let reader = try KafkaReader(configuration(broker), patience: .seconds(20), readAhead: 64)
+        let reader = try KafkaReader(ofSingleRecords: configuration(broker), patience: .seconds(20))
         // In no order, several of a partition, one twice, and some that do not exist.
         var places = (0..<200).map { (partition: Int32($0 * 7 % partitions), offset: Int64($0 * 37 % 60)) }
         places.append(places[3])

@@ -20,7 +20,8 @@ final class PackageEndpoint: Sendable {
         var time = TimeAmount.seconds(5)
         /// The time until the first check; it doubles after each check, up to four times as long.
         var step = TimeAmount.milliseconds(50)
-        /// The same for a package that was asked for, up to eight times as long: a packager makes it in milliseconds.
+        /// The same for a package that was asked for, half as long again after each check, up to eight times as long: a
+        /// packager makes it in milliseconds.
         var requestStep = TimeAmount.milliseconds(2)
         /// The time after which it is asked for again: its packager may have ended.
         var requestAgain = TimeAmount.seconds(1)
@@ -348,7 +349,7 @@ final class PackageEndpoint: Sendable {
         }
         let now = NIODeadline.now()
         if wait.requested.map({ now - $0 < self.holding.requestAgain }) ?? false {
-            next.delay = min(wait.delay * 2, self.holding.requestStep * 8)
+            next.delay = min(wait.delay + .nanoseconds(wait.delay.nanoseconds / 2), self.holding.requestStep * 8)
         } else {
             if wait.requested == nil { self.metrics.unpackaged.increment() }
             next.delay = self.holding.requestStep

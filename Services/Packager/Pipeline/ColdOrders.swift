@@ -10,8 +10,6 @@ import Synchronization
 ///
 /// It connects when the first one is read. Threads: any.
 final class ColdOrders: Sendable {
-    /// KiB of one fetch: most records are far smaller, and what follows one is fetched in vain.
-    private static let readAhead = 64
     /// The longest wait for a record.
     private static let patience = Duration.seconds(5)
 
@@ -70,8 +68,7 @@ final class ColdOrders: Sendable {
             case .open(let reader): return reader
             case .closed: throw KafkaError(.closed, "reading cold orders: closed")
             case .idle:
-                let reader = try KafkaReader(
-                    self.configuration, patience: Self.patience, readAhead: Self.readAhead)
+                let reader = try KafkaReader(ofSingleRecords: self.configuration, patience: Self.patience)
                 state = .open(reader)
                 return reader
             }

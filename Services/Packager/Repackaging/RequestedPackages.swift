@@ -11,6 +11,8 @@ import Store
 struct RequestedPackages: Service {
     /// Most packages that are made together.
     private static let batch = 64
+    /// Most batches in hand: while one waits for Redis or Kafka, another one is signed.
+    private static let concurrency = 4
     private static let afterFailure: Duration = .seconds(1)
 
     let requests: PackageRequests
@@ -22,17 +24,28 @@ struct RequestedPackages: Service {
 
     func run() async throws {
         try? await cancelWhenGracefulShutdown {
-            while !Task.isCancelled {
-                do {
-                    try await self.make(try await self.requests.take(Self.batch))
-                } catch {
-                    guard !Task.isCancelled else { break }
-                    self.logger.warning("cannot make packages that are asked for", metadata: ["error": "\(error)"])
-                    try await Task.sleep(for: Self.afterFailure)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for made in 0... {
+                    try Task.checkCancellation()
+                    if made >= Self.concurrency { try await group.next() }
+                    let keys = try await self.attempt { try await self.requests.take(Self.batch) } ?? []
+                    group.addTask { _ = try await self.attempt { try await self.make(keys) } }
                 }
             }
         }
         await self.onStopped()
+    }
+
+    /// - Returns: nil after a failure, which is logged, and a pause.
+    private func attempt<Value>(_ body: () async throws -> Value) async throws -> Value? {
+        do {
+            return try await body()
+        } catch {
+            try Task.checkCancellation()
+            self.logger.warning("cannot make packages that are asked for", metadata: ["error": "\(error)"])
+            try await Task.sleep(for: Self.afterFailure)
+            return nil
+        }
     }
 
     private func make(_ keys: [OrderKey]) async throws {

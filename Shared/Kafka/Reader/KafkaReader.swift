@@ -17,10 +17,10 @@ public final class KafkaReader: Sendable {
         var closers: [CheckedContinuation<Void, Never>] = []
     }
 
-    private let handle: KafkaHandle
-    private let line: BlockingExecutor
-    private let patience: Duration
-    private let wakeup: FetchWakeup
+    let handle: KafkaHandle
+    let line: BlockingExecutor
+    let patience: Duration
+    let wakeup: FetchWakeup
     private let state = Mutex(State())
 
     /// Connects in the background.
@@ -28,17 +28,34 @@ public final class KafkaReader: Sendable {
     /// - Parameters:
     ///   - patience: the time without any record or progress after which a read fails. A shorter broker outage goes
     ///     unnoticed.
-    ///   - readAhead: KiB that are read ahead for each read, and the most of one fetch, except for a larger record.
+    ///   - readAhead: KiB that are read ahead for each read.
     /// - Throws: `.configuration` naming the property.
-    public init(
+    public convenience init(
         _ configuration: KafkaConfiguration, patience: Duration, readAhead: Int = 4096
     ) throws(KafkaError) {
-        self.patience = patience
         var defaults = Self.defaults
         defaults["queued.max.messages.kbytes"] = String(readAhead)
-        defaults["max.partition.fetch.bytes"] = String(min(readAhead << 10, 1 << 20))
+        try self.init(configuration, patience, defaults: defaults, fixed: Self.fixed)
+    }
+
+    /// Connects in the background, for `records(of:at:)`.
+    ///
+    /// - Parameter patience: the longest wait for a record.
+    /// - Throws: `.configuration` naming the property.
+    public convenience init(
+        ofSingleRecords configuration: KafkaConfiguration, patience: Duration
+    ) throws(KafkaError) {
+        try self.init(
+            configuration, patience, defaults: Self.defaults, fixed: Self.fixed.merging(Self.single) { $1 })
+    }
+
+    private init(
+        _ configuration: KafkaConfiguration, _ patience: Duration, defaults: [String: String],
+        fixed: [String: String]
+    ) throws(KafkaError) {
+        self.patience = patience
         let properties = try configuration.naming { () throws(KafkaError) in
-            try configuration.resolved(defaults: defaults, fixed: Self.fixed)
+            try configuration.resolved(defaults: defaults, fixed: fixed)
         }
         self.wakeup = FetchWakeup(properties)
         self.handle = try configuration.naming { () throws(KafkaError) in
@@ -72,6 +89,13 @@ public final class KafkaReader: Sendable {
         "socket.nagle.disable": "true",
         "allow.auto.create.topics": "false",
         "reconnect.backoff.max.ms": "2000",
+    ]
+
+    /// The records behind a single one are fetched in vain, and the next one waits for them. With less than two
+    /// messages nothing is fetched, since the start of a fetch leaves a mark in its queue.
+    /// Source: librdkafka 2.0.2, rd_kafka_toppar_fetch_decide, rd_kafka_toppar_op_version_bump
+    private static let single = [
+        "queued.min.messages": "2", "max.partition.fetch.bytes": "65536", "fetch.wait.max.ms": "1",
     ]
 
     /// The end of a partition must be reported, a truncated one begins at its first record, and nothing is committed.
@@ -129,7 +153,9 @@ public final class KafkaReader: Sendable {
         let line = try BlockingExecutor(name: "kafka-read")
         let fetch: PartitionFetch
         do {
-            fetch = try PartitionFetch(self.handle, topic: topic, partition: partition, wakeup: self.wakeup)
+            var wakeup = self.wakeup
+            wakeup.begin()
+            fetch = try PartitionFetch(self.handle, topic: topic, partition: partition, wakeup: wakeup)
         } catch {
             line.end()
             throw error
@@ -156,80 +182,6 @@ public final class KafkaReader: Sendable {
         try outcome.get()
     }
 
-    /// Reads single records by their offsets; those of different partitions at the same time.
-    ///
-    /// - Returns: one result for each, in order; nil if there is no record at the offset, because it was compacted, or
-    ///   the topic was made anew.
-    public func records(
-        of topic: String, at places: [(partition: Int32, offset: Int64)]
-    ) async -> [Result<KafkaRecord?, KafkaError>] {
-        var results: [Int: Result<KafkaRecord?, KafkaError>] = [:]
-        var open = places.enumerated().sorted { $0.element < $1.element }
-        while !open.isEmpty {
-            var round: [Int32: Int] = [:]
-            open.removeAll { index, place in
-                guard round.count < Self.limit, round[place.partition] == nil else { return false }
-                round[place.partition] = index
-                return true
-            }
-            let indices = Array(round.values)
-            let some = indices.map { places[$0] }
-            let read = await self.round(of: topic, at: some)
-            for (index, result) in zip(indices, read) { results[index] = result }
-        }
-        let missing = KafkaError(.refused, "reading \(topic): no result")
-        return places.indices.map { results[$0] ?? .failure(missing) }
-    }
-
-    /// Reads records of different partitions.
-    private func round(
-        of topic: String, at places: [(partition: Int32, offset: Int64)]
-    ) async -> [Result<KafkaRecord?, KafkaError>] {
-        do throws(KafkaError) {
-            return try await self.line.run { () throws(KafkaError) in
-                let reads = places.map { place in
-                    Result { () throws(KafkaError) in try self.begin(topic, place) }
-                }
-                return reads.map { read in
-                    Result { () throws(KafkaError) in
-                        var (fetch, progress) = try read.get()
-                        defer {
-                            fetch.stop()
-                            self.end(fetch.name)
-                        }
-                        return try fetch.only(&progress)
-                    }
-                }
-            }
-        } catch {
-            return places.map { _ in .failure(error) }
-        }
-    }
-
-    /// Starts to fetch a single record.
-    private func begin(
-        _ topic: String, _ place: (partition: Int32, offset: Int64)
-    ) throws(KafkaError) -> (PartitionFetch, ReadProgress) {
-        let name = KafkaPartition(topic: topic, partition: place.partition)
-        try self.begin(name)
-        do throws(KafkaError) {
-            let fetch = try PartitionFetch(
-                self.handle, topic: topic, partition: place.partition, wakeup: self.wakeup)
-            do throws(KafkaError) {
-                try fetch.start(at: place.offset)
-            } catch {
-                fetch.stop()
-                throw error
-            }
-            let progress = ReadProgress(
-                name: name.description, from: place.offset, to: place.offset &+ 1, patience: self.patience, now: .now)
-            return (fetch, progress)
-        } catch {
-            self.end(name)
-            throw error
-        }
-    }
-
     /// Makes reads in progress fail with `.closed` and ends the threads. Calling it again is harmless.
     public func close() async {
         await withCheckedContinuation { continuation in
@@ -250,7 +202,8 @@ public final class KafkaReader: Sendable {
         }
     }
 
-    private func begin(_ name: KafkaPartition) throws(KafkaError) {
+    /// Notes that a partition is read.
+    func begin(_ name: KafkaPartition) throws(KafkaError) {
         let refusal: KafkaError? = self.state.withLock { state in
             if state.isClosing { return KafkaError(.closed, "reading \(name): the reader is closed") }
             if state.reading.count >= Self.limit {
@@ -262,7 +215,7 @@ public final class KafkaReader: Sendable {
         if let refusal { throw refusal }
     }
 
-    private func end(_ name: KafkaPartition) {
+    func end(_ name: KafkaPartition) {
         let closers = self.state.withLock { state -> [CheckedContinuation<Void, Never>] in
             state.reading.remove(name)
             guard state.isClosing, state.reading.isEmpty else { return [] }

@@ -18,6 +18,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     private let isStarted = Atomic<Bool>(false)
     private let wakeup: Mutex<FetchWakeup>
 
+    /// - Parameter wakeup: due if the queue may be full of records that were read ahead before.
     /// - Throws: `.closed`, or librdkafka's reason for refusing the name.
     init(
         _ handle: KafkaHandle, topic: String, partition: Int32, wakeup: FetchWakeup
@@ -25,8 +26,6 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         self.handle = handle
         self.topic = topic
         self.partition = partition
-        var wakeup = wakeup
-        wakeup.begin()
         self.wakeup = Mutex(wakeup)
         unsafe self.raw = try unsafe handle.use { raw throws(KafkaError) in
             guard let made = unsafe rd_kafka_topic_new(raw, topic, nil) else {
@@ -67,7 +66,13 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     func stop() {
         try? unsafe self.handle.use { _ throws(KafkaError) in
             // Stopping a fetch that was not started waits forever, if the partition was read before.
-            if self.isStarted.load(ordering: .relaxed) { _ = unsafe rd_kafka_consume_stop(self.raw, self.partition) }
+            if self.isStarted.load(ordering: .relaxed) {
+                _ = unsafe rd_kafka_consume_stop(self.raw, self.partition)
+                // It drops records that were read ahead, with which the next fetch of the partition would begin late.
+                if let message = unsafe rd_kafka_consume(self.raw, self.partition, 0) {
+                    unsafe rd_kafka_message_destroy(message)
+                }
+            }
             unsafe rd_kafka_topic_destroy(self.raw)
         }
     }
@@ -75,32 +80,21 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     /// The partition that is read.
     var name: KafkaPartition { KafkaPartition(topic: self.topic, partition: self.partition) }
 
-    /// Waits for the record at the position; nil if there is none.
-    ///
-    /// - Throws: `.timedOut`, and errors that waiting cannot cure.
-    func only(_ progress: inout ReadProgress) throws(KafkaError) -> KafkaRecord? {
-        do throws(KafkaError) {
-            while !progress.isDone, !progress.isAtEnd {
-                try progress.check(now: .now)
-                if let record = try self.take(&progress, records: 1, bytes: 1).first { return record }
-            }
-            return nil
-        } catch {
-            // The partition ends before it, or begins after it.
-            guard error.code == .outOfRange else { throw error }
-            return nil
-        }
-    }
+    /// Wakes the thread of the broker.
+    func wake() { try? unsafe self.handle.use { raw in unsafe FetchWakeup.wake(raw, [self.name]) } }
 
-    /// Waits a tick for the first record, then takes the available ones up to the limits.
+    /// Waits for the first record, then takes the available ones up to the limits.
     ///
+    /// - Parameter tick: the milliseconds to wait; none if the thread of the broker must be woken.
     /// - Throws: `.outOfRange` if offsets start over, and errors that waiting cannot cure.
-    func take(_ progress: inout ReadProgress, records limit: Int, bytes: Int) throws(KafkaError) -> [KafkaRecord] {
+    func take(
+        _ progress: inout ReadProgress, records limit: Int, bytes: Int, wait tick: Int32 = PartitionFetch.tick
+    ) throws(KafkaError) -> [KafkaRecord] {
         var records: [KafkaRecord] = []
         var size = 0
         var wakeup = self.wakeup.withLock { $0 }
         defer { self.wakeup.withLock { $0 = wakeup } }
-        var wait = wakeup.isDue ? 0 : Self.tick
+        var wait = wakeup.isDue ? 0 : tick
         var cluster: String?
         try unsafe self.handle.use { raw throws(KafkaError) in
             // Serves the callbacks for errors.

@@ -1,0 +1,108 @@
+extension KafkaReader {
+    /// Reads single records by their offsets; those of different partitions at the same time.
+    ///
+    /// - Returns: one result for each, in order; nil if there is no record at the offset, because it was compacted, or
+    ///   the topic was made anew.
+    public func records(
+        of topic: String, at places: [(partition: Int32, offset: Int64)]
+    ) async -> [Result<KafkaRecord?, KafkaError>] {
+        var results = [Result<KafkaRecord?, KafkaError>](repeating: .success(nil), count: places.count)
+        var open = places.enumerated().sorted { $0.element < $1.element }
+        while !open.isEmpty {
+            var round: [Int32: Int] = [:]
+            open.removeAll { index, place in
+                guard round.count < Self.limit, round[place.partition] == nil else { return false }
+                round[place.partition] = index
+                return true
+            }
+            let indices = Array(round.values)
+            for (index, result) in zip(indices, await self.round(of: topic, at: indices.map { places[$0] })) {
+                results[index] = result
+            }
+        }
+        return results
+    }
+
+    /// Reads records of different partitions.
+    private func round(
+        of topic: String, at places: [(partition: Int32, offset: Int64)]
+    ) async -> [Result<KafkaRecord?, KafkaError>] {
+        do throws(KafkaError) {
+            return try await self.line.run { () throws(KafkaError) in
+                var reads = places.map { SingleRead(topic, $0, of: self) }
+                defer { for read in reads { read.end(of: self) } }
+                return reads.indices.map { index in Result { () throws(KafkaError) in try reads[index].finish() } }
+            }
+        } catch {
+            return places.map { _ in .failure(error) }
+        }
+    }
+}
+
+/// The read of a single record.
+private struct SingleRead {
+    /// The milliseconds after which the thread of a broker is woken again.
+    private static let turn: Int32 = 5
+
+    let name: KafkaPartition
+    private let fetch: PartitionFetch?
+    private var progress: ReadProgress
+    /// Nil as long as it goes on.
+    private var result: Result<KafkaRecord?, KafkaError>?
+
+    /// Starts to fetch a record.
+    init(_ topic: String, _ place: (partition: Int32, offset: Int64), of reader: KafkaReader) {
+        self.name = KafkaPartition(topic: topic, partition: place.partition)
+        self.progress = ReadProgress(
+            name: self.name.description, from: place.offset, to: place.offset &+ 1, patience: reader.patience,
+            now: .now)
+        var fetch: PartitionFetch?
+        do throws(KafkaError) {
+            try reader.begin(self.name)
+            do throws(KafkaError) {
+                fetch = try PartitionFetch(
+                    reader.handle, topic: topic, partition: place.partition, wakeup: reader.wakeup)
+                try fetch?.start(at: place.offset)
+            } catch {
+                if fetch == nil { reader.end(self.name) }
+                throw error
+            }
+        } catch {
+            self.result = .failure(error)
+        }
+        self.fetch = fetch
+    }
+
+    /// Ends the fetching. Call it exactly once.
+    func end(of reader: KafkaReader) {
+        guard let fetch else { return }
+        fetch.stop()
+        reader.end(self.name)
+    }
+
+    /// Takes the record, if it is there within some milliseconds.
+    private mutating func take(wait: Int32) {
+        guard self.result == nil, let fetch else { return }
+        do throws(KafkaError) {
+            try self.progress.check(now: .now)
+            if let record = try fetch.take(&self.progress, records: 1, bytes: 1, wait: wait).first {
+                self.result = .success(record)
+            } else if self.progress.isDone || self.progress.isAtEnd {
+                self.result = .success(nil)
+            }
+        } catch {
+            // For an offset outside of the partition.
+            self.result = error.code == .outOfRange ? .success(nil) : .failure(error)
+        }
+    }
+
+    /// Waits for the record; nil if there is none.
+    mutating func finish() throws(KafkaError) -> KafkaRecord? {
+        while true {
+            if let result { return try result.get() }
+            self.take(wait: Self.turn)
+            // Its broker may have been busy, or have become another one.
+            if self.result == nil { self.fetch?.wake() }
+        }
+    }
+}
