@@ -114,8 +114,9 @@ import Testing
         try await Fixture.with(options) { fixture in
             try await fixture.put("1", isPackaged: false)
             let key = RedisArgument.string("waybill:1:order:{\(try Fixture.key("1"))}")
-            let warm = try await fixture.redis.send(RedisCommand("HMGET", key, "document", "sources", "recent")).array ?? []
-            _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", "0:1:100:ended"))
+            let fields: [RedisArgument] = ["document", "sources", "recent"]
+            let warm = try await fixture.redis.send(RedisCommand(["HMGET", key] + fields)).array ?? []
+            _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", "0:1:100:00000000:ended"))
             _ = try await fixture.redis.send(RedisCommand("HDEL", key, "document", "sources", "recent"))
             let wrong = try await fixture.once(
                 "GET", CompatibilityTests.path, ["Authorization: Bearer nobody-s-token-here"])

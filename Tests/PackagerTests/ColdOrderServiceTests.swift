@@ -130,7 +130,7 @@ import Testing
             var log = ChangeLog()
             try await self.cool(fixture, &log, ["lost", "o"])
             let key = RedisArgument.string("waybill:1:order:{\(try ChangeLog.key("lost"))}")
-            for place in ["0:1:5:ended", "0:77:5:ended"] {
+            for place in ["0:1:5:00000000:ended", "0:77:5:00000000:ended"] {
                 _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", .string(place)))
                 let keys = try ["lost", "o"].map(ChangeLog.key)
                 let outcomes = try await self.repackager(fixture, cold).package(requested: keys)

@@ -109,7 +109,7 @@ import Testing
             #expect(try await store.restore([.version(other, content: "c1")]) == 1, "of two of one version the later")
             #expect(
                 try await store.storedVersions([try key("1"), try key("2")]) == [
-                    .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false, record: ""),
+                    .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false, record: nil),
                     nil,
                 ])
         }

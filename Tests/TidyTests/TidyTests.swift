@@ -95,7 +95,7 @@ import Testing
         "Shared/Operations": 4230,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,
-        "Shared/Store": 5370,
+        "Shared/Store": 5420,
         "Shared/Tokens": 370,
     ]
 

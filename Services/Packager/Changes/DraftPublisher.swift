@@ -32,7 +32,7 @@ struct DraftPublisher: Sendable {
             switch answer {
             case .success(let position):
                 self.recordLimit.taken(size)
-                published.append((draft, PublishedRecord(message, at: position, of: draft.state)))
+                published.append((draft, PublishedRecord(message, at: position, of: draft.state, self.producer)))
             case .failure(let error):
                 if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
                 outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")

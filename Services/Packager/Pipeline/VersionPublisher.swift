@@ -75,7 +75,7 @@ struct VersionPublisher: Sendable {
         }
         return try zip(orders, zip(messages, await producer.produce(messages))).map { stored, sent in
             switch sent.1 {
-            case .success(let position): return PublishedRecord(sent.0, at: position, of: stored.state)
+            case .success(let position): return PublishedRecord(sent.0, at: position, of: stored.state, producer)
             case .failure(let error):
                 throw RetriableFailure(description: "publishing order versions: \(error.message)")
             }
@@ -85,9 +85,10 @@ struct VersionPublisher: Sendable {
 
 extension PublishedRecord {
     /// The record of a state's version that was acknowledged; nil for a removed order, and if its offset is not known.
-    init?(_ message: KafkaMessage, at position: KafkaPosition, of state: OrderState?) {
+    init?(_ message: KafkaMessage, at position: KafkaPosition, of state: OrderState?, _ producer: KafkaProducer) {
         guard let state, let value = message.value else { return nil }
         self.init(
-            partition: position.partition, offset: position.offset, bytes: value.count, isEnded: state.document.isEnded)
+            cluster: producer.cluster, partition: position.partition, offset: position.offset, bytes: value.count,
+            isEnded: state.document.isEnded)
     }
 }

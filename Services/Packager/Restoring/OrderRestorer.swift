@@ -95,7 +95,8 @@ extension OrderStore.Restored {
             let content = try OrderRecord.decode(value)
             let state = content.state(key: key)
             let place = PublishedRecord(
-                partition: record.partition, offset: record.offset, bytes: value.count, isEnded: state.document.isEnded)
+                cluster: record.cluster, partition: record.partition, offset: record.offset, bytes: value.count,
+                isEnded: state.document.isEnded)
             self = .version(
                 state, content: content.content, place,
                 isCold: place != nil && cooling.isCold(state, nowEpochSeconds: now))
@@ -110,7 +111,7 @@ extension OrderStore.Restored {
     fileprivate func isIn(_ stored: OrderStore.StoredVersion?) -> Bool {
         switch self {
         case .version(let state, _, let record, _):
-            stored.map { $0.isAsNew(as: state) && $0.isIn(record, of: state) } ?? false
+            stored.map { $0.isAsNew(as: state) && $0.knows(record, of: state) } ?? false
         case .removed(let state): stored?.isAsNew(as: state) ?? false
         // Even if nothing is stored: an earlier record of the order may still be read.
         case .forgotten: false

@@ -44,7 +44,7 @@ extension StoreScripts {
             local isEnded = string.sub(record, -6) == ':ended'
             if not values[5] or values[8] or last >= tonumber(isEnded and ARGV[2] or ARGV[1]) then return values[1] end
             local isWhole = values[9] and values[10] and values[11]
-            if record ~= '' and values[6] == values[5] and not values[7] and isWhole then
+            if string.match(record, '^%d') and values[6] == values[5] and not values[7] and isWhole then
               if redis.call('HEXISTS', KEYS[1], 'document') == 0 then return 2 end
               redis.call('DEL', KEYS[1])
               redis.call('HSET', KEYS[1], 'token', values[9], 'modified', values[2], 'version', values[5],

@@ -166,8 +166,8 @@ enum OrderField: String {
     case unpublished
     /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
     case told
-    /// The `PublishedRecord` of the version that `told` names. Empty if something was written that it does not have.
-    /// An order that has this and no `document` is cold, see `Cooling`.
+    /// The `PublishedRecord` of the version that `told` names; `-` if it is not known yet, empty if something was
+    /// written that it does not have. An order that has this and no `document` is cold, see `Cooling`.
     case record
     /// The UNIX second when a package was last asked for that had not been made.
     case requested

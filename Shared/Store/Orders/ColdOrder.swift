@@ -3,8 +3,10 @@ import Redis
 
 /// The last record of an order on `waybill.orders`.
 ///
-/// Redis has it as text: `<partition>:<offset>:<bytes>`, followed by `:ended` if the order ended with it.
+/// Redis has it as text: `<partition>:<offset>:<bytes>:<cluster>`, followed by `:ended` if the order ended with it.
 public struct PublishedRecord: Hashable, Sendable {
+    /// Eight hexadecimal digits that tell clusters apart.
+    let cluster: String
     public let partition: Int32
     /// Compaction keeps it.
     public let offset: Int64
@@ -13,9 +15,20 @@ public struct PublishedRecord: Hashable, Sendable {
     /// True if the order is completed or cancelled.
     public let isEnded: Bool
 
-    /// Nil if the broker did not tell the offset.
-    public init?(partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
+    /// - Parameter cluster: the identifier of the cluster.
+    /// - Returns: nil if the broker did not tell the offset.
+    public init?(cluster: String, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
         guard offset >= 0 else { return nil }
+        var hash = FNV1a()
+        hash.combine(cluster.utf8)
+        let digits = String(hash.value & 0xFFFF_FFFF, radix: 16)
+        self.init(
+            tag: String(repeating: "0", count: 8 - digits.utf8.count) + digits, partition: partition, offset: offset,
+            bytes: bytes, isEnded: isEnded)
+    }
+
+    private init(tag: String, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
+        self.cluster = tag
         self.partition = partition
         self.offset = offset
         self.bytes = bytes
@@ -25,13 +38,37 @@ public struct PublishedRecord: Hashable, Sendable {
     /// Nil for a text that is not one of ours, and for an empty one.
     init?(_ text: String) {
         let parts = parts(text)
-        guard parts.count == 3 || parts.count == 4 && parts[3] == "ended", let partition = Int32(parts[0]),
-            let offset = Int64(parts[1]), let bytes = Int(parts[2])
+        guard parts.count == 4 || parts.count == 5 && parts[4] == "ended", let partition = Int32(parts[0]),
+            let offset = Int64(parts[1]), offset >= 0, let bytes = Int(parts[2])
         else { return nil }
-        self.init(partition: partition, offset: offset, bytes: bytes, isEnded: parts.count == 4)
+        self.init(
+            tag: String(parts[3]), partition: partition, offset: offset, bytes: bytes, isEnded: parts.count == 5)
     }
 
-    var text: String { "\(self.partition):\(self.offset):\(self.bytes)\(self.isEnded ? ":ended" : "")" }
+    var text: String {
+        "\(self.partition):\(self.offset):\(self.bytes):\(self.cluster)\(self.isEnded ? ":ended" : "")"
+    }
+
+    /// The text in place of a record that is not known yet. If something was written that the last one does not have
+    /// it is empty, which a Redis that is full takes.
+    static let awaited = "-"
+
+    /// Returns true if this record is behind another one of its partition, or is that one.
+    func isAsNew(as other: PublishedRecord) -> Bool {
+        self.cluster == other.cluster && self.partition == other.partition && self.offset >= other.offset
+    }
+}
+
+extension StoreScripts {
+    /// Returns true if a standing record is behind another one of its partition, or is that one.
+    static let isAsNew = """
+        local function isAsNew(standing, record)
+          local partition, offset, cluster = string.match(standing or '', '^(%d+):(%d+):%d+:(%x+)')
+          local others, at, where = string.match(record, '^(%d+):(%d+):%d+:(%x+)')
+          return partition and partition == others and cluster == where and tonumber(offset) >= tonumber(at)
+        end
+
+        """
 }
 
 /// Reads the records of cold orders: one result for each, in order; nil if there is no such record.

@@ -8,17 +8,18 @@ extension OrderStore {
         public let version: Int64
         public let modifiedEpochSeconds: Int64
         public let isRemoved: Bool
-        /// The text of its `PublishedRecord`; empty if it is not known.
-        let record: String
+        /// Its last record; nil if that is not known.
+        let record: PublishedRecord?
 
         /// Returns true if a version is not newer than this one.
         public func isAsNew(as state: OrderState) -> Bool {
             (self.version, self.modifiedEpochSeconds) >= (state.version, state.modifiedEpochSeconds)
         }
 
-        /// Returns true if this is a later version, or if its last record, as far as it is known, is this one.
-        public func isIn(_ record: PublishedRecord?, of state: OrderState) -> Bool {
-            self.version > state.version || self.record.isEmpty || self.record == record?.text
+        /// Returns true if the last record of a version needs not be noted.
+        public func knows(_ record: PublishedRecord?, of state: OrderState) -> Bool {
+            guard self.version == state.version, let standing = self.record, let record else { return true }
+            return standing.isAsNew(as: record)
         }
     }
 
@@ -48,7 +49,7 @@ extension OrderStore {
             versions.append(
                 StoredVersion(
                     version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1",
-                    record: values[3].text ?? ""))
+                    record: values[3].text.flatMap { PublishedRecord($0) }))
         }
         return versions
     }

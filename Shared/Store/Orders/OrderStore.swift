@@ -399,22 +399,24 @@ extension OrderStore.Write {
         let positions: [(OrderField, RedisArgument)] = [
             (.sources, .bytes(state.sourcesBytes)), (.recent, .bytes(state.recentBytes)),
         ]
+        let awaited: (OrderField, RedisArgument) = (.record, .string(PublishedRecord.awaited))
         let warmth = self.coldContent.map { state.fields + ($0.isEmpty ? [] : [(.content, .string($0))]) }
         switch self.content {
         case .waiting: return positions
         // Its last record does not have them.
         case .positions: return (warmth ?? positions) + [(.record, "")]
-        case .positionsToPublish: return (warmth ?? positions) + [(.told, "")]
+        case .positionsToPublish: return (warmth ?? positions) + [(.told, ""), awaited]
         case .renumbered(let isPublished):
             let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
-            return (warmth ?? [(.version, version)] + (parts ?? [])) + [(.unpublished, version), (.record, "")]
+            return (warmth ?? [(.version, version)] + (parts ?? [])) + [(.unpublished, version), awaited]
                 + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return (warmth ?? []) + package.fields
         case .requested(let package, let seconds):
             return (warmth ?? []) + package.fields + [(.requested, .integer(seconds))]
         case .removal: return state.fieldsAsRemoved
-        case .version(let package): return state.fields + (package?.fields ?? [])
-        case .unpublishedVersion(let package): return state.fields + package.fields + [(.unpublished, version)]
+        case .version(let package): return state.fields + (package?.fields ?? []) + [awaited]
+        case .unpublishedVersion(let package):
+            return state.fields + package.fields + [(.unpublished, version), awaited]
         }
     }
 }
@@ -498,7 +500,7 @@ extension OrderStore {
         }
 
         var arguments: [RedisArgument] {
-            [self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? "")]
+            [self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? PublishedRecord.awaited)]
         }
     }
 

@@ -123,23 +123,32 @@ extension StoreScripts {
     ///
     /// KEYS: the order. ARGV: as for `notePublished`, then the mark or nothing.
     static let acknowledge = RedisScript(
-        """
-        local standing = redis.call('HMGET', KEYS[1], 'unpublished', 'version')
-        if standing[1] and standing[1] == ARGV[3] then redis.call('HDEL', KEYS[1], 'unpublished') end
-        if standing[2] and standing[2] == ARGV[1] then
-          redis.pcall('HSET', KEYS[1], 'told', ARGV[1], 'record', ARGV[2])
+        Self.isAsNew + Self.note + """
+            local mark = redis.call('HGET', KEYS[1], 'unpublished')
+            if mark and mark == ARGV[3] then redis.call('HDEL', KEYS[1], 'unpublished') end
+            note()
+            return 1
+            """)
+
+    /// Notes that the record of a version is acknowledged, if that version is current, and returns the current version.
+    /// Of two records of one version the later one counts.
+    private static let note = """
+        local function note()
+          local standing = redis.call('HMGET', KEYS[1], 'version', 'told', 'record')
+          if not standing[1] or standing[1] ~= ARGV[1] then return standing[1] end
+          if standing[3] == '' then
+            redis.pcall('HSET', KEYS[1], 'told', ARGV[1])
+          elseif standing[2] ~= ARGV[1] or not isAsNew(standing[3], ARGV[2]) then
+            redis.pcall('HSET', KEYS[1], 'told', ARGV[1], 'record', ARGV[2])
+          end
+          return standing[1]
         end
-        return 1
-        """)
+
+        """
 
     /// Notes that the record of a version is acknowledged, if that version is current. If Redis is full the note may be
     /// omitted.
     ///
-    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord` or nothing. Returns the current version.
-    static let notePublished = RedisScript(
-        """
-        local version = redis.call('HGET', KEYS[1], 'version')
-        if version and version == ARGV[1] then redis.pcall('HSET', KEYS[1], 'told', version, 'record', ARGV[2]) end
-        return version
-        """)
+    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord`. Returns the current version.
+    static let notePublished = RedisScript(Self.isAsNew + Self.note + "return note()")
 }

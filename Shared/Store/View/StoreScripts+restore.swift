@@ -115,7 +115,7 @@ extension StoreScripts {
     /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
     /// when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
-        Self.dropPackage + Self.put + """
+        Self.dropPackage + Self.put + Self.isAsNew + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
             local gone = tonumber(redis.call('GET', KEYS[2]) or '')
             if gone and modified * 1000 <= gone then return 0 end
@@ -128,7 +128,7 @@ extension StoreScripts {
               local standingVersion = tonumber(standing[1] or '') or 0
               if standingVersion > version then return 0 end
               if standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then
-                if (standing[7] or '') ~= '' and ARGV[5] ~= '' and standing[7] ~= ARGV[5] then
+                if string.match(standing[7] or '', '^%d') and ARGV[5] ~= '' and not isAsNew(standing[7], ARGV[5]) then
                   redis.call('HSET', KEYS[1], 'record', ARGV[5])
                 end
                 return 0
