@@ -71,7 +71,16 @@ struct ExpireRun: Sendable {
     ) async throws -> [KafkaMessage] {
         let seconds = self.now() / 1000
         var removals: [KafkaMessage] = []
-        for (key, result) in zip(keys, try await self.store.orders(keys)) {
+        var old: [OrderKey] = []
+        // Most are too young, and most of those are cold: they are not read back.
+        for (key, stored) in zip(keys, try await self.store.storedVersions(keys)) {
+            let isOld = stored.map {
+                retention.isOver(modifiedEpochSeconds: $0.modifiedEpochSeconds, nowEpochSeconds: seconds)
+            }
+            if isOld ?? true { old.append(key) } else if stored?.isRemoved == false { tally.read += 1 }
+        }
+        guard !old.isEmpty else { return [] }
+        for (key, result) in zip(old, try await self.store.orders(old)) {
             switch result {
             case .success(let stored):
                 guard let state = stored?.state, !state.isRemoved else { continue }

@@ -213,7 +213,12 @@ public struct OrderRetention: Hashable, Sendable {
     /// An order has no moment of its end, so its last version counts: a return, a correction or a renewal of packages
     /// begins the time anew.
     public func isOver(_ state: OrderState, nowEpochSeconds now: Int64) -> Bool {
-        guard !state.isRemoved, state.document.isEnded else { return false }
-        return now - state.modifiedEpochSeconds > self.endedDays * 86_400
+        !state.isRemoved && state.document.isEnded
+            && self.isOver(modifiedEpochSeconds: state.modifiedEpochSeconds, nowEpochSeconds: now)
+    }
+
+    /// Returns true if an order that ended with a version of this age is to be removed.
+    public func isOver(modifiedEpochSeconds: Int64, nowEpochSeconds now: Int64) -> Bool {
+        now - modifiedEpochSeconds > self.endedDays * 86_400
     }
 }

@@ -143,7 +143,7 @@ public struct KafkaConfiguration: Sendable {
     /// Source: librdkafka CONFIGURATION.md, "Alias for"
     private static let aliases = [
         ("message.timeout.ms", "delivery.timeout.ms"), ("queue.buffering.max.ms", "linger.ms"),
-        ("request.required.acks", "acks"), ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+        ("request.required.acks", "acks"),
     ]
 }
 
