@@ -88,7 +88,7 @@ enum Ingest {
             deadLetters: DeadLetterPublisher(
                 topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger,
                 spans: environment.spans),
-            metrics: metrics, table: { sources.table }, parcels: cold.parcels(redis),
+            metrics: metrics, table: { sources.table }, parcels: cold.store(ofCompleteView: redis).parcels,
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
             spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {

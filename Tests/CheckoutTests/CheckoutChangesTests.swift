@@ -1,6 +1,7 @@
 import Foundation
 import Kafka
 import Model
+import Redis
 import TestKit
 import TestTraits
 import Testing
@@ -176,6 +177,38 @@ import Testing
             #expect(elsewhere.status == 202, "another path is another request")
             #expect(elsewhere.json.object?["id"]?.string != first.json.object?["id"]?.string)
             #expect(try await fixture.published() == 2)
+        }
+    }
+
+    /// A checkout reads no records: it asks a packager to read a cold order back.
+    @Test func aChangeOfAColdOrderIsTakenOnceThatIsWarm() async throws {
+        var options = Fixture.Options()
+        options.hasRedis = true
+        try await Fixture.with(options) { fixture in
+            try await fixture.put("1", try Self.document)
+            let order = try Fixture.orderKey("1").description
+            let key = RedisArgument.string("waybill:1:order:{\(order)}")
+            let fields: [RedisArgument] = ["document", "sources", "recent"]
+            let redis = try #require(fixture.redis)
+            func patch() async throws -> RawConnection.Response {
+                try await fixture.call("PATCH", Self.order("1"), body: #"{"status":"completed"}"#)
+            }
+            try await Fixture.withClient(redis) { client in
+                let warm = try await client.send(RedisCommand(["HMGET", key] + fields)).array ?? []
+                _ = try await client.send(RedisCommand("HSET", key, "record", "0:1:100:00000000:ended"))
+                _ = try await client.send(RedisCommand(["HDEL", key] + fields))
+                let answer = try await patch()
+                #expect(answer.status == 503, "\(answer.text)")
+                #expect(answer["retry-after"] == "1")
+                #expect(try await fixture.published() == 0)
+                try await eventually("it is asked for") {
+                    let asked = try await client.send(RedisCommand("ZRANGE", "waybill:1:{requests}", "0", "-1"))
+                    return asked.array?.map(\.text) == [order]
+                }
+                let values = zip(fields, warm).flatMap { [$0, RedisArgument.bytes($1.bytes ?? [])] }
+                _ = try await client.send(RedisCommand(["HSET", key] + values))
+                #expect(try await patch().status == 202)
+            }
         }
     }
 }

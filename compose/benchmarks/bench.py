@@ -67,8 +67,8 @@ SUBJECTS = {
          "seconds": seconds(10)}),
     "cold": Subject(
         "packager.cold:ColdBench",
-        "what Redis keeps of an order that ended a month ago, beside warm ones; what restoring such orders costs; latency "
-        "of fetches of them",
+        "what Redis keeps of an order that ended a month ago, beside warm ones; what restoring such orders costs; "
+        "latency of fetches of them",
         {"orders": number(10_000, "orders (10000)"), "seconds": seconds(10)}),
     "pusher": Subject(
         "pusher.bench:PusherBench",

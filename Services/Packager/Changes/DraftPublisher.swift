@@ -26,13 +26,15 @@ struct DraftPublisher: Sendable {
                 topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.published,
                 headers: draft.headers)
         }
+        let answers = await self.producer.produce(messages)
+        let cluster = self.producer.cluster
         var published: [(draft: OrderDraft, record: PublishedRecord?)] = []
-        for (draft, (message, answer)) in zip(fresh, zip(messages, await self.producer.produce(messages))) {
+        for (draft, (message, answer)) in zip(fresh, zip(messages, answers)) {
             let size = message.value?.count ?? 0
             switch answer {
             case .success(let position):
                 self.recordLimit.taken(size)
-                published.append((draft, PublishedRecord(message, at: position, of: draft.state, self.producer)))
+                published.append((draft, PublishedRecord(message, at: position, in: cluster, of: draft.state)))
             case .failure(let error):
                 if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
                 outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")

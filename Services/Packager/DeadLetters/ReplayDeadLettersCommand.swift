@@ -110,7 +110,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let redis = RedisClient(context.environment.redis, eventLoopGroup: context.environment.group)
         let cold = ColdOrders(context.environment)
         let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
-            [topics = context.topics, index = cold.parcels(redis)] letter in
+            [topics = context.topics, index = cold.store(ofCompleteView: redis).parcels] letter in
             guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
             return await SourceMapping.replay(record, sources, topic: topics.orderChanges, index: index)
         }

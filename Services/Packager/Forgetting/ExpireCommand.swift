@@ -95,8 +95,7 @@ struct ExpireCommand: AsyncParsableCommand {
             for (type, retention) in kept {
                 let line = ProgressLine(head: "\(type): ", to: .error)
                 let run = ExpireRun(
-                    topics: common.topics, scan: OrderScan(redis: redis),
-                    store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
+                    topics: common.topics, scan: OrderScan(redis: redis), store: cold.store(ofCompleteView: redis),
                     producer: producer, logger: environment.logger, rate: self.rate
                 ) { line.show($0, isLast: $1) }
                 damaged += try await run.run(type, retention).damaged

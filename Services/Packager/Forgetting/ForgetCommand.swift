@@ -72,7 +72,7 @@ struct ForgetCommand: AsyncParsableCommand {
         }
         let report = try await withCleanup(close) {
             try await ForgetRun(
-                letters: context, store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
+                letters: context, store: cold.store(ofCompleteView: redis),
                 registrations: Registrations(redis: redis), producer: producer, admin: admin,
                 sourceTopics: sources?.topics ?? [], by: DeadLetterPurge.author(self.by), patience: .seconds(self.wait)
             ).run(keys)

@@ -51,7 +51,7 @@ struct IngestDryRunCommand: AsyncParsableCommand {
         let reader = try KafkaReader(environment.kafka)
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let cold = ColdOrders(environment)
-        let parcels = cold.parcels(redis)
+        let parcels = cold.store(ofCompleteView: redis).parcels
         let close = {
             await reader.close()
             await cold.close()

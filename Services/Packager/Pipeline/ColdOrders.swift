@@ -40,9 +40,9 @@ final class ColdOrders: Sendable {
         OrderStore(redis: redis, view: view) { await self.records($0) }
     }
 
-    /// Makes an index of parcels for a view that may be incomplete.
-    func parcels(_ redis: RedisClient) -> ParcelIndex {
-        self.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))).parcels
+    /// Makes one for a command, which fails if the view is not complete.
+    func store(ofCompleteView redis: RedisClient) -> OrderStore {
+        self.store(redis, view: ViewEpochCache(MaterializedView(redis: redis)))
     }
 
     private func records(

@@ -94,8 +94,7 @@ extension MetricRow {
         MetricRow(.counter, "waybill_packages_dropped_total", "packages of old versions that were dropped"),
         MetricRow(
             .gauge, "waybill_cold_orders",
-            "orders of which Redis has the place of their record alone, as of the last scan"
-        ),
+            "orders of which Redis has the place of their record alone, as of the last scan"),
         coldOrdersRead,
     ]
 

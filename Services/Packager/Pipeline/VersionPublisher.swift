@@ -73,9 +73,12 @@ struct VersionPublisher: Sendable {
                 value: OrderRecord.value(of: stored.state, content: stored.contentIfKnown),
                 headers: OrderRecord.headers(of: stored.state, isSilent: silent.contains(stored.state.key)))
         }
-        return try zip(orders, zip(messages, await producer.produce(messages))).map { stored, sent in
+        let outcomes = await producer.produce(messages)
+        let cluster = producer.cluster
+        return try zip(orders, zip(messages, outcomes)).map { stored, sent in
             switch sent.1 {
-            case .success(let position): return PublishedRecord(sent.0, at: position, of: stored.state, producer)
+            case .success(let position):
+                return PublishedRecord(sent.0, at: position, in: cluster, of: stored.state)
             case .failure(let error):
                 throw RetriableFailure(description: "publishing order versions: \(error.message)")
             }
@@ -85,10 +88,10 @@ struct VersionPublisher: Sendable {
 
 extension PublishedRecord {
     /// The record of a state's version that was acknowledged; nil for a removed order, and if its offset is not known.
-    init?(_ message: KafkaMessage, at position: KafkaPosition, of state: OrderState?, _ producer: KafkaProducer) {
+    init?(_ message: KafkaMessage, at position: KafkaPosition, in cluster: String, of state: OrderState?) {
         guard let state, let value = message.value else { return nil }
         self.init(
-            cluster: producer.cluster, partition: position.partition, offset: position.offset, bytes: value.count,
+            cluster: cluster, partition: position.partition, offset: position.offset, bytes: value.count,
             isEnded: state.document.isEnded)
     }
 }

@@ -93,9 +93,7 @@ struct ResignCommand: AsyncParsableCommand {
         var packager = OrderPackager(brand, tokens: settings.tokens)
         packager.tokenRenewal = renewal
         var repackager = OrderRepackager(
-            topics: common.topics,
-            store: cold.store(redis, view: ViewEpochCache(MaterializedView(redis: redis))),
-            producer: producer,
+            topics: common.topics, store: cold.store(ofCompleteView: redis), producer: producer,
             packagers: { [packager] in [type: packager] })
         // Without it, pictures from URLs would count as missing.
         repackager.pictureIndex = PictureIndex(

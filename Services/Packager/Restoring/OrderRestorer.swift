@@ -99,7 +99,7 @@ extension OrderStore.Restored {
                 isEnded: state.document.isEnded)
             self = .version(
                 state, content: content.content, place,
-                isCold: place != nil && cooling.isCold(state, nowEpochSeconds: now))
+                isCold: cooling.isCold(state, nowEpochSeconds: now))
         } else if let trace = record.headers.last(where: { $0.name == RemovedOrder.header })?.value {
             self = .removed(try RemovedOrder.state(key, trace))
         } else {

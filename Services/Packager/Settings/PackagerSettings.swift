@@ -23,7 +23,7 @@ struct PackagerSettings {
         self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = try settings.unknownOrderPatience()
-        self.policy = try settings.choice(.package, default: .followed)
+        self.policy = try settings.policy()
         self.cooling = try settings.cooling()
     }
 
@@ -51,9 +51,11 @@ extension Settings {
     /// The orders that are cold; none if all packages are kept.
     func cooling() throws(SettingsError) -> Cooling {
         let days = try self.integer(.coldAfterDays, default: 7, in: 1...3650)
-        let policy: PackagePolicy = try self.choice(.package, default: .followed)
-        return Cooling(after: policy == .always ? nil : .seconds(days * 86_400))
+        return Cooling(after: try self.policy() == .always ? nil : .seconds(days * 86_400))
     }
+
+    /// The versions that are packaged at once.
+    fileprivate func policy() throws(SettingsError) -> PackagePolicy { try self.choice(.package, default: .followed) }
 
     /// The time that an update waits for an order that does not exist yet.
     func unknownOrderPatience() throws(SettingsError) -> Duration {

@@ -44,65 +44,57 @@ private struct SingleRead {
     /// The milliseconds after which the thread of a broker is woken again.
     private static let turn: Int32 = 5
 
-    let name: KafkaPartition
-    private let fetch: PartitionFetch?
+    private let name: KafkaPartition
+    private let fetch: Result<PartitionFetch, KafkaError>
     private var progress: ReadProgress
-    /// Nil as long as it goes on.
-    private var result: Result<KafkaRecord?, KafkaError>?
 
     /// Starts to fetch a record.
     init(_ topic: String, _ place: (partition: Int32, offset: Int64), of reader: KafkaReader) {
-        self.name = KafkaPartition(topic: topic, partition: place.partition)
+        let name = KafkaPartition(topic: topic, partition: place.partition)
+        self.name = name
         self.progress = ReadProgress(
-            name: self.name.description, from: place.offset, to: place.offset &+ 1, patience: reader.patience,
-            now: .now)
-        var fetch: PartitionFetch?
-        do throws(KafkaError) {
-            try reader.begin(self.name)
+            name: name.description, from: place.offset, to: place.offset &+ 1, patience: reader.patience, now: .now)
+        self.fetch = Result { () throws(KafkaError) in
+            try reader.begin(name)
             do throws(KafkaError) {
-                fetch = try PartitionFetch(
+                let fetch = try PartitionFetch(
                     reader.handle, topic: topic, partition: place.partition, wakeup: reader.wakeup)
-                try fetch?.start(at: place.offset)
+                do throws(KafkaError) {
+                    try fetch.start(at: place.offset)
+                } catch {
+                    fetch.stop()
+                    throw error
+                }
+                return fetch
             } catch {
-                if fetch == nil { reader.end(self.name) }
+                reader.end(name)
                 throw error
             }
-        } catch {
-            self.result = .failure(error)
         }
-        self.fetch = fetch
     }
 
     /// Ends the fetching. Call it exactly once.
     func end(of reader: KafkaReader) {
-        guard let fetch else { return }
+        guard case .success(let fetch) = self.fetch else { return }
         fetch.stop()
         reader.end(self.name)
     }
 
-    /// Takes the record, if it is there within some milliseconds.
-    private mutating func take(wait: Int32) {
-        guard self.result == nil, let fetch else { return }
-        do throws(KafkaError) {
-            try self.progress.check(now: .now)
-            if let record = try fetch.take(&self.progress, records: 1, bytes: 1, wait: wait).first {
-                self.result = .success(record)
-            } else if self.progress.isDone || self.progress.isAtEnd {
-                self.result = .success(nil)
-            }
-        } catch {
-            // For an offset outside of the partition.
-            self.result = error.code == .outOfRange ? .success(nil) : .failure(error)
-        }
-    }
-
     /// Waits for the record; nil if there is none.
     mutating func finish() throws(KafkaError) -> KafkaRecord? {
-        while true {
-            if let result { return try result.get() }
-            self.take(wait: Self.turn)
-            // Its broker may have been busy, or have become another one.
-            if self.result == nil { self.fetch?.wake() }
+        let fetch = try self.fetch.get()
+        do throws(KafkaError) {
+            while true {
+                try self.progress.check(now: .now)
+                let record = try fetch.take(&self.progress, records: 1, bytes: 1, wait: Self.turn).first
+                if record != nil || self.progress.isDone || self.progress.isAtEnd { return record }
+                // Its broker may have been busy, or have become another one.
+                fetch.wake()
+            }
+        } catch {
+            // The offset is outside of the partition.
+            guard error.code == .outOfRange else { throw error }
+            return nil
         }
     }
 }

@@ -4,7 +4,7 @@ import Synchronization
 /// A reader of partitions between two offsets, without a group: for restoring a view, for inspecting dead letters.
 ///
 /// Owner: this object owns one C handle and ends it when the last read has ended.
-/// Thread: one of its own for queries, and one for each read in progress.
+/// Thread: one of its own for queries and single records, and one for each read of a range in progress.
 /// Bounded: 16 simultaneous reads; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one
 /// fetch; a wait without progress by `patience`.
 public final class KafkaReader: Sendable {

@@ -1,3 +1,4 @@
+import Cryptography
 public import Model
 import Redis
 
@@ -5,8 +6,8 @@ import Redis
 ///
 /// Redis has it as text: `<partition>:<offset>:<bytes>:<cluster>`, followed by `:ended` if the order ended with it.
 public struct PublishedRecord: Hashable, Sendable {
-    /// Eight hexadecimal digits that tell clusters apart.
-    let cluster: String
+    /// A number that tells clusters apart.
+    let cluster: UInt32
     public let partition: Int32
     /// Compaction keeps it.
     public let offset: Int64
@@ -21,14 +22,13 @@ public struct PublishedRecord: Hashable, Sendable {
         guard offset >= 0 else { return nil }
         var hash = FNV1a()
         hash.combine(cluster.utf8)
-        let digits = String(hash.value & 0xFFFF_FFFF, radix: 16)
         self.init(
-            tag: String(repeating: "0", count: 8 - digits.utf8.count) + digits, partition: partition, offset: offset,
-            bytes: bytes, isEnded: isEnded)
+            UInt32(truncatingIfNeeded: hash.value), partition: partition, offset: offset, bytes: bytes,
+            isEnded: isEnded)
     }
 
-    private init(tag: String, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
-        self.cluster = tag
+    private init(_ cluster: UInt32, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
+        self.cluster = cluster
         self.partition = partition
         self.offset = offset
         self.bytes = bytes
@@ -39,24 +39,22 @@ public struct PublishedRecord: Hashable, Sendable {
     init?(_ text: String) {
         let parts = parts(text)
         guard parts.count == 4 || parts.count == 5 && parts[4] == "ended", let partition = Int32(parts[0]),
-            let offset = Int64(parts[1]), offset >= 0, let bytes = Int(parts[2])
+            let offset = Int64(parts[1]), offset >= 0, let bytes = Int(parts[2]),
+            let cluster = UInt32(parts[3], radix: 16)
         else { return nil }
-        self.init(
-            tag: String(parts[3]), partition: partition, offset: offset, bytes: bytes, isEnded: parts.count == 5)
+        self.init(cluster, partition: partition, offset: offset, bytes: bytes, isEnded: parts.count == 5)
     }
 
+    /// The cluster has eight digits.
     var text: String {
-        "\(self.partition):\(self.offset):\(self.bytes):\(self.cluster)\(self.isEnded ? ":ended" : "")"
+        let bytes = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: self.cluster >> $0) }
+        let cluster = String(decoding: Hexadecimal.digits(bytes), as: UTF8.self)
+        return "\(self.partition):\(self.offset):\(self.bytes):\(cluster)\(self.isEnded ? ":ended" : "")"
     }
 
     /// The text in place of a record that is not known yet. If something was written that the last one does not have
     /// it is empty, which a Redis that is full takes.
     static let awaited = "-"
-
-    /// Returns true if this record is behind another one of its partition, or is that one.
-    func isAsNew(as other: PublishedRecord) -> Bool {
-        self.cluster == other.cluster && self.partition == other.partition && self.offset >= other.offset
-    }
 }
 
 extension StoreScripts {

@@ -143,12 +143,15 @@ extension OrderStore {
             throw StoreError("reading orders", error)
         }
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
-        var sights = zip(keys, replies).map { Self.sight($0, $1) }
+        var sights: [Sight] = []
         var cold: [(place: Int, order: ColdOrder)] = []
-        for (place, (key, reply)) in zip(keys, replies).enumerated() {
-            guard let order = Self.cold(key, reply) else { continue }
-            sights[place] = .large(bytes: order.record.bytes)
-            if order.record.bytes <= limit { cold.append((place, order)) }
+        for (key, reply) in zip(keys, replies) {
+            if let order = Self.cold(key, reply) {
+                if order.record.bytes <= limit { cold.append((sights.count, order)) }
+                sights.append(.large(bytes: order.record.bytes))
+            } else {
+                sights.append(Self.sight(key, reply))
+            }
         }
         guard !cold.isEmpty else { return sights }
         for ((place, order), result) in zip(cold, await self.read(cold: cold.map(\.order))) {

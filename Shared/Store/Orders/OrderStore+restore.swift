@@ -16,10 +16,9 @@ extension OrderStore {
             (self.version, self.modifiedEpochSeconds) >= (state.version, state.modifiedEpochSeconds)
         }
 
-        /// Returns true if the last record of a version needs not be noted.
+        /// Returns true if the last record of a version certainly needs not be noted.
         public func knows(_ record: PublishedRecord?, of state: OrderState) -> Bool {
-            guard self.version == state.version, let standing = self.record, let record else { return true }
-            return standing.isAsNew(as: record)
+            self.version != state.version || self.record == nil || self.record == record
         }
     }
 

@@ -2,18 +2,18 @@
 
 import json
 
-from packager.followed import FollowedBench
+from packager.followed import FOLLOWED, FollowedBench
 from processes import Usage
 from report import percentile
-from stack import Failure, eventually
+from stack import Failure
 from topics import Producer
 
 ORDERS_TOPIC = "waybill.orders"
 FETCHES_A_SECOND = 200
 MONTH = 30 * 86_400
 DESCRIPTION = "completed a month ago"
-# A fleet of thirty days: the days after which an order is cold, and the part of warm orders that a device follows.
-DAYS, WARM_DAYS, FOLLOWED = 30, 6, 0.3
+# A fleet of thirty days, and the days after which an order is cold.
+DAYS, WARM_DAYS = 30, 6
 
 
 class ColdBench(FollowedBench):
@@ -50,7 +50,8 @@ class ColdBench(FollowedBench):
         self.stack.redis.ask("FLUSHALL")
         worker = self.crew.start_at_once(settings={"WAYBILL_PACKAGE": "followed"})
         usage = Usage({"packager": [worker.pid]} | self.stack.pids("redis", "kafka"))
-        eventually("a complete view", lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), 300, pause=0.02)
+        self.crew.await_all(
+            lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), "restoring", 300, 0.02)
         usage.end()
         self.crew.await_ready()
         return (self.stack.redis.used_memory() - empty) / count / 1000, usage
@@ -78,6 +79,8 @@ class ColdBench(FollowedBench):
         waits = self.fetch_all(orders[:count], FETCHES_A_SECOND, DESCRIPTION)
         self.report.figure("cold.fetch_p50_ms", percentile(waits, 0.5))
         self.report.figure("cold.fetch_p99_ms", percentile(waits, 0.99), most=30, note=(
-            f"{count} fetches at {FETCHES_A_SECOND} a second, at most {max(waits):.0f} ms; the very first one {first:.0f} ms"))
+            f"{count} fetches at {FETCHES_A_SECOND} a second, at most {max(waits):.0f} ms; the very first one "
+            f"{first:.0f} ms"))
         again = self.fetch_all(orders[:count], FETCHES_A_SECOND, DESCRIPTION)
-        self.report.note(f"the same orders, warm: p50 {percentile(again, 0.5):.1f} ms, p99 {percentile(again, 0.99):.1f} ms")
+        self.report.note(
+            f"the same orders, warm: p50 {percentile(again, 0.5):.1f} ms, p99 {percentile(again, 0.99):.1f} ms")

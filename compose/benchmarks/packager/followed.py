@@ -1,6 +1,7 @@
 """What is saved if packages that nobody asks for are not made: a stream with both values of WAYBILL_PACKAGE."""
 
 import concurrent.futures
+import functools
 import io
 import itertools
 import json
@@ -26,6 +27,10 @@ LAST = f"step {CHANGES - 1}"
 class FollowedBench(CrewBench):
     # The connection of each client's thread.
     own = threading.local()
+
+    @functools.cached_property
+    def secret(self):
+        return self.stack.secret()
 
     def measure(self):
         self.stack.start("gateway")
@@ -114,5 +119,5 @@ class FollowedBench(CrewBench):
     def ask(self, order):
         if not hasattr(self.own, "connection"):
             self.own.connection = Connection(self.stack.gateway_port)
-        token = derived_token(self.stack.secret(), f"{self.stack.type}/{order}")
+        token = derived_token(self.secret, f"{self.stack.type}/{order}")
         return self.own.connection.get(self.stack.path(order), showing(token))
