@@ -88,7 +88,7 @@ import Testing
         "Shared/Cryptography": 1350,
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
-        "Shared/HTTPServer": 3620,
+        "Shared/HTTPServer": 3670,
         "Shared/Kafka": 4300,
         "Shared/Lua": 1030,
         "Shared/Model": 6010,

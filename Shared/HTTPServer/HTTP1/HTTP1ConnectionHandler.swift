@@ -36,9 +36,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
     private var state = State.receiving
-    /// The deadline of the client's next expected action.
-    private var deadline: NIODeadline
-    private var timer: Scheduled<Void>?
+    /// That of the client's next expected action.
+    private var deadline: ConnectionDeadline?
     /// True if a read was requested while there is enough to do.
     private var isReadHeld = false
     /// True if a request that has already arrived waits for its turn.
@@ -65,13 +64,16 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         self.requestLimit = requestLimit
         self.decoder = RequestDecoder(
             peer: peer, bodyLimit: RequestLimits.body, reading: endpoints.reading, presence: self.presence)
-        self.deadline = .now() + requestLimit
     }
 
-    func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
+    func handlerAdded(context: ChannelHandlerContext) {
+        let deadline = ConnectionDeadline(on: context.eventLoop) { self.hitDeadline(context) }
+        deadline.move(to: .now() + self.requestLimit)
+        self.deadline = deadline
+    }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        self.timer?.cancel()
+        self.deadline?.drop()
         self.presence.leave()
     }
 
@@ -108,9 +110,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         self.hasBegun = true
         let now = NIODeadline.now()
         self.slot.ended(at: now)
-        guard let limit = self.endpoints.reading?.arrivalLimit, now + limit < self.deadline else { return }
-        self.deadline = now + limit
-        self.arm(context)
+        guard let deadline, let limit = self.endpoints.reading?.arrivalLimit else { return }
+        deadline.move(to: min(now + limit, deadline.moment ?? .distantFuture))
     }
 
     /// Source: RFC 9110 §10.1.1
@@ -138,7 +139,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         let now = NIODeadline.now()
         // A client that is still reading the answer is not idle.
         if context.channel.isWritable { self.slot.ended(at: now) }
-        self.deadline = now + (context.channel.isWritable ? self.requestLimit : RequestLimits.answer)
+        self.deadline?.move(to: now + (context.channel.isWritable ? self.requestLimit : RequestLimits.answer))
         guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
         self.isWaiting = true
         self.pipelined.wait {
@@ -176,11 +177,10 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     /// The other direction stays open for a moment and further input is discarded.
     private func close(_ context: ChannelHandlerContext) {
         self.state = .closing
-        self.deadline = .now() + RequestLimits.answer
+        self.deadline?.move(to: .now() + RequestLimits.answer)
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenComplete { _ in
-            self.deadline = .now() + Self.lingering
-            self.arm(context)
+            self.deadline?.move(to: .now() + Self.lingering)
             guard !self.isInputClosed else { return context.close(promise: nil) }
             context.close(mode: .output, promise: nil)
             self.releaseRead(context)
@@ -210,26 +210,19 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         if case .receiving = self.state {
             let now = NIODeadline.now()
             if isWritable { self.slot.ended(at: now) }
-            self.deadline = now + (isWritable ? self.requestLimit : RequestLimits.answer)
+            self.deadline?.move(to: now + (isWritable ? self.requestLimit : RequestLimits.answer))
         }
         if isWritable { self.proceed(context) }
         context.fireChannelWritabilityChanged()
     }
 
-    /// Arms the one timer, which is armed again if it fires too early instead of being moved with each request.
-    private func arm(_ context: ChannelHandlerContext) {
-        self.timer?.cancel()
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {
-            // The loop would search all of its timers for one that has fired.
-            self.timer = nil
-            // The duration of an answer is limited by the endpoints themselves.
-            if case .answering = self.state { self.deadline = .now() + self.requestLimit }
-            guard NIODeadline.now() >= self.deadline else { return self.arm(context) }
-            if case .receiving = self.state, self.decoder.isInsideRequest, context.channel.isWritable {
-                self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
-            } else {
-                context.close(promise: nil)
-            }
+    private func hitDeadline(_ context: ChannelHandlerContext) {
+        switch self.state {
+        // The endpoints themselves limit the duration of an answer.
+        case .answering: self.deadline?.move(to: .now() + self.requestLimit)
+        case .receiving where self.decoder.isInsideRequest && context.channel.isWritable:
+            self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
+        case .receiving, .closing: context.close(promise: nil)
         }
     }
 

@@ -34,7 +34,8 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     /// True if the connection gives way to others, so that requests which have not arrived yet are abandoned.
     private var isGivingWay = false
-    private var timer: Scheduled<Void>?
+    /// The moment to look at all streams.
+    private var deadline: ConnectionDeadline?
     private var dates = DateLine()
     /// Streams whose requests wait until answers have been read; at most the number of allowed streams.
     private var waiting: [HTTP2StreamHandler] = []
@@ -84,11 +85,12 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        self.arm(context)
+        self.deadline = ConnectionDeadline(on: context.eventLoop) { self.look(context) }
+        self.arm()
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        self.timer?.cancel()
+        self.deadline?.drop()
         self.waiting = []
         self.context = nil
     }
@@ -150,24 +152,26 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     // MARK: Time and the end
 
-    /// Arms the timer for all streams. It fires four times per limit, or more often when the end is near.
-    private func arm(_ context: ChannelHandlerContext) {
+    /// Sets the moment of the next look: four times per limit, or more often when the end is near.
+    private func arm() {
         let isOpen = if case .open = self.stage { true } else { false }
         let wait = isOpen ? min(self.limits.requestLimit, self.limits.arrivalLimit) : self.limits.lingering
         let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: part) {
-            let now = NIODeadline.now()
-            for stream in Array(self.streams.values) { stream.look(now, self.limits) }
-            let quiet = now - self.quietSince
-            switch self.stage {
-            case .open: if self.streams.isEmpty, quiet >= self.limits.requestLimit { self.announceEnd(context) }
-            // A client that does not confirm is told nevertheless.
-            case .announced: if quiet >= self.limits.lingering { self.nameLastStream(context) }
-            case .named: self.closeIfDone(context)
-            case .closing: if quiet >= self.limits.answerLimit { return context.close(promise: nil) }
-            }
-            self.arm(context)
+        self.deadline?.move(to: .now() + part)
+    }
+
+    private func look(_ context: ChannelHandlerContext) {
+        let now = NIODeadline.now()
+        for stream in Array(self.streams.values) { stream.look(now, self.limits) }
+        let quiet = now - self.quietSince
+        switch self.stage {
+        case .open: if self.streams.isEmpty, quiet >= self.limits.requestLimit { self.announceEnd(context) }
+        // A client that does not confirm is told nevertheless.
+        case .announced: if quiet >= self.limits.lingering { self.nameLastStream(context) }
+        case .named: self.closeIfDone(context)
+        case .closing: if quiet >= self.limits.answerLimit { return context.close(promise: nil) }
         }
+        self.arm()
     }
 
     /// Tells the client that the connection ends. Streams that it opens before it knows are answered.
@@ -176,8 +180,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.stage = .announced
         self.quietSince = .now()
         self.goAway.announce()
-        self.timer?.cancel()
-        self.arm(context)
+        self.arm()
     }
 
     /// Tells the client which stream is the last.

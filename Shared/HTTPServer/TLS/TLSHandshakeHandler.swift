@@ -13,7 +13,7 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     private let limit: TimeAmount
     private let metrics: TransportMetrics
     private let onProtocol: (_ name: String?, any Channel) throws -> Void
-    private var timer: Scheduled<Void>?
+    private var deadline: ConnectionDeadline?
 
     /// - Parameter onProtocol: sets up the pipeline for a protocol; nil if client and server agreed on none.
     init(
@@ -26,20 +26,22 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: self.limit) { self.giveUp(context) }
+        let deadline = ConnectionDeadline(on: context.eventLoop) { self.giveUp(context) }
+        deadline.move(to: .now() + self.limit)
+        self.deadline = deadline
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { self.timer?.cancel() }
+    func handlerRemoved(context: ChannelHandlerContext) { self.deadline?.drop() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if event is ChannelShouldQuiesceEvent || event is ConnectionSlot.GiveWay {
-            self.timer?.cancel()
+            self.deadline?.drop()
             return context.close(promise: nil)
         }
         guard case .some(.handshakeCompleted(let name)) = event as? TLSUserEvent else {
             return context.fireUserInboundEventTriggered(event)
         }
-        self.timer?.cancel()
+        self.deadline?.drop()
         let channel = context.channel
         do {
             try self.onProtocol(name, channel)
@@ -53,7 +55,7 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { self.giveUp(context) }
 
     private func giveUp(_ context: ChannelHandlerContext) {
-        self.timer?.cancel()
+        self.deadline?.drop()
         guard context.channel.isActive else { return }
         self.metrics.handshakesFailed.increment()
         context.close(promise: nil)
