@@ -1,5 +1,6 @@
 """Redis with more and more orders: serving them, listing those of a device, restoring them all."""
 
+import itertools
 import json
 import random
 import time
@@ -11,25 +12,27 @@ from memory import PACKED
 from report import percentile
 from stack import Failure
 from subject import AUTHORIZATION, TOKEN
+from topics import Producer
 
 X = "orders"
 UNITS = {
     "memory": "kB an order", "fetch": "× the client's CPU", "fetch_p50": "ms", "list": "× the client's CPU",
     "restore": "µs of CPU an order"}
 SIZES = (10_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)
-# Orders that are published at once: the broker drops the oldest changes of a partition above 5 MiB.
-PART = 10_000
+ORDERS_TOPIC = "waybill.orders"
 # With fewer, what a restore costs for each order is lost in what it costs for each partition.
 LEAST = 100_000
 # Orders that are fetched at one size, and fetches a second while their latency is measured.
 FETCHED, RATE = 2000, 1000
 # Devices that list their orders, of which one has changed.
 DEVICES, ORDERS_A_DEVICE = 100, 4
+# Orders whose records all others have, under their own names.
+MODELS = 5
 
 
 def measure(bench):
     stack, crew, lot = bench.stack, bench.crew, random.Random(7)
-    crew.start()
+    crew.start(settings={"WAYBILL_PACKAGE": "followed"})
     stack.start("gateway")
     devices = [Device(10 ** 9 + number, [f"{stack.type}/listed-{number}-{order}" for order in range(ORDERS_A_DEVICE)])
                for number in range(DEVICES)]
@@ -37,28 +40,55 @@ def measure(bench):
     registrar = Registrar(stack)
     registrar.register(devices)
     registrar.close()
-    # That of the partitions.
-    alone, made = restore(bench), 0
+    models = publish_models(bench)
+    # Those of the partitions.
+    alone = restore(bench)
+    before, made = stack.redis.used_memory(), MODELS
     for size in bench.sizes(SIZES):
-        before, first = stack.redis.used_memory(), bench.documents.count + 1
-        # Only these have packages for certain: a restore makes none.
-        new = range(first, first + size - made)
-        for _ in new[::PART]:
-            crew.publish(((order, kind, document | {"authenticationToken": TOKEN})
-                          for order, kind, document in bench.documents.next_changes(PART)), PACKED)
-            crew.await_all(lambda: crew.lag() <= PART, "packaging", 300, 0.1)
-        crew.await_done()
+        publish_records(stack, models, range(made + 1, size + 1))
         made = size
-        values = {"memory": (stack.redis.used_memory() - before) / len(new) / 1000}
-        paths = [stack.path(f"bench-{number}") for number in lot.sample(new, FETCHED)]
+        cost = (restore(bench) - alone) / size * 1e6
+        crew.require_complete(ORDERS_TOPIC)
+        values = {"memory": (stack.redis.used_memory() - before) / size / 1000}
+        paths = [stack.path(f"bench-{number}") for number in lot.sample(range(1, size + 1), FETCHED)]
+        await_packages(stack, paths)
         values["fetch"] = bench.served(paths, AUTHORIZATION).cost
         values["fetch_p50"] = percentile(bench.served(paths, AUTHORIZATION, rate=RATE).latencies, 0.5)
         values["list"] = bench.served(listings(stack, crew, devices)).cost
         if size >= LEAST:
-            values["restore"] = (restore(bench) - alone) / size * 1e6
-            crew.require_complete("waybill.orders")
+            values["restore"] = cost
         yield size, values
     stack.stop("gateway")
+
+
+def publish_models(bench):
+    """Returns the records of the first orders, as packagers write them, by name."""
+    crew = bench.crew
+    crew.publish((order, kind, document | {"authenticationToken": TOKEN})
+                 for order, kind, document in bench.documents.next_changes(MODELS))
+    crew.await_done()
+    names = {f"bench-{number}": f"{bench.stack.type}/bench-{number}" for number in range(1, MODELS + 1)}
+    records = {key: value for key, value, _ in crew.reader.records(ORDERS_TOPIC)}
+    return {name: records[key] for name, key in names.items()}
+
+
+def publish_records(stack, models, numbers):
+    """Publishes a record of each order, as packagers do after its first change."""
+    producer = Producer(stack.env["KAFKA_BOOTSTRAP"], PACKED | {"partitioner": "murmur2_random"})
+    for number, (model, record) in zip(numbers, itertools.cycle(models.items())):
+        name = f"bench-{number}"
+        producer.put(ORDERS_TOPIC, f"{stack.type}/{name}", record.replace(f'"{model}"'.encode(), f'"{name}"'.encode()))
+    producer.flush()
+
+
+def await_packages(stack, paths):
+    """Fetches orders for the first time since they were restored: a packager makes their packages meanwhile."""
+    connection = Connection(stack.gateway_port)
+    for path in paths:
+        answer = connection.get(path, AUTHORIZATION)
+        if answer.status != 200:
+            raise Failure(f"{path}: status {answer.status} {answer.body[:200]}")
+    connection.close()
 
 
 def restore(bench):
