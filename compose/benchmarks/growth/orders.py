@@ -50,7 +50,7 @@ def measure(bench):
         cost = (restore(bench) - alone) / size * 1e6
         crew.require_complete(ORDERS_TOPIC)
         values = {"memory": (stack.redis.used_memory() - before) / size / 1000}
-        paths = [stack.path(f"bench-{number}") for number in lot.sample(range(1, size + 1), FETCHED)]
+        paths = [stack.path(name_of(number)) for number in lot.sample(range(1, size + 1), FETCHED)]
         await_packages(stack, paths)
         values["fetch"] = bench.served(paths, AUTHORIZATION).cost
         values["fetch_p50"] = percentile(bench.served(paths, AUTHORIZATION, rate=RATE).latencies, 0.5)
@@ -63,20 +63,25 @@ def measure(bench):
 
 def publish_models(bench):
     """Returns the records of the first orders, as packagers write them, by name."""
-    crew = bench.crew
-    crew.publish((order, kind, document | {"authenticationToken": TOKEN})
-                 for order, kind, document in bench.documents.next_changes(MODELS))
+    crew, documents = bench.crew, {}
+    for number in range(1, MODELS + 1):
+        name, (_, document) = name_of(number), bench.documents.next()
+        documents[name] = document | {"orderNumber": name, "authenticationToken": TOKEN}
+    crew.publish((name, "replaced", document) for name, document in documents.items())
     crew.await_done()
-    names = {f"bench-{number}": f"{bench.stack.type}/bench-{number}" for number in range(1, MODELS + 1)}
     records = {key: value for key, value, _ in crew.reader.records(ORDERS_TOPIC)}
-    return {name: records[key] for name, key in names.items()}
+    return {name: records[f"{bench.stack.type}/{name}"] for name in documents}
+
+
+def name_of(number):
+    return f"orders-{number}"
 
 
 def publish_records(stack, models, numbers):
     """Publishes a record of each order, as packagers do after its first change."""
     producer = Producer(stack.env["KAFKA_BOOTSTRAP"], PACKED | {"partitioner": "murmur2_random"})
     for number, (model, record) in zip(numbers, itertools.cycle(models.items())):
-        name = f"bench-{number}"
+        name = name_of(number)
         producer.put(ORDERS_TOPIC, f"{stack.type}/{name}", record.replace(f'"{model}"'.encode(), f'"{name}"'.encode()))
     producer.flush()
 
