@@ -75,11 +75,11 @@ import Testing
         try await PusherFixture.run { fixture in
             let directory = try TemporaryDirectory("pusher-process")
             try await fixture.redis.completeView()
-            // No more than a new connection accepts before its first answer.
-            for number in 0..<8 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            // No more than a new connection accepts before its first answer. Of one order, so that they leave together.
+            for number in 0..<8 { try await fixture.register("d\(number)", for: "o0", token: number) }
             try await fixture.apns.add(
-                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
-            try await self.publish(fixture, 0..<8)
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 4000)))
+            try await self.publish(fixture, 0..<1)
             let pusher = try fixture.child(directory)
             try await eventually("all in flight") {
                 try await fixture.apns.connections().map(\.openStreams).reduce(0, +) == 8
