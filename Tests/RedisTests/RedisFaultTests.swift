@@ -36,7 +36,7 @@ private struct StubbornServer {
 
     @Test(.server) func aServerSilentDuringPreparationCausesAConnectionError() async throws {
         let server = try await StubbornServer(saying: "")
-        let deadline = (command: Duration.seconds(2), connect: Duration.milliseconds(100))
+        let deadline = (command: Duration.seconds(20), connect: Duration.milliseconds(100))
         try await withClient(self.configuration(server.url, deadline: deadline)) { client in
             let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
             #expect(error?.code == .connection)

@@ -25,13 +25,21 @@ import Testing
             let requests = PackageRequests(redis: fixture.redis)
             let own = RedisClient(
                 waiting: try RedisConfiguration(url: fixture.server.url), eventLoopGroup: fixture.loop)
-            async let taken = PackageRequests(redis: own).take(10)
+            async let taken = Self.takeSome(PackageRequests(redis: own))
             try await eventually("the command that waits") {
                 try await fixture.raw("CLIENT", "LIST").text?.contains("cmd=bzpopmin") == true
             }
             try await requests.add(try key("a"), epochMilliseconds: 1, on: fixture.loop).get()
             #expect(try await taken == [try key("a")])
             await own.close()
+        }
+    }
+
+    /// Waits again if a busy machine takes longer than one wait.
+    private static func takeSome(_ requests: PackageRequests) async throws -> [OrderKey] {
+        while true {
+            let taken = try await requests.take(10)
+            if !taken.isEmpty { return taken }
         }
     }
 

@@ -176,7 +176,7 @@ class FleetBench(CrewBench):
             f"days, workers of one processor")
         self.report.note(
             f"({rate:.0f} changes/s) used to {UTILISATION:.0%} and one spare, four partitions a worker, "
-            f"{run.kilobytes:.1f} kB an order in Redis:")
+            f"{run.kilobytes:.1f} kB an order in Redis if all are warm (compose/bench cold: a fleet with cold ones):")
         for orders in (10_000, 100_000, 1_000_000, 5_000_000):
             peak = orders * CHANGES_AN_ORDER * PEAK / 86400
             workers = 1 + -int(-peak // (rate * UTILISATION))
