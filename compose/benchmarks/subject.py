@@ -16,6 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 # librdkafka's mock broker waits for nearly a session when a worker joins or leaves; below 4 s its first join fails.
 QUICK_SESSIONS = "session.timeout.ms=6000\nheartbeat.interval.ms=500\n"
+# Brokers answer a fetch when a record arrives, the embedded one when the fetch's time is over: that wait is not ours.
+PROMPT_FETCHES = "fetch.wait.max.ms=1\n"
 # Producers learn of added partitions within seconds instead of five minutes.
 QUICK_METADATA = "topic.metadata.refresh.interval.ms=1000\n"
 

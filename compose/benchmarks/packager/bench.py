@@ -13,7 +13,7 @@ from packager import sampling, signing
 from processes import Usage, output_of
 from report import Round, median_rate, median_ratio, percentile
 from stack import Redis, program
-from subject import HERE, PEER_PYTHON
+from subject import HERE, PEER_PYTHON, PROMPT_FETCHES
 from topics import CHANGES as TOPIC
 from workers import CrewBench
 
@@ -27,6 +27,9 @@ CHANGES_A_SECOND = 300
 
 
 class PackagerBench(CrewBench):
+    def set_up(self):
+        super().set_up(kafka_properties=PROMPT_FETCHES)
+
     def measure(self):
         self.measure_rates()
         self.measure_conflation()

@@ -12,7 +12,7 @@ from pusher.nghttpd import BEARER, TOPIC, Nghttpd
 from report import median_cost, median_rate, median_ratio, percentile
 from simulator import first_told, tell
 from stack import SERVICES, Failure, program
-from subject import HERE, PEER_PYTHON, Bench
+from subject import HERE, PEER_PYTHON, PROMPT_FETCHES, Bench
 from topics import Publisher
 
 STREAMS, MANY_STREAMS = 100, 1000
@@ -29,6 +29,9 @@ CHANGES_A_SECOND = 200
 
 
 class PusherBench(Bench):
+    def set_up(self):
+        super().set_up(kafka_properties=PROMPT_FETCHES)
+
     def measure(self):
         self.certificates = f"{self.stack.folder}/certificates"
         self.measure_idle()
