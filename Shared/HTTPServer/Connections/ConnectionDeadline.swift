@@ -35,9 +35,8 @@ final class ConnectionDeadline {
     }
 
     private func arm(for moment: NIODeadline) {
-        guard moment < self.armed ?? .distantFuture else { return }
+        if let armed, armed <= moment { return }
         let alarm = min(moment, self.eventLoop.now + Self.span)
-        if let armed, armed <= alarm { return }
         self.armed = alarm
         self.eventLoop.assumeIsolated().scheduleTask(deadline: alarm) { self.fire(alarm) }
     }
