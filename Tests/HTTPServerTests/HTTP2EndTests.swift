@@ -36,7 +36,7 @@ import Testing
 
     @Test func aStopAnswersEachRequestUpToTheLastAnnouncedStream() async throws {
         // A client that takes longer to confirm the announcement finds the connection closed.
-        try await Fixture.with(try TLSSupport.options { $0.lingering = .seconds(60) }) { fixture in
+        try await Fixture.with(try TLSSupport.options { $0.http2.lingering = .seconds(60) }) { fixture in
             try await fixture.put("1")
             try await fixture.http2 { wire in
                 var ledger = Ledger()

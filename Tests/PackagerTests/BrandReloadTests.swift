@@ -53,7 +53,7 @@ import Testing
             })
         let server = try await PackagerFixture.redis()
         let renewed = try RenewedBrand()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_REDIS_URL": server.url,
             "WAYBILL_KAFKA_PROPERTIES": try renewed.directory.write("kafka.properties", quick),

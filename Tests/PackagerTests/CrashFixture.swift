@@ -44,11 +44,10 @@ final class CrashFixture: Sendable {
             KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick), group: "witness",
             topics: [topics.orders, topics.registrations, topics.deadLetters])
         self.directory = try TemporaryDirectory("crash")
-        let properties = KafkaBroker.quick.merging(["reconnect.backoff.max.ms": "100"]) { $1 }
+        let properties = KafkaBroker.quickFile(["reconnect.backoff.max.ms": "100"])
         self.settings = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
-            "WAYBILL_KAFKA_PROPERTIES": try self.directory.write(
-                "kafka.properties", properties.map { "\($0)=\($1)\n" }.joined()),
+            "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", properties),
             "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,

@@ -63,7 +63,7 @@ struct Fleet: Sendable {
 
     /// Makes the settings for a packager or a gateway of this fleet.
     func settings(_ more: [String: String] = [:]) throws -> [String: String] {
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         return [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", quick),

@@ -463,7 +463,7 @@ import Testing
         _ body: @Sendable (Role) async throws -> Void
     ) async throws {
         let broker = try made ?? Self.broker(sources)
-        let quick = KafkaBroker.quick.merging(properties) { $1 }.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile(properties)
         let settings = try Settings(
             environment: [
                 "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_SOURCES": fixture.path,

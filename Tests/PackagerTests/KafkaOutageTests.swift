@@ -38,11 +38,10 @@ import Testing
             })
         let server = try await PackagerFixture.redis()
         let directory = try TemporaryDirectory("packager-outage")
-        let properties = KafkaBroker.quick.merging(["delivery.timeout.ms": "2000"]) { $1 }
+        let properties = KafkaBroker.quickFile(["delivery.timeout.ms": "2000"])
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_REDIS_URL": server.url,
-            "WAYBILL_KAFKA_PROPERTIES": try directory.write(
-                "kafka.properties", properties.map { "\($0)=\($1)\n" }.joined()),
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", properties),
             "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: directory),
             "WAYBILL_TOKEN_SECRETS": try directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,

@@ -32,8 +32,7 @@ import Testing
         func environment(
             _ properties: [String: String] = [:], instance: String? = nil, ledger: CommitWitness.Member? = nil
         ) throws -> ServiceEnvironment {
-            let all = KafkaBroker.quick.merging(properties) { $1 }
-            let text = all.map { "\($0.key)=\($0.value)\n" }.joined()
+            let text = KafkaBroker.quickFile(properties)
             let settings = try Settings(environment: [
                 "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap,
                 "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", text),

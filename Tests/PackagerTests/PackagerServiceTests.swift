@@ -23,7 +23,7 @@ import Testing
             })
         let server = try await PackagerFixture.redis()
         let directory = try TemporaryDirectory("packager-service")
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_REDIS_URL": server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),

@@ -28,7 +28,7 @@ import Testing
         _ broker: KafkaBroker, _ redis: String, _ directory: TemporaryDirectory, sources: String,
         _ body: (MetricsRegistry) async throws -> Void
     ) async throws {
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_REDIS_URL": redis,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),

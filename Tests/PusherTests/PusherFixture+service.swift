@@ -21,7 +21,7 @@ extension PusherFixture {
         limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),

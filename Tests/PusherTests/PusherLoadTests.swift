@@ -151,11 +151,10 @@ import Testing
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(0)))
             try await fixture.publish(["o0", "o1"])
             // The group must not consider the partition lost before the retry, which takes two seconds.
-            let patient = KafkaBroker.quick.merging(["session.timeout.ms": "30000"]) { $1 }
+            let patient = KafkaBroker.quickFile(["session.timeout.ms": "30000"])
             let settings = [
                 "WAYBILL_PUSH_ATTEMPTS": "2",
-                "WAYBILL_KAFKA_PROPERTIES": try directory.write(
-                    "patient.properties", patient.map { "\($0)=\($1)\n" }.joined()),
+                "WAYBILL_KAFKA_PROPERTIES": try directory.write("patient.properties", patient),
             ]
             try await fixture.serve(directory, settings: settings) {
                 try await eventually("the first attempt") { try await fixture.notified().count == 2 }

@@ -126,7 +126,7 @@ extension PusherFixture {
         let brandFixture = try PusherBrandFixture.shared.get()
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),

@@ -17,7 +17,7 @@ import Testing
         _ fixture: PusherFixture, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let quick = KafkaBroker.quickFile()
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": fixture.broker.bootstrap, "WAYBILL_REDIS_URL": fixture.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),

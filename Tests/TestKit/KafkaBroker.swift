@@ -24,6 +24,11 @@ public final class KafkaBroker: Sendable {
         "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
     ]
 
+    /// Returns the text of a file with `quick`, and with others, which take precedence.
+    public static func quickFile(_ others: [String: String] = [:]) -> String {
+        self.quick.merging(others) { $1 }.map { "\($0)=\($1)\n" }.joined()
+    }
+
     /// A topic and its number of partitions.
     public struct Topic: Sendable, Hashable {
         public var name: String

@@ -117,7 +117,7 @@ SUBJECTS = {
         "connections, brands, sources, devices of an order and changes of an order; a page of plots",
         {"only": word("only this series; repeatable", action="append", choices=(
             "connections", "sources", "devices", "changes", "orders", "brands"), default=[]),
-         "most": number(200_000, "leave out larger numbers (200000); two million orders: 13 GB", most=2_000_000),
+         "most": number(200_000, "leave out larger numbers (200000); two million orders: 7 GB", most=2_000_000),
          "svg": word("file for the plots (waybill-growth.svg)", default="waybill-growth.svg")}),
     "hostile": Subject(
         "hostile.bench:HostileBench",

@@ -10,7 +10,8 @@ from orders import example
 from stack import Failure, eventually
 
 CHANGES = "waybill.order-changes"
-COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
+ORDERS = "waybill.orders"
+COMPACTED = (ORDERS, "waybill.registrations", "waybill.push-pending")
 # librdkafka does not log that a broker is away: that is a Failure where it matters, and normal when a stack ends.
 QUIET = {"log_level": 2}
 

@@ -133,6 +133,10 @@ class Crew:
             lambda: self.stack.redis.ask("DBSIZE") >= count or (next(tries) % 200 == 0 and self.lag() <= 0),
             f"{count} keys in Redis", seconds, 0.005)
 
+    def await_view(self, seconds):
+        """Waits until Redis has everything again, after it was emptied."""
+        self.await_all(lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), "restoring", seconds, 0.02)
+
     def await_all(self, condition, what, seconds, pause):
         def holds():
             self.require_running()

@@ -67,9 +67,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        let deadline = ConnectionDeadline(on: context.eventLoop) { self.hitDeadline(context) }
-        deadline.move(to: .now() + self.requestLimit)
-        self.deadline = deadline
+        self.deadline = ConnectionDeadline(on: context.eventLoop) { self.hitDeadline(context) }
+        self.deadline?.move(to: .now() + self.requestLimit)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {

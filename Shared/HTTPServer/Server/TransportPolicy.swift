@@ -12,8 +12,8 @@ public struct TransportPolicy: Sendable {
     var handshakeLimit = TLSHandshakeHandler.limit
     /// The longest time for a connection to stay without a complete request.
     var requestLimit = RequestLimits.idle
-    /// As in `HTTP2Limits`.
-    var lingering = HTTP2Limits().lingering
+    /// Those of HTTP/2 that follow neither from `requestLimit` nor from the endpoints.
+    var http2 = HTTP2Limits()
     /// The time that a connection may be without a request regardless of other clients.
     var idleGrace = IdleConnections().grace
     var drain = Drain.Limits()
@@ -68,9 +68,8 @@ public struct TransportPolicy: Sendable {
             guard name == ServerCertificate.http2 else {
                 return try self.addHTTP1(channel, slot, endpoints, peer, pipelined)
             }
-            var limits = HTTP2Limits()
+            var limits = self.http2
             limits.requestLimit = self.requestLimit
-            limits.lingering = self.lingering
             limits.arrivalLimit = min(self.requestLimit, endpoints.reading?.arrivalLimit ?? self.requestLimit)
             if let reading = endpoints.reading { limits.bodies = reading.bodies }
             try HTTP2ConnectionHandler.add(to: channel, slot: slot, endpoints: endpoints, peer: peer, limits: limits)

@@ -26,9 +26,8 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        let deadline = ConnectionDeadline(on: context.eventLoop) { self.giveUp(context) }
-        deadline.move(to: .now() + self.limit)
-        self.deadline = deadline
+        self.deadline = ConnectionDeadline(on: context.eventLoop) { self.giveUp(context) }
+        self.deadline?.move(to: .now() + self.limit)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.deadline?.drop() }

@@ -7,7 +7,7 @@ from growth.yardstick import SteadyUsage, Yardstick
 from load import Load
 from processes import start_broker
 from stack import Failure, eventually
-from topics import CHANGES, Publisher
+from topics import CHANGES, ORDERS, Publisher
 from workers import CrewBench
 
 # In this order: orders come late, because with them everything takes longer. Each has X, what is counted; UNITS, the
@@ -36,7 +36,7 @@ class GrowthBench(CrewBench):
         # Idle connections are closed sooner when more than half of the limit is open.
         os.environ |= {"WAYBILL_CONNECTION_LIMIT": "60000", "WAYBILL_DEVICES_PER_ORDER": "1000"}
         count = max(64, self.arguments.most // ORDERS_A_PARTITION)
-        topics = {CHANGES: 64, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
+        topics = {CHANGES: 64, ORDERS: count, "waybill.registrations": 64, "waybill.push-pending": 16,
                   "waybill.dead-letters": 16}
         broker, address = start_broker(self.folder, "kafka", topics)
         self.ending.callback(broker.stop)
@@ -98,4 +98,4 @@ class GrowthBench(CrewBench):
         """Waits until the pusher is done with all versions of orders."""
         eventually(
             lambda: f"notifying devices: {reader.lag('waybill.orders')} records are left",
-            lambda: reader.lag("waybill.orders") <= 0, 300, 0.1)
+            lambda: reader.lag(ORDERS) <= 0, 300, 0.1)

@@ -12,14 +12,13 @@ from memory import PACKED
 from report import percentile
 from stack import Failure
 from subject import AUTHORIZATION, TOKEN
-from topics import Producer
+from topics import ORDERS, Producer
 
 X = "orders"
 UNITS = {
     "memory": "kB an order", "fetch": "× the client's CPU", "fetch_p50": "ms", "list": "× the client's CPU",
     "restore": "µs of CPU an order"}
 SIZES = (10_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000)
-ORDERS_TOPIC = "waybill.orders"
 # With fewer, what a restore costs for each order is lost in what it costs for each partition.
 LEAST = 100_000
 # Orders that are fetched at one size, and fetches a second while their latency is measured.
@@ -41,14 +40,14 @@ def measure(bench):
     registrar.register(devices)
     registrar.close()
     models = publish_models(bench)
-    # Those of the partitions.
+    # That of the partitions.
     alone = restore(bench)
     before, made = stack.redis.used_memory(), MODELS
     for size in bench.sizes(SIZES):
         publish_records(stack, models, range(made + 1, size + 1))
         made = size
-        cost = (restore(bench) - alone) / size * 1e6
-        crew.require_complete(ORDERS_TOPIC)
+        used = restore(bench) - alone
+        crew.require_complete(ORDERS)
         values = {"memory": (stack.redis.used_memory() - before) / size / 1000}
         paths = [stack.path(name_of(number)) for number in lot.sample(range(1, size + 1), FETCHED)]
         await_packages(stack, paths)
@@ -56,7 +55,7 @@ def measure(bench):
         values["fetch_p50"] = percentile(bench.served(paths, AUTHORIZATION, rate=RATE).latencies, 0.5)
         values["list"] = bench.served(listings(stack, crew, devices)).cost
         if size >= LEAST:
-            values["restore"] = cost
+            values["restore"] = used / size * 1e6
         yield size, values
     stack.stop("gateway")
 
@@ -69,7 +68,7 @@ def publish_models(bench):
         documents[name] = document | {"orderNumber": name, "authenticationToken": TOKEN}
     crew.publish((name, "replaced", document) for name, document in documents.items())
     crew.await_done()
-    records = {key: value for key, value, _ in crew.reader.records(ORDERS_TOPIC)}
+    records = {key: value for key, value, _ in crew.reader.records(ORDERS)}
     return {name: records[f"{bench.stack.type}/{name}"] for name in documents}
 
 
@@ -82,7 +81,7 @@ def publish_records(stack, models, numbers):
     producer = Producer(stack.env["KAFKA_BOOTSTRAP"], PACKED | {"partitioner": "murmur2_random"})
     for number, (model, record) in zip(numbers, itertools.cycle(models.items())):
         name = name_of(number)
-        producer.put(ORDERS_TOPIC, f"{stack.type}/{name}", record.replace(f'"{model}"'.encode(), f'"{name}"'.encode()))
+        producer.put(ORDERS, f"{stack.type}/{name}", record.replace(f'"{model}"'.encode(), f'"{name}"'.encode()))
     producer.flush()
 
 
@@ -101,7 +100,7 @@ def restore(bench):
     usage = bench.usage({"packager": bench.crew.pids()})
     # Beside its commands: millions of keys take seconds.
     bench.stack.redis.ask("FLUSHALL", "ASYNC")
-    bench.crew.await_all(lambda: bench.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), "restoring", 1800, 0.05)
+    bench.crew.await_view(1800)
     return usage.end().used["packager"]
 
 

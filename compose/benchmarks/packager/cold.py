@@ -6,9 +6,8 @@ from packager.followed import FOLLOWED, FollowedBench
 from processes import Usage
 from report import percentile
 from stack import Failure
-from topics import Producer
+from topics import ORDERS, Producer
 
-ORDERS_TOPIC = "waybill.orders"
 FETCHES_A_SECOND = 200
 MONTH = 30 * 86_400
 DESCRIPTION = "completed a month ago"
@@ -50,8 +49,7 @@ class ColdBench(FollowedBench):
         self.stack.redis.ask("FLUSHALL")
         worker = self.crew.start_at_once(settings={"WAYBILL_PACKAGE": "followed"})
         usage = Usage({"packager": [worker.pid]} | self.stack.pids("redis", "kafka"))
-        self.crew.await_all(
-            lambda: self.stack.redis.ask("EXISTS", "waybill:1:view:epoch"), "restoring", 300, 0.02)
+        self.crew.await_view(300)
         usage.end()
         self.crew.await_ready()
         return (self.stack.redis.used_memory() - empty) / count / 1000, usage
@@ -60,7 +58,7 @@ class ColdBench(FollowedBench):
         """Publishes another version of each order, which was completed a month ago."""
         # In batches as packagers make them: a fetch brings a whole one.
         producer, last = Producer(self.stack.env["KAFKA_BOOTSTRAP"], {"batch.num.messages": 10}), {}
-        for message in self.crew.reader.messages(ORDERS_TOPIC):
+        for message in self.crew.reader.messages(ORDERS):
             last[message.key()] = message
         for message in last.values():
             record = json.loads(message.value())
@@ -68,7 +66,7 @@ class ColdBench(FollowedBench):
             record["version"] += 1
             record["document"] |= {"status": "completed", "statusDescription": DESCRIPTION}
             producer.put(
-                ORDERS_TOPIC, message.key(), json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode(),
+                ORDERS, message.key(), json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode(),
                 partition=message.partition())
         producer.flush()
 
