@@ -51,9 +51,9 @@ import Testing
     ) -> KafkaRecord {
         var parts = (key: broken.message.key, value: broken.message.value, headers: broken.message.headers)
         parts.headers += [
-            KafkaHeader(name: DeadLetterHeader.error, text: broken.kind.code),
-            KafkaHeader(name: DeadLetterHeader.reason, text: "look at \(broken.kind.mention)"),
-            KafkaHeader(name: DeadLetterHeader.origin, text: "changes/0/1"),
+            KafkaHeader(name: RecordHeader.error.rawValue, text: broken.kind.code),
+            KafkaHeader(name: RecordHeader.reason.rawValue, text: "look at \(broken.kind.mention)"),
+            KafkaHeader(name: RecordHeader.origin.rawValue, text: "changes/0/1"),
         ]
         change(&parts)
         return KafkaRecord(
@@ -81,7 +81,9 @@ import Testing
         )
         let more = Self.letter(broken) { $0.headers.insert(KafkaHeader(name: "trace", text: "1"), at: 0) }
         #expect(broken.differences(more) == ["its headers are not the record's"])
-        let twice = Self.letter(broken) { $0.headers.append(KafkaHeader(name: DeadLetterHeader.origin, text: "x")) }
+        let twice = Self.letter(broken) {
+            $0.headers.append(KafkaHeader(name: RecordHeader.origin.rawValue, text: "x"))
+        }
         #expect(broken.differences(twice) == ["the header waybill-origin is not there exactly once"])
         let other = Self.letter(Self.broken(.unknownMember))
         #expect(broken.differences(other).contains { $0.contains("expected invalid-order and a word of $.payment") })
@@ -92,7 +94,7 @@ import Testing
         let isLeftOut = { (parts: inout (key: [UInt8]?, value: [UInt8]?, headers: [KafkaHeader])) in
             parts.value = nil
             parts.headers = parts.headers.map {
-                $0.name == DeadLetterHeader.reason
+                $0.name == RecordHeader.reason.rawValue
                     ? KafkaHeader(name: $0.name, text: "$.payment.total.amount bytes; value and headers are left out")
                     : $0
             }

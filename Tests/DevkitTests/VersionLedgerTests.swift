@@ -25,7 +25,7 @@ import Testing
         return KafkaRecord(
             topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
             key: Array(Self.key.utf8), value: value,
-            headers: isSilent ? [KafkaHeader(name: OrderRecordHeader.silent, text: "1")] : [])
+            headers: isSilent ? [KafkaHeader(name: RecordHeader.silent.rawValue, text: "1")] : [])
     }
 
     private static func tombstone(offset: Int64) -> KafkaRecord {

@@ -248,7 +248,7 @@ import Testing
 
     @Test func theDeadLetterSchemaKnowsEveryCode() throws {
         let schema = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
-        let codes = schema[path: "properties.\(DeadLetterHeader.error).enum"]?.array?.compactMap(\.string)
+        let codes = schema[path: "properties.\(RecordHeader.error.rawValue).enum"]?.array?.compactMap(\.string)
         #expect(codes == ChangeFault.Code.allCases.map(\.rawValue) + PushDeadLetterCode.allCases.map(\.rawValue))
         // From a code's prefix, a reader of dead letters of any version knows what to replay.
         #expect(PushDeadLetterCode.allCases.allSatisfy { PushDeadLetterCode.isOne($0.rawValue) })
@@ -256,8 +256,21 @@ import Testing
         #expect(
             schema[path: "required"]
                 == [
-                    .string(DeadLetterHeader.error), .string(DeadLetterHeader.reason), .string(DeadLetterHeader.origin),
+                    .string(RecordHeader.error.rawValue), .string(RecordHeader.reason.rawValue),
+                    .string(RecordHeader.origin.rawValue),
                 ])
+    }
+
+    @Test func theDocumentsKnowEveryHeaderOfARecord() throws {
+        let rows = RecordHeader.allCases.map {
+            "| `\($0.rawValue)` | \($0.use.topic) | \($0.use.writers) | \($0.use.readers) |"
+        }
+        #expect(try Repository.lines(rows, missingIn: "Shared/Model/Documentation.docc/Design.md") == [])
+        #expect(RecordHeader.allCases.allSatisfy { RecordHeader.isReserved($0.rawValue) })
+        let schemas = try ["asyncapi.yaml", "dead-letter.schema.json"].map {
+            String(decoding: try Examples.bytes($0), as: UTF8.self)
+        }.joined()
+        for header in RecordHeader.allCases { #expect(schemas.contains(header.rawValue), "\(header)") }
     }
 
     /// Each message that has a trace names its headers, and the pattern accepts what Waybill passes on.
@@ -272,7 +285,7 @@ import Testing
         let names = [TraceHeader.traceparent, TraceHeader.tracestate]
         for message in ["structuredChange", "binaryChange"] { try hasHeaders(message, names) }
         try hasHeaders("binaryChange", names.map { "ce_\($0)" })
-        for message in ["orderRecord", "pendingPush"] { try hasHeaders(message, names + [TraceHeader.links]) }
+        for message in ["orderRecord", "pendingPush"] { try hasHeaders(message, names + [RecordHeader.links.rawValue]) }
         let letter = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
         for name in names { #expect(letter[path: "properties.\(name).type"] == "string") }
         let change = try JSON(parsing: Examples.bytes("order-change.schema.json"))

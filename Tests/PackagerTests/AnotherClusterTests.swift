@@ -107,7 +107,7 @@ import Testing
             try await processor.process([loud])
             try await processor.process([loud, silent])
             let records = try await fixture.read(fixture.topics.orders, 3)
-            #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil])
+            #expect(records.map { $0.header(RecordHeader.silent.rawValue) } == [nil, "1", nil])
             #expect(try await fixture.count(fixture.topics.orders) == 3)
             await nowhere.close()
         }

@@ -45,9 +45,9 @@ import Testing
             #expect(fixture.counter("waybill_dead_letters_total") == Int64(faults.count))
             for (code, record) in faults {
                 let origin = "\(record.topic)/\(record.partition)/\(record.offset)"
-                let letter = try #require(letters.first { $0.header(DeadLetterHeader.origin) == origin })
-                #expect(letter.header(DeadLetterHeader.error) == code.rawValue)
-                #expect(letter.header(DeadLetterHeader.reason)?.isEmpty == false)
+                let letter = try #require(letters.first { $0.header(RecordHeader.origin.rawValue) == origin })
+                #expect(letter.header(RecordHeader.error.rawValue) == code.rawValue)
+                #expect(letter.header(RecordHeader.reason.rawValue)?.isEmpty == false)
                 #expect(letter.key == record.key)
                 #expect(letter.value == record.value)
                 #expect(Array(letter.headers.prefix(record.headers.count)) == record.headers)
@@ -74,8 +74,8 @@ import Testing
             ])
             #expect(try await fixture.state("p")?.version.ordinal == 1)
             let letters = try await fixture.read(fixture.topics.deadLetters, 1)
-            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["corrupt-state"])
-            #expect(letters[0].header(DeadLetterHeader.reason)?.contains("Redis") == true)
+            #expect(letters.map { $0.header(RecordHeader.error.rawValue) } == ["corrupt-state"])
+            #expect(letters[0].header(RecordHeader.reason.rawValue)?.contains("Redis") == true)
         }
     }
 
@@ -97,7 +97,7 @@ import Testing
                 return true
             }
             let letters = try await fixture.read(fixture.topics.deadLetters, 1)
-            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-order"])
+            #expect(letters.map { $0.header(RecordHeader.error.rawValue) } == ["invalid-order"])
             #expect(try await fixture.state("o")?.document.members["orderNumber"] == "2")
         }
     }
@@ -139,7 +139,7 @@ import Testing
             #expect(outcomes == [.done, .later(reason: "brand \(type) cannot be loaded"), .done])
             #expect(try await fixture.state("a")?.version.ordinal == 1)
             let letters = try await fixture.read(fixture.topics.deadLetters, 1)
-            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["unknown-order-type"])
+            #expect(letters.map { $0.header(RecordHeader.error.rawValue) } == ["unknown-order-type"])
             #expect(try await fixture.count(fixture.topics.deadLetters) == 1)
         }
     }
@@ -186,9 +186,9 @@ import Testing
             let letters = try await fixture.read(fixture.topics.deadLetters, 1)
             #expect(letters[0].value == nil)
             #expect(letters[0].key == record.key)
-            #expect(letters[0].header(DeadLetterHeader.error) == "invalid-key")
-            #expect(letters[0].header(DeadLetterHeader.reason)?.contains("left out") == true)
-            #expect(letters[0].header(DeadLetterHeader.origin) == "waybill.order-changes/0/0")
+            #expect(letters[0].header(RecordHeader.error.rawValue) == "invalid-key")
+            #expect(letters[0].header(RecordHeader.reason.rawValue)?.contains("left out") == true)
+            #expect(letters[0].header(RecordHeader.origin.rawValue) == "waybill.order-changes/0/0")
             #expect(try await fixture.state("o")?.version.ordinal == 1)
         }
     }

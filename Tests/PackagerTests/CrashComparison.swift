@@ -106,8 +106,8 @@ extension CrashFixture {
     ) throws {
         var values: [String: [UInt8]] = [:]
         var counts: [String: Int] = [:]
-        for letter in letters where letter.header(DeadLetterHeader.error) != nil {
-            let origin = try #require(letter.header(DeadLetterHeader.origin))
+        for letter in letters where letter.header(RecordHeader.error.rawValue) != nil {
+            let origin = try #require(letter.header(RecordHeader.origin.rawValue))
             values[origin] = letter.value ?? []
             counts[origin, default: 0] += 1
         }

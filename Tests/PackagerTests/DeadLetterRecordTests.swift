@@ -14,9 +14,9 @@ import Testing
             topic: "waybill.dead-letters", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
             key: key.map { Array($0.utf8) }, value: value,
             headers: headers + [
-                KafkaHeader(name: DeadLetterHeader.error, text: code),
-                KafkaHeader(name: DeadLetterHeader.reason, text: "$.status is wrong"),
-                KafkaHeader(name: DeadLetterHeader.origin, text: origin),
+                KafkaHeader(name: RecordHeader.error.rawValue, text: code),
+                KafkaHeader(name: RecordHeader.reason.rawValue, text: "$.status is wrong"),
+                KafkaHeader(name: RecordHeader.origin.rawValue, text: origin),
             ])
     }
 
@@ -153,9 +153,10 @@ import Testing
         #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
 
         // A replayed removal counts at its original position.
-        var again = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries, of: entries)
-        let letter = KafkaHeader(name: DeadLetterHeader.replay, text: "waybill.dead-letters/0/20")
+        let letter = KafkaHeader(name: RecordHeader.replay.rawValue, text: "waybill.dead-letters/0/20")
         let removal = record(45, type: "order.removed")
+        let refused = self.ledger([self.record(20, value: removal.value, origin: "c/3/20")]).entries
+        var again = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries, of: refused)
         again.add(
             change: KafkaRecord(
                 topic: "c", partition: 3, offset: 45, timestampMilliseconds: 0, key: removal.key, value: removal.value,
@@ -206,7 +207,7 @@ import Testing
     }
 
     @Test func aTombstoneIsReplayedButNotAnOmittedValue() throws {
-        let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
+        let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: RecordHeader.omitted.rawValue, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))
         #expect(plan.omitted == 1)
         #expect(plan.entries.map(\.position.offset) == [2])
@@ -283,7 +284,7 @@ import Testing
     @Test func aRecordThatIsNotADeadLetterIsOnlyCounted() {
         let stranger = KafkaRecord(
             topic: "t", partition: 0, offset: 0, timestampMilliseconds: -1, key: nil, value: nil,
-            headers: [KafkaHeader(name: DeadLetterHeader.replayed, text: "no number")])
+            headers: [KafkaHeader(name: RecordHeader.replayed.rawValue, text: "no number")])
         #expect(self.ledger([stranger]).others == 1)
         // Without a key, a usable origin and a time, it is still a dead letter.
         #expect(self.ledger([self.record(0, key: nil, origin: "?")]).entries.first?.source == nil)

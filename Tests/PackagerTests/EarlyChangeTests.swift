@@ -63,7 +63,7 @@ import Testing
             // After a worker died before its commit, the next one does it again.
             try await fixture.processor().process([second])
             let letters = try await fixture.read(fixture.topics.deadLetters, 3)
-            #expect(letters.allSatisfy { $0.header(DeadLetterHeader.error) == "unknown-order" })
+            #expect(letters.allSatisfy { $0.header(RecordHeader.error.rawValue) == "unknown-order" })
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let state = try #require(try await fixture.state("o"))
             #expect(Self.status(state) == "shipped")

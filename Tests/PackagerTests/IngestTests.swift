@@ -54,8 +54,8 @@ import Testing
                 last[change.keyText] = number
             }
             let letters = try await role.broker.records(1, of: role.topics.deadLetters)
-            #expect(letters[0].header(DeadLetterHeader.error) == "map-limit")
-            #expect(letters[0].header(DeadLetterHeader.origin) == "shop.bad/0/0")
+            #expect(letters[0].header(RecordHeader.error.rawValue) == "map-limit")
+            #expect(letters[0].header(RecordHeader.origin.rawValue) == "shop.bad/0/0")
             #expect(letters[0].value == bad)
             #expect(letters[0].keyText == "k")
             #expect(role.metrics.contains(#"waybill_ingest_records_total{source="bad",outcome="refused"} 1"#))
@@ -164,9 +164,9 @@ import Testing
                 })
             let letters = try await role.broker.records(2, of: role.topics.deadLetters)
             for (letter, number) in zip(letters, ["1", "2"]) {
-                #expect(letter.header(DeadLetterHeader.error) == "map-unknown-alias")
+                #expect(letter.header(RecordHeader.error.rawValue) == "map-unknown-alias")
                 #expect(
-                    letter.header(DeadLetterHeader.reason)
+                    letter.header(RecordHeader.reason.rawValue)
                         == "source carrier: map.lua:1: alias: no order has the parcel ups \(number)")
             }
             try await role.untilNothingIsLeft(["carrier"])

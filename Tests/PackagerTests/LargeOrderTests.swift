@@ -87,8 +87,8 @@ import Testing
             #expect(try await fixture.state("p") == nil)
             #expect(try await fixture.count(fixture.topics.orders) == 1)
             let letters = try await fixture.read(fixture.topics.deadLetters, 2)
-            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-package", "invalid-package"])
-            let reason = try #require(letters[0].header(DeadLetterHeader.reason))
+            #expect(letters.map { $0.header(RecordHeader.error.rawValue) } == ["invalid-package", "invalid-package"])
+            let reason = try #require(letters[0].header(RecordHeader.reason.rawValue))
             #expect(reason.contains("max.message.bytes"))
             #expect(reason.contains("bytes and Kafka's topic of orders allows"))
         }

@@ -127,7 +127,7 @@ import Testing
             #expect(again.ended == 0)
             let partitions = try await grown.read(fixture.topics.orders)
             for record in partitions.joined() where record.value == nil {
-                #expect(record.header(OrderRecordHeader.silent) == "1", "nobody is pushed")
+                #expect(record.header(RecordHeader.silent.rawValue) == "1", "nobody is pushed")
             }
             for order in [partitions, Array(partitions.reversed())] {
                 try await self.restore(fixture, order)

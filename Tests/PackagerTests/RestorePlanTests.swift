@@ -101,7 +101,7 @@ import Testing
             try record(4, "c", nil, RemovedOrder.headers(of: gone)), try record(5, "d", Array("{".utf8)),
             KafkaRecord(
                 topic: "waybill.orders", partition: 0, offset: 6, timestampMilliseconds: 0, key: nil, value: nil),
-            try record(7, "e", nil, [KafkaHeader(name: RemovedOrder.header, text: "[]")]),
+            try record(7, "e", nil, [KafkaHeader(name: RecordHeader.removed.rawValue, text: "[]")]),
         ]
         let shown = NewestRecords.last(of: records).map { record in
             switch try? OrderStore.Restored(record) {

@@ -54,7 +54,7 @@ import Tokens
             try await fixture.forgetTold("o")
             try await processor.process([silent])
             let records = try await fixture.read(fixture.topics.orders, 5)
-            #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil, nil, "1"])
+            #expect(records.map { $0.header(RecordHeader.silent.rawValue) } == [nil, "1", nil, nil, "1"])
             let versions = try records.map { try OrderRecord.decode($0.value ?? []).version.ordinal }
             #expect(versions == [1, 2, 2, 3, 3])
             #expect(fixture.counter("waybill_packages_built_total") == 3)

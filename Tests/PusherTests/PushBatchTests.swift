@@ -51,7 +51,7 @@ import Testing
         let silent = KafkaRecord(
             topic: self.topics.orders, partition: 0, offset: 1, timestampMilliseconds: 0,
             key: Array("order.com.example.shop/a".utf8), value: [1],
-            headers: [KafkaHeader(name: OrderRecordHeader.silent, text: "1")])
+            headers: [KafkaHeader(name: RecordHeader.silent.rawValue, text: "1")])
         #expect(self.batch([silent]).isEmpty)
         #expect(self.batch([silent, self.changed("a"), silent]).changed.map(\.records) == [[1]])
     }
@@ -63,7 +63,7 @@ import Testing
         let moved = [nil, try self.registration(2).encoded].map { value in
             KafkaRecord(
                 topic: topic, partition: 0, offset: 1, timestampMilliseconds: 0, key: Array(key.utf8), value: value,
-                headers: [KafkaHeader(name: OrderRecordHeader.silent, text: "1")])
+                headers: [KafkaHeader(name: RecordHeader.silent.rawValue, text: "1")])
         }
         #expect(self.batch(moved).isEmpty)
         #expect(self.batch([registered] + moved).registered.values.map(\.record) == [0])

@@ -95,6 +95,22 @@ import Testing
             ])
     }
 
+    /// A refused change that says it were a notification has the device that its sender chose.
+    @Test func aRefusedChangeIsNoNotification() throws {
+        let letter = try Self.deadLetter().message(Topics())
+        let survey = PushDeadLetterSurvey(code: nil, since: nil)
+        func found(_ headers: [KafkaHeader]) -> Int {
+            var found = PushDeadLetterSurvey.Found()
+            survey.add(
+                KafkaRecord(
+                    topic: letter.topic, partition: 0, offset: 0, timestampMilliseconds: 1, key: letter.key,
+                    value: letter.value, headers: headers), into: &found)
+            return found.deadLetterCount
+        }
+        #expect(found(letter.headers) == 1)
+        #expect(found(letter.headers + [KafkaHeader(name: "waybill-error", text: "invalid-event")]) == 0)
+    }
+
     @Test func aDeadLetterHasItsTrace() throws {
         let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000001-01"
         let message = try PushDeadLetter(

@@ -78,9 +78,9 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 4630,
+        "Services/Checkout": 4703,
         "Services/Gateway": 2100,
-        "Services/Packager": 14190,
+        "Services/Packager": 14268,
         "Services/Pusher": 6100,
         "Shared/APNS": 3330,
         "Shared/Brands": 1880,
@@ -91,8 +91,8 @@ import Testing
         "Shared/HTTPServer": 3670,
         "Shared/Kafka": 4300,
         "Shared/Lua": 1030,
-        "Shared/Model": 6010,
-        "Shared/Operations": 4230,
+        "Shared/Model": 6037,
+        "Shared/Operations": 4266,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,
         "Shared/Store": 5420,
@@ -109,6 +109,38 @@ import Testing
             lines <= budget,
             "\(advice): look for what can go or be merged; else raise it, and say in the commit what it is for")
         #expect(lines > budget - 250, "\(advice): lower it, so that the lines do not grow back")
+    }
+
+    /// Texts that begin like the headers of records and name something else: programs, Kafka's groups and clients,
+    /// fields of HTTP.
+    static let otherNames: Set<String> = [
+        "waybill-basket-token", "waybill-checkout", "waybill-gateway", "waybill-gateway-checkout", "waybill-ingest",
+        "waybill-order-details", "waybill-packager", "waybill-pusher", "waybill-pusher-pending", "waybill-tools",
+    ]
+
+    /// All headers of Waybill's own are in one table, so that no program believes another one, or one of a sender.
+    @Test func headersOfRecordsAreInTheTable() throws {
+        let table = "Shared/Model/Records/RecordHeader.swift"
+        var used: Set<String> = []
+        for file in try Self.sources(["Services", "Shared"]) where file.path != table {
+            let names = Self.reservedNames(file)
+            used.formUnion(names)
+            for name in names.subtracting(Self.otherNames) {
+                Issue.record("\(file.path): \"\(name)\": use RecordHeader, or list it in TidyTests if it is no header")
+            }
+        }
+        #expect(Self.otherNames.subtracting(used).sorted() == [], "nothing has these names")
+    }
+
+    @Test func aPlantedHeaderIsNoticed() {
+        let text = #"let a = "waybill-purged"; let b = ["waybill-\(name)"]; let c = "the waybill-new""#
+        let names = Self.reservedNames(Source(path: "Planted.swift", text: text))
+        #expect(names == ["waybill-purged", #"waybill-\(name)"#])
+    }
+
+    private static func reservedNames(_ file: Source) -> Set<String> {
+        guard file.text.contains("\"waybill-") else { return [] }
+        return Set(file.text.matches(of: /"(waybill-[^"]*)"/).map { String($0.output.1) })
     }
 
     @Test(arguments: try sources(["Services", "Shared", "Tests"]))

@@ -28,19 +28,19 @@ enum DeadLetterLine {
         guard let object, let milliseconds = object["milliseconds"]?.integer, milliseconds > 0,
             let headers = object["headers"]?.array
         else { throw ValidationError("it must have milliseconds above 0 and headers") }
-        let message = KafkaMessage(
-            topic: topic, key: try self.bytes(object["key"]), value: try self.bytes(object["value"]),
+        let record = KafkaRecord(
+            topic: topic, partition: 0, offset: 0, timestampMilliseconds: milliseconds,
+            key: try self.bytes(object["key"]), value: try self.bytes(object["value"]),
             headers: try headers.map { header in
                 guard let name = header.object?["name"]?.string else { throw ValidationError("a header has no name") }
                 return KafkaHeader(name: name, value: try self.bytes(header.object?["value"]))
-            }, timestampMilliseconds: milliseconds)
-        let record = KafkaRecord(
-            topic: topic, partition: 0, offset: 0, timestampMilliseconds: milliseconds, key: message.key,
-            value: message.value, headers: message.headers)
-        guard case .letter = DeadLetterRecord.read(record) else {
+            })
+        guard case .letter(let letter) = DeadLetterRecord.read(record) else {
             throw ValidationError("it is not a dead letter: its headers name no code and no origin")
         }
-        return message
+        return KafkaMessage(
+            topic: topic, key: record.key, value: record.value, headers: letter.record.headers,
+            timestampMilliseconds: milliseconds)
     }
 
     private static func text(_ bytes: [UInt8]?) -> JSON {

@@ -10,6 +10,8 @@ struct DeadLetterIndex: Sendable {
     /// One dead letter with its duplicates.
     struct Entry: Sendable {
         let identity: UInt64
+        /// Names it in markers of the release before.
+        let formerIdentity: UInt64
         /// The position of the first of the duplicates.
         var position: DeadLetterPosition
         var milliseconds: Int64
@@ -37,7 +39,7 @@ struct DeadLetterIndex: Sendable {
     private var ends: [Int32: Int64] = [:]
     /// True if more dead letters matched than are remembered.
     private(set) var isOverfull = false
-    let filter: DeadLetterFilter
+    private(set) var filter: DeadLetterFilter
 
     /// The topic of changes; if nil, all sources count as positions in it.
     private let changes: String?
@@ -48,6 +50,14 @@ struct DeadLetterIndex: Sendable {
         self.filter = filter
         self.changes = changes
         self.limit = limit
+    }
+
+    /// Takes dead letters of the changes at these places, too.
+    mutating func take(changesAt places: [KafkaPosition]) {
+        // A negative offset is not known.
+        for place in places where place.offset >= 0 {
+            self.filter.places?.insert(DeadLetterPosition(partition: place.partition, offset: place.offset))
+        }
     }
 
     /// Returns the ranges of the topic that were not read, and counts them as read.
@@ -68,7 +78,9 @@ struct DeadLetterIndex: Sendable {
             if self.notes.count < self.limit { self.notes.insert(identity) } else { self.isOverfull = true }
         case .purge(let identity, let purge):
             if self.purges.count < self.limit { self.purges[identity] = purge } else { self.isOverfull = true }
-        case .letter(let letter): if self.filter.matches(letter) { self.add(letter) }
+        case .letter(let letter):
+            let isOfChange = self.changes == nil || letter.sourceTopic == self.changes
+            if self.filter.matches(letter), self.filter.places == nil || isOfChange { self.add(letter) }
         }
     }
 
@@ -91,8 +103,9 @@ struct DeadLetterIndex: Sendable {
         let isElsewhere = self.changes.map { letter.sourceTopic != nil && letter.sourceTopic != $0 } ?? false
         self.entries.append(
             Entry(
-                identity: identity, position: letter.position, milliseconds: letter.record.timestampMilliseconds,
-                order: letter.orderHash, source: isElsewhere ? nil : letter.source, isElsewhere: isElsewhere,
+                identity: identity, formerIdentity: letter.formerIdentity, position: letter.position,
+                milliseconds: letter.record.timestampMilliseconds, order: letter.orderHash,
+                source: isElsewhere ? nil : letter.source, isElsewhere: isElsewhere,
                 code: self.index(of: letter.code),
                 isOmitted: letter.isOmitted, isPush: letter.isPush, isOfSource: letter.isOfSource))
     }
@@ -115,7 +128,7 @@ struct DeadLetterIndex: Sendable {
     /// Forgets the dead letters that were closed.
     mutating func leaveOutPurged() {
         guard !self.purges.isEmpty else { return }
-        self.entries.removeAll { self.purges[$0.identity] != nil }
+        self.entries = self.entries.filter { self.purge(of: $0) == nil }
         self.byIdentity = [:]
         // No more than `limit` entries, which is far below Int32.max.
         for (index, entry) in self.entries.enumerated() { self.byIdentity[entry.identity] = Int32(index) }
@@ -125,9 +138,13 @@ struct DeadLetterIndex: Sendable {
     /// which nothing can be done.
     var open: [Entry] { self.entries.filter { !$0.isPush && !self.isReplayed($0) && self.purge(of: $0) == nil } }
 
-    func purge(of entry: Entry) -> DeadLetterPurge? { self.purges[entry.identity] }
+    func purge(of entry: Entry) -> DeadLetterPurge? {
+        self.purges[entry.identity] ?? self.purges[entry.formerIdentity]
+    }
 
-    func isReplayed(_ entry: Entry) -> Bool { self.notes.contains(entry.identity) }
+    func isReplayed(_ entry: Entry) -> Bool {
+        self.notes.contains(entry.identity) || self.notes.contains(entry.formerIdentity)
+    }
 
     /// The number of dead letters of each code, the most frequent code first.
     var counts: [(code: String, letters: Int, replayed: Int)] {

@@ -1,49 +1,75 @@
+import Cryptography
 import FoundationEssentials
 import Glibc
 import Kafka
 import Model
+import Operations
 
 /// A record of `waybill.dead-letters` as it is read back.
 struct DeadLetterRecord: Hashable, Sendable {
     /// The kinds of records in the topic.
     enum Reading: Sendable {
         case letter(DeadLetterRecord)
-        /// A marker: the dead letter of this identity was replayed.
+        /// A marker: the dead letter of this identity, or of this former one, was replayed.
         case note(UInt64)
-        /// A marker: the dead letter of this identity was closed, by whom and when.
+        /// A marker: the dead letter of this identity, or of this former one, was closed, by whom and when.
         case purge(UInt64, DeadLetterPurge)
         /// Neither of them.
         case other
     }
 
+    /// The record, without headers of its sender that only Waybill writes.
     let record: KafkaRecord
     /// A `ChangeFault.Code` or `PushDeadLetterCode`, as the service that wrote it knew it.
     let code: String
     let reason: String
     /// `topic/partition/offset`
     let origin: String
+    /// The place in the record's headers where those of the dead letter begin, after those of its sender.
+    private let start: Int
 
+    /// Makes the dead letter of a record that is about to have one.
     init(record: KafkaRecord, code: String, reason: String, origin: String) {
+        self.init(record, code: code, reason: reason, origin: origin, start: record.headers.count)
+    }
+
+    private init(_ record: KafkaRecord, code: String, reason: String, origin: String, start: Int) {
         self.record = record
         self.code = code
         self.reason = reason
         self.origin = origin
+        self.start = start
     }
 
     static func read(_ record: KafkaRecord) -> Reading {
-        func text(_ name: String) -> String? {
-            // The packager's own headers are last; a header of that name that arrived with the change does not count.
-            record.headers.last { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
-        }
-        if let identity = text(DeadLetterHeader.replayed).flatMap({ UInt64($0, radix: 16) }) { return .note(identity) }
-        if let identity = text(DeadLetterHeader.purged).flatMap({ UInt64($0, radix: 16) }) {
-            let by = DeadLetterFormatter.shortened(text(DeadLetterHeader.purgedBy) ?? "-", DeadLetterPurge.nameLimit)
-            return .purge(identity, DeadLetterPurge(by: by, milliseconds: record.timestampMilliseconds))
-        }
-        guard let code = text(DeadLetterHeader.error), let origin = text(DeadLetterHeader.origin) else { return .other }
+        guard let start = record.headers.startOfDeadLetter else { return Self.marker(record) }
+        let own = record.headers[start...]
+        guard let code = own.text(.error), let origin = own.text(.origin) else { return .other }
+        let senders = record.headers[..<start].withoutReserved(except: .merchant)
         return .letter(
-            DeadLetterRecord(record: record, code: code, reason: text(DeadLetterHeader.reason) ?? "", origin: origin))
+            DeadLetterRecord(
+                record.with(headers: senders + own), code: code, reason: own.text(.reason) ?? "", origin: origin,
+                start: senders.count))
     }
+
+    /// Reads a marker as `note` and `purge` make it. A dead letter is none, whatever headers its record came with.
+    private static func marker(_ record: KafkaRecord) -> Reading {
+        guard record.value == nil, let origin = record.headers.text(.origin) else { return .other }
+        func identity(_ header: RecordHeader) -> UInt64? {
+            guard let former = record.headers.text(header).flatMap({ UInt64($0, radix: 16) }) else { return nil }
+            // The release before wrote no other one.
+            guard let text = record.headers.text(.identity) else {
+                return Self.formerIdentity(former, origin: origin, key: record.key)
+            }
+            return UInt64(text, radix: 16)
+        }
+        if let identity = identity(.replayed) { return .note(identity) }
+        guard let identity = identity(.purged) else { return .other }
+        let by = DeadLetterFormatter.shortened(record.headers.text(.purgedBy) ?? "-", DeadLetterPurge.nameLimit)
+        return .purge(identity, DeadLetterPurge(by: by, milliseconds: record.timestampMilliseconds))
+    }
+
+    private var own: ArraySlice<KafkaHeader> { self.record.headers[self.start...] }
 
     var position: DeadLetterPosition {
         DeadLetterPosition(partition: self.record.partition, offset: self.record.offset)
@@ -72,13 +98,39 @@ struct DeadLetterRecord: Hashable, Sendable {
     ///
     /// Key and value are part of it, since a topic that was recreated counts its offsets from 0 again. For a
     /// notification the device replaces the value, since the attempts after a kill differ.
-    var identity: UInt64 {
-        var hash = FNV1a()
-        hash.combine(field: Array(self.origin.utf8))
-        hash.combine(field: self.record.key)
+    var identity: UInt64 { Self.identity(origin: self.origin, key: self.record.key, content: self.content) }
+
+    /// The identity by which markers of the release before name it.
+    var formerIdentity: UInt64 {
+        Self.formerIdentity(self.formerHash, origin: self.origin, key: self.record.key)
+    }
+
+    private var content: [UInt8]? {
         let device = self.isPush ? self.notification?["device"]?.string : nil
-        hash.combine(field: device.map { Array($0.utf8) } ?? self.record.value)
+        return device.map { Array($0.utf8) } ?? self.record.value
+    }
+
+    /// The hash that the release before reads in a marker. Other records may have the same by intention.
+    private var formerHash: UInt64 {
+        var hash = FNV1a()
+        for field in [Array(self.origin.utf8), self.record.key, self.content] { hash.combine(field: field) }
         return hash.value
+    }
+
+    /// Returns the identity of the dead letter of a change.
+    static func identity(origin: String, key: [UInt8]?, content: [UInt8]?) -> UInt64 {
+        Self.digest([Array(origin.utf8), key, content])
+    }
+
+    /// A record with the same hash has another place or key.
+    private static func formerIdentity(_ hash: UInt64, origin: String, key: [UInt8]?) -> UInt64 {
+        Self.digest([Array(String(hash, radix: 16).utf8), Array(origin.utf8), key, nil])
+    }
+
+    /// The first 64 bits of the SHA-256 of the fields' own: a missing field and an empty one differ.
+    private static func digest(_ fields: [[UInt8]?]) -> UInt64 {
+        let digests: [[UInt8]] = fields.map { $0.map { [1] + SHA256.digest($0) } ?? [0] }
+        return SHA256.digest(Array(digests.joined())).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
     }
 
     /// True for a notification that the pusher gave up: it is not a change, so it cannot be replayed. Publishing an old
@@ -91,13 +143,11 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// The source's record as it was; nil for another dead letter, or one that does not give its place.
     var sourceRecord: KafkaRecord? {
         guard self.isOfSource, let topic = self.sourceTopic, let place = self.source else { return nil }
-        let time = self.record.headers.last { $0.name == DeadLetterHeader.time }?.value
-            .flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+        let time = self.own.text(.time).flatMap { Int64($0) }
         return KafkaRecord(
             cluster: self.record.cluster, topic: topic, partition: place.partition, offset: place.offset,
             timestampMilliseconds: time ?? self.record.timestampMilliseconds, key: self.record.key,
-            value: self.record.value,
-            headers: self.record.headers.filter { !DeadLetterHeader.all.contains($0.name) })
+            value: self.record.value, headers: Array(self.record.headers[..<self.start]))
     }
 
     /// The content of a notification's dead letter.
@@ -112,46 +162,39 @@ struct DeadLetterRecord: Hashable, Sendable {
     var orderHash: UInt64 { Self.orderHash(of: self.record) }
 
     /// Returns a hash that is the same for all records of a key.
-    static func orderHash(of record: KafkaRecord) -> UInt64 {
-        var hash = FNV1a()
-        hash.combine(field: record.key)
-        return hash.value
-    }
-
-    /// True if its change was a replayed dead letter.
-    var isOfReplay: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.replay } }
+    static func orderHash(of record: KafkaRecord) -> UInt64 { Self.digest([record.key]) }
 
     /// True if the value did not fit into the topic, so the change cannot be replayed.
-    var isOmitted: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.omitted } }
+    var isOmitted: Bool { self.record.value == nil && self.own.text(.omitted) != nil }
 
     /// Returns the change as it arrived, with a header that names its dead letter.
     func replay(_ topics: Topics) -> KafkaMessage {
         let letter = "\(topics.deadLetters)/\(self.position)"
         return KafkaMessage(
             topic: topics.orderChanges, key: self.record.key, value: self.record.value,
-            headers: self.record.headers.filter { !DeadLetterHeader.all.contains($0.name) }
-                + [KafkaHeader(name: DeadLetterHeader.replay, text: letter)])
+            headers: self.record.headers[..<self.start].withoutReserved() + [KafkaHeader(.replay, text: letter)])
     }
 
     /// Returns the marker to write once the change is acknowledged, so that the dead letter is not replayed again.
     ///
     /// It goes to the dead letter's own topic and partition, so it needs no other store, follows its dead letter and is
     /// deleted after it.
-    func note(_ topics: Topics) -> KafkaMessage { self.marker(DeadLetterHeader.replayed, [], topics) }
+    func note(_ topics: Topics) -> KafkaMessage { self.marker(.replayed, [], topics) }
 
     /// Returns the marker that closes the dead letter: it is neither listed nor replayed.
     ///
     /// - Parameter name: who closes it.
     func purge(by name: String, _ topics: Topics) -> KafkaMessage {
-        self.marker(DeadLetterHeader.purged, [KafkaHeader(name: DeadLetterHeader.purgedBy, text: name)], topics)
+        self.marker(.purged, [KafkaHeader(.purgedBy, text: name)], topics)
     }
 
-    private func marker(_ name: String, _ more: [KafkaHeader], _ topics: Topics) -> KafkaMessage {
+    private func marker(_ header: RecordHeader, _ more: [KafkaHeader], _ topics: Topics) -> KafkaMessage {
         KafkaMessage(
             topic: topics.deadLetters, partition: self.record.partition, key: self.record.key, value: nil,
             headers: [
-                KafkaHeader(name: name, text: String(self.identity, radix: 16)),
-                KafkaHeader(name: DeadLetterHeader.origin, text: self.origin),
+                KafkaHeader(header, text: String(self.formerHash, radix: 16)),
+                KafkaHeader(.identity, text: String(self.identity, radix: 16)),
+                KafkaHeader(.origin, text: self.origin),
             ] + more)
     }
 }

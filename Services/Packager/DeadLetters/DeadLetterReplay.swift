@@ -134,7 +134,10 @@ final class DeadLetterReplay: Service {
             let letters = chunk.compactMap { found[$0.position] }
             self.tally.withLock { $0.gone += chunk.count - letters.count }
             // The next one of an order is sent once the one before is acknowledged, so a retry cannot reorder them.
-            for round in letters.rounds(by: \.orderHash) { try await self.send(round) }
+            for round in letters.rounds(by: \.orderHash) {
+                let places = try await self.send(round)
+                judge?.take(changesAt: places)
+            }
             self.show(since: start, isLast: false)
             let wait = pace.wait(after: chunk.count, now: ContinuousClock.now - start)
             // Ends immediately on a graceful shutdown; the guard above does the rest.
@@ -157,10 +160,10 @@ final class DeadLetterReplay: Service {
         var description: String { "\(self.letters) of \(self.replayed) replayed changes are dead letters again" }
     }
 
-    /// Returns an index that takes the dead letters of replayed changes from now on; nil if they end nothing.
+    /// Returns an index that takes the dead letters of this run's changes from now on; nil if they end nothing.
     private func judge() async throws -> DeadLetterIndex? {
         guard self.stopAbove != nil else { return nil }
-        var judge = DeadLetterIndex(DeadLetterFilter(isOfReplay: true))
+        var judge = DeadLetterIndex(DeadLetterFilter(places: []), changes: self.topics.orderChanges)
         _ = judge.readOn(to: try await self.insist { () in try await self.letters.bounds() })
         return judge
     }
@@ -178,8 +181,10 @@ final class DeadLetterReplay: Service {
         throw Failing(letters: next.entries.count, replayed: replayed)
     }
 
-    private func send(_ letters: [DeadLetterRecord]) async throws {
+    /// - Returns: the places of the changes.
+    private func send(_ letters: [DeadLetterRecord]) async throws -> [KafkaPosition] {
         var open = letters
+        var places: [KafkaPosition] = []
         var attempt = 0
         while true {
             var (sent, failed): ([DeadLetterRecord], [DeadLetterRecord]) = ([], [])
@@ -189,6 +194,7 @@ final class DeadLetterReplay: Service {
                 if let messages = await self.made(of: letter) { drafts.append((letter, messages)) }
             }
             var outcomes = (await self.producer.produce(drafts.flatMap(\.messages)))[...]
+            places += outcomes.compactMap { try? $0.get() }
             for (letter, messages) in drafts {
                 let errors = outcomes.prefix(messages.count).compactMap { outcome in
                     if case .failure(let error) = outcome { error } else { nil }
@@ -205,7 +211,7 @@ final class DeadLetterReplay: Service {
             }
             // Immediately, even if others failed: a dead letter with a marker is not sent again.
             try await self.writeNotes(sent)
-            guard let failure else { return }
+            guard let failure else { return places }
             open = failed
             attempt += 1
             try await self.pause(failure, attempt)

@@ -115,8 +115,8 @@ struct DeadLetterFilter: Hashable, Sendable {
     var until: Int64?
     /// One dead letter, with its duplicates.
     var position: DeadLetterPosition?
-    /// Only dead letters of replayed changes.
-    var isOfReplay = false
+    /// Only dead letters of changes at these places of the topic of changes.
+    var places: Set<DeadLetterPosition>?
 
     func matches(_ letter: DeadLetterRecord) -> Bool {
         if let code = self.code, letter.code != code { return false }
@@ -124,7 +124,7 @@ struct DeadLetterFilter: Hashable, Sendable {
         if let type = self.type, !letter.order.hasPrefix("\(type)/") { return false }
         if let since = self.since, letter.record.timestampMilliseconds < since { return false }
         if let until = self.until, letter.record.timestampMilliseconds >= until { return false }
-        if self.isOfReplay, !letter.isOfReplay { return false }
+        if let places = self.places, letter.source.map(places.contains) != true { return false }
         return true
     }
 }

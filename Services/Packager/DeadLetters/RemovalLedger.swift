@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 import Synchronization
 
 /// The orders that were removed after the changes in their dead letters.
@@ -31,8 +32,8 @@ struct RemovalLedger: Sendable {
     private let bounds: [Int32: OffsetRange]
     /// The offset up to which each partition was read; a partition that was not read has none.
     private var ends: [Int32: Int64] = [:]
-    /// The position of each dead letter's change, by the dead letter's own position.
-    private let sources: [DeadLetterPosition: DeadLetterPosition]
+    /// The position of each dead letter's change, and its identity, by the dead letter's own position.
+    private let sources: [DeadLetterPosition: (place: DeadLetterPosition, identity: UInt64)]
     private var orders: [UInt64: Order] = [:]
 
     /// - Parameters:
@@ -40,7 +41,7 @@ struct RemovalLedger: Sendable {
     ///   - entries: the dead letters in question.
     ///   - letters: all known dead letters, including those that were replayed before.
     init(_ bounds: [OffsetRange], _ entries: [DeadLetterIndex.Entry], of letters: [DeadLetterIndex.Entry] = []) {
-        let places = letters.compactMap { letter in letter.source.map { (letter.position, $0) } }
+        let places = letters.compactMap { letter in letter.source.map { (letter.position, ($0, letter.identity)) } }
         self.sources = Dictionary(places) { first, _ in first }
         self.bounds = Dictionary(bounds.map { ($0.partition, $0) }) { first, _ in first }
         for entry in entries {
@@ -88,12 +89,19 @@ struct RemovalLedger: Sendable {
             key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
         guard case .removed? = change?.kind else { return }
         // A replayed removal counts at its original position: changes that followed it there may follow it here.
-        let letter = record.headers.last { $0.name == DeadLetterHeader.replay }?.value
-        let place = letter.map { String(decoding: $0, as: UTF8.self).split(separator: "/").suffix(2) }
-            .flatMap { DeadLetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
+        let place = self.place(ofReplay: record)
         let (partition, offset) = place.map { ($0.partition, $0.offset) } ?? (record.partition, record.offset)
         let last = self.orders[hash]?.removals[partition] ?? -1
         self.orders[hash]?.removals[partition] = max(last, offset)
+    }
+
+    /// The original position of a replayed change. Any sender can name a dead letter, so this must be the same change.
+    private func place(ofReplay record: KafkaRecord) -> DeadLetterPosition? {
+        let letter = record.headers.text(.replay).map { $0.split(separator: "/").suffix(2).joined(separator: "/") }
+        guard let source = letter.flatMap({ DeadLetterPosition($0) }).flatMap({ self.sources[$0] }) else { return nil }
+        let identity = DeadLetterRecord.identity(
+            origin: "\(record.topic)/\(source.place)", key: record.key, content: record.value)
+        return identity == source.identity ? source.place : nil
     }
 
     /// Adds a record of the topic of orders.

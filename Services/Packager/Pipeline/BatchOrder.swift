@@ -95,7 +95,8 @@ struct IncompleteOrder: Sendable {
     private static func json(_ record: KafkaRecord) -> JSON {
         [
             "cluster": .string(record.cluster),
-            "headers": .array(record.headers.map { [.string($0.name), $0.value.map(Self.text) ?? .null] }),
+            "headers": .array(
+                record.headers.withoutReserved().map { [.string($0.name), $0.value.map(Self.text) ?? .null] }),
             "offset": .integer(record.offset), "partition": .integer(Int64(record.partition)),
             "timestamp": .integer(record.timestampMilliseconds), "topic": .string(record.topic),
             "value": record.value.map(Self.text) ?? .null,

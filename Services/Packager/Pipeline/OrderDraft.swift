@@ -145,7 +145,7 @@ extension OrderDraft {
 
 extension OrderRecord {
     /// The header of a version that no device is notified of.
-    static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
+    static let silence = KafkaHeader(.silent, text: "1")
 
     /// Returns the value of a state's record; nil for a removed order, whose record is a tombstone.
     static func value(of state: OrderState, content: String?) -> [UInt8]? {
@@ -170,14 +170,12 @@ extension OrderStore.StoredPackage {
 
 /// The content of a removed order's tombstone, so that its restored trace keeps version, token and positions.
 enum RemovedOrder {
-    static let header = "waybill-removed"
-
     /// Returns the headers of an order's record; none unless it is removed. The trace is the record that the order
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {
         guard state.isRemoved else { return [] }
         let trace = OrderRecord(state, content: nil).encoded
-        return [KafkaHeader(name: Self.header, value: trace)]
+        return [KafkaHeader(.removed, value: trace)]
     }
 
     /// - Throws: `RecordError`

@@ -3,6 +3,7 @@ import FoundationEssentials
 import Kafka
 import Logging
 import Model
+import Operations
 import Store
 
 /// Restores orders from records of `waybill.orders`, under the version that they had, and without packages: these are
@@ -100,7 +101,7 @@ extension OrderStore.Restored {
             self = .version(
                 state, content: content.content, place,
                 isCold: cooling.isCold(state, nowEpochSeconds: now))
-        } else if let trace = record.headers.last(where: { $0.name == RemovedOrder.header })?.value {
+        } else if let trace = record.headers.value(.removed) {
             self = .removed(try RemovedOrder.state(key, trace))
         } else {
             self = .forgotten(key, epochMilliseconds: record.timestampMilliseconds)

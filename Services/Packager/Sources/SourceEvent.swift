@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 
 /// A record as its source's program gets it.
 struct SourceEvent {
@@ -118,10 +119,11 @@ struct SourceEvent {
         func text(_ bytes: [UInt8]?) -> JSON {
             bytes.flatMap { String(validating: $0, as: UTF8.self) }.map { .string($0) } ?? .null
         }
+        let headers = record.headers.withoutReserved(except: .merchant)
         var members: [(String, JSON)] = [
             ("topic", .string(record.topic)), ("partition", .integer(Int64(record.partition))),
             ("offset", .integer(record.offset)), ("key", text(record.key)),
-            ("headers", .object(JSONObject(record.headers.map { ($0.name, text($0.value)) }))),
+            ("headers", .object(JSONObject(headers.map { ($0.name, text($0.value)) }))),
         ]
         if record.timestampMilliseconds >= 0 { members.append(("timestamp", .integer(record.timestampMilliseconds))) }
         return .object(JSONObject(members))

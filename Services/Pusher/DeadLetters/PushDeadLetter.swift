@@ -60,11 +60,9 @@ struct PushDeadLetter: Hashable, Sendable {
         KafkaMessage(
             topic: topics.deadLetters, key: Array(self.registration.order.description.utf8), value: self.value,
             headers: [
-                KafkaHeader(name: DeadLetterHeader.error, text: self.code.rawValue),
-                KafkaHeader(name: DeadLetterHeader.reason, text: self.reason),
+                KafkaHeader(.error, text: self.code.rawValue), KafkaHeader(.reason, text: self.reason),
                 KafkaHeader(
-                    name: DeadLetterHeader.origin,
-                    text: "\(self.origin.topic)/\(self.origin.partition)/\(self.origin.offset)"),
+                    .origin, text: "\(self.origin.topic)/\(self.origin.partition)/\(self.origin.offset)"),
                 KafkaHeader(name: "content-type", text: "application/json"),
             ] + self.trace.headers)
     }

@@ -48,8 +48,8 @@ struct PushDeadLetterSurvey: Sendable {
 
     func add(_ record: KafkaRecord, into found: inout Found) {
         if let since, record.timestampMilliseconds < since { return }
-        let header = record.headers.first { $0.name == DeadLetterHeader.error }?.value
-        guard let code = header.flatMap({ String(validating: $0, as: UTF8.self) }), PushDeadLetterCode.isOne(code),
+        // The last one: a refused change may have come with one of its own.
+        guard let code = record.headers.text(.error), PushDeadLetterCode.isOne(code),
             self.code == nil || self.code == code,
             let key = String(validating: record.key ?? [], as: UTF8.self), let order = try? OrderKey(key),
             let json = try? JSON(parsing: record.value ?? []), let name = json.object?["device"]?.string,

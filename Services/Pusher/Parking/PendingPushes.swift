@@ -140,7 +140,7 @@ final class PendingPushes: Sendable {
     private func tombstone(_ key: PendingPushKey, _ receipt: KafkaReceipt) -> KafkaMessage {
         KafkaMessage(
             topic: self.topic, partition: receipt.partition, key: Array(key.text.utf8), value: nil,
-            headers: [KafkaHeader(name: PendingPushHeader.completed, text: "\(receipt.offset)")])
+            headers: [KafkaHeader(.completed, text: "\(receipt.offset)")])
     }
 
     // MARK: overdue keys
@@ -301,8 +301,7 @@ enum PendingReading {
                         registeredEpochMilliseconds: waits.registeredEpochMilliseconds,
                         traces: record.traces))
             } else {
-                let header = record.headers.first { $0.name == PendingPushHeader.completed }?.value
-                let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
+                let offset = record.headers.text(.completed).flatMap { Int64($0) }
                 self = .notified(key, through: offset ?? record.offset)
             }
         } catch {

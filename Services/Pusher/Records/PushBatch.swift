@@ -48,7 +48,7 @@ struct PushBatch {
                 self.staleCount += 1
                 continue
             }
-            if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
+            if record.headers.contains(where: { $0.name == RecordHeader.silent.rawValue }) { continue }
             let traces = record.traces
             if !traces.isEmpty { self.traces[index] = traces }
             do {

@@ -8,11 +8,11 @@ public struct KafkaRecord: Hashable, Sendable {
     /// Milliseconds since 1970; -1 if the record has none.
     public let timestampMilliseconds: Int64
     /// nil is no key, which is not the empty key.
-    public let key: [UInt8]?
+    public private(set) var key: [UInt8]?
     /// nil is a tombstone, which is not the empty value.
     public let value: [UInt8]?
     /// As received: order kept, names may repeat.
-    public let headers: [KafkaHeader]
+    public private(set) var headers: [KafkaHeader]
     /// The assignment of its partition under which it was read; 0 if it did not come from a group's consumer.
     var assignment: UInt64 = 0
 
@@ -139,10 +139,15 @@ extension KafkaRecord {
 extension KafkaRecord {
     /// Returns the record with another key.
     public func keyed(_ key: [UInt8]?) -> KafkaRecord {
-        var record = KafkaRecord(
-            cluster: self.cluster, topic: self.topic, partition: self.partition, offset: self.offset,
-            timestampMilliseconds: self.timestampMilliseconds, key: key, value: self.value, headers: self.headers)
-        record.assignment = self.assignment
+        var record = self
+        record.key = key
+        return record
+    }
+
+    /// Returns the record with other headers.
+    public func with(headers: [KafkaHeader]) -> KafkaRecord {
+        var record = self
+        record.headers = headers
         return record
     }
 

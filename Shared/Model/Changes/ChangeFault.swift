@@ -69,29 +69,3 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
 
     public var description: String { "\(self.code.rawValue): \(self.reason)" }
 }
-
-/// The headers that a record gains when it becomes a dead letter.
-///
-/// Source: Design §3
-public enum DeadLetterHeader {
-    /// `ChangeFault.Code`
-    public static let error = "waybill-error"
-    /// `ChangeFault.reason`
-    public static let reason = "waybill-reason"
-    /// `topic/partition/offset`
-    public static let origin = "waybill-origin"
-    /// On a dead letter without its value and headers, which were too large: the reason.
-    public static let omitted = "waybill-omitted"
-    /// On a dead letter of a source's record: the record's timestamp, milliseconds since 1970.
-    public static let time = "waybill-time"
-    /// On a replayed change: the dead letter that it was, `topic/partition/offset`.
-    public static let replay = "waybill-replay"
-    /// On a note among the dead letters, which is not one itself: the identity of a dead letter that was replayed.
-    public static let replayed = "waybill-replayed"
-    /// On a note like that of `replayed`: the identity of a dead letter that an operator closed without a replay.
-    public static let purged = "waybill-purged"
-    /// On the note of `purged`: who closed it. The time is that of the note.
-    public static let purgedBy = "waybill-purged-by"
-    /// All of them; a replayed change does not keep them.
-    public static let all: Set<String> = [error, reason, origin, omitted, time, replay, replayed, purged, purgedBy]
-}

@@ -16,7 +16,7 @@ public struct Topics: Hashable, Sendable {
     public let orders: String
     /// Compacted: registrations of devices, key `<device>/<type>/<id>`.
     public let registrations: String
-    /// Changes that could not be applied, as they arrived, with the headers of `DeadLetterHeader`.
+    /// Changes that could not be applied, as they arrived, with the headers of `RecordHeader`.
     public let deadLetters: String
     /// Compacted: the devices that could not be notified of a change yet, key `PendingPushKey`.
     public let pushPending: String

@@ -116,7 +116,4 @@ public enum TraceHeader {
     ///
     /// Source: W3C Trace Context §3.3
     public static let tracestate = "tracestate"
-    /// On a record of several changes, a version or a push that waits: the `traceparent` of the others, newest first,
-    /// separated by commas.
-    public static let links = "waybill-links"
 }

@@ -37,7 +37,7 @@ public struct RegistrationRecord: Hashable, Sendable {
 /// The value of `waybill.push-pending`: devices that could not be notified of a change yet. The key, a
 /// `PendingPushKey`, says which.
 ///
-/// A tombstone there says that they have been notified; see `PendingPushHeader`.
+/// A tombstone there says that they have been notified; see `RecordHeader.completed`.
 public struct PendingPushRecord: Hashable, Sendable {
     /// The moment when the newest change that it covers was published, milliseconds since 1970.
     public var sinceEpochMilliseconds: Int64
@@ -69,13 +69,6 @@ public struct PendingPushRecord: Hashable, Sendable {
             sinceEpochMilliseconds: try object.integer("since", in: range),
             registeredEpochMilliseconds: try object.has("registered") ? object.integer("registered", in: range) : nil)
     }
-}
-
-/// Headers of `waybill.push-pending`.
-public enum PendingPushHeader {
-    /// The header of a tombstone: the offset, in decimal digits, of the record in the same partition that is done. A
-    /// record with the key between that record and the tombstone is not done.
-    public static let completed = "waybill-completed"
 }
 
 /// The devices that have yet to be notified: all devices of an order, or one of them.

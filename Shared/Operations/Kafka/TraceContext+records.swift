@@ -9,8 +9,7 @@ extension KafkaRecord {
     /// The same with the traces that it is linked to: the newest first, at most `TraceContext.linkLimit`.
     public var traces: [TraceContext] {
         guard let newest = self.trace else { return [] }
-        let value = self.headers.first { $0.name == TraceHeader.links }?.value
-        let others = value.flatMap { String(validating: $0, as: UTF8.self) } ?? ""
+        let others = self.headers.text(.links) ?? ""
         return TraceContext.links(
             others.split(separator: ",", maxSplits: TraceContext.linkLimit)
                 .compactMap { TraceContext(traceparent: String($0)) }.reversed() + [newest])
@@ -21,7 +20,7 @@ extension [TraceContext] {
     /// The headers of a record of these traces, which begin with the newest: its own, and links to the others.
     public var headers: [KafkaHeader] {
         let others = self.dropFirst().map(\.traceparent).joined(separator: ",")
-        return self.first.headers + (others.isEmpty ? [] : [KafkaHeader(name: TraceHeader.links, text: others)])
+        return self.first.headers + (others.isEmpty ? [] : [KafkaHeader(.links, text: others)])
     }
 }
 

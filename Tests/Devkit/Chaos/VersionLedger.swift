@@ -76,7 +76,7 @@ struct VersionLedger {
         }
         entry.live[record.partition] = (told, record.offset)
         // An order that moves to another partition gets a higher version with the same content, silently.
-        let isSilent = record.headers.contains { $0.name == OrderRecordHeader.silent }
+        let isSilent = record.headers.contains { $0.name == RecordHeader.silent.rawValue }
         let version = Version(
             document: JSON.object(told.document.members).text.hashValue, modified: told.modifiedEpochSeconds,
             place: place, published: isSilent ? nil : record.timestampMilliseconds)

@@ -13,12 +13,12 @@ struct BrokenRecord: Sendable {
     /// original record.
     func differences(_ letter: KafkaRecord) -> [String] {
         var found: [String] = []
-        let names = [DeadLetterHeader.error, DeadLetterHeader.reason, DeadLetterHeader.origin]
+        let names = [RecordHeader.error.rawValue, RecordHeader.reason.rawValue, RecordHeader.origin.rawValue]
         for name in names where letter.headers.count(where: { $0.name == name }) != 1 {
             found.append("the header \(name) is not there exactly once")
         }
-        let code = letter.text(of: DeadLetterHeader.error)
-        let reason = letter.text(of: DeadLetterHeader.reason)
+        let code = letter.text(of: RecordHeader.error.rawValue)
+        let reason = letter.text(of: RecordHeader.reason.rawValue)
         if code != self.kind.code || !reason.contains(self.kind.mention) {
             found.append("\(code): \(reason); expected \(self.kind.code) and a word of \(self.kind.mention)")
         }

@@ -146,8 +146,8 @@ struct ReplayCheck: Sendable {
         _ record: KafkaRecord, _ left: inout [String: BrokenRecord], _ judged: inout Set<String>,
         _ report: inout ReplayReport
     ) {
-        let origin = record.text(of: DeadLetterHeader.origin)
-        let said = "\(record.text(of: DeadLetterHeader.error)): \(record.text(of: DeadLetterHeader.reason))"
+        let origin = record.text(of: RecordHeader.origin.rawValue)
+        let said = "\(record.text(of: RecordHeader.error.rawValue)): \(record.text(of: RecordHeader.reason.rawValue))"
         guard let broken = left.removeValue(forKey: origin) else {
             if self.mayRepeatLetters, judged.contains(origin) { return }
             report.differences.append("unexpected dead letter from \(origin): \(said)")
