@@ -77,7 +77,8 @@ package enum Checkout {
             store: OrderStore(redis: redis), requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
-        let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
+        let repeated = RepeatedRequests(redis: redis)
+        let requests = IdempotentRequests(store: repeated, logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
         var calls = FetcherConfiguration()
         calls.concurrency = CallCapacity.limit
@@ -102,7 +103,8 @@ package enum Checkout {
                 mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,
                 calls: capacity, logger: environment.logger),
             notify: NotifyEndpoint(publisher: publisher, orders: orders, changes: changes, requests: requests),
-            webhooks: WebhookEndpoint(producer: producer, logger: environment.logger),
+            webhooks: WebhookEndpoint(
+                producer: producer, accepted: repeated, metrics: metrics, logger: environment.logger),
             baskets: BasketEndpoints(
                 upstream: upstream, rates: SessionRates(rates.times(SessionRates.lookupFactor)),
                 logger: environment.logger),

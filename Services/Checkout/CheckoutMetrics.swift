@@ -32,6 +32,15 @@ struct CheckoutMetrics: Sendable {
     /// The outcome of publishing a change, as a label.
     enum Publication: String, CaseIterable, Sendable { case published, failed }
 
+    /// The signature of a webhook's event, as a label.
+    enum Signature: String, CaseIterable, Sendable {
+        case first
+        /// It came within the last day, and the event is accepted or being written.
+        case repeated
+        /// Redis did not answer.
+        case unchecked
+    }
+
     let merchantsState: ReloadState
     private let factory: any MetricsFactory
     private let durations: [Route: Timer]
@@ -77,6 +86,14 @@ struct CheckoutMetrics: Sendable {
             dimensions: [
                 ("route", route.rawValue), ("merchant", merchant ?? "none"), ("outcome", Outcome(status).rawValue),
             ], factory: self.factory
+        ).increment()
+    }
+
+    /// - Parameter source: the name of a configured webhook.
+    func signed(_ source: String, _ signature: Signature) {
+        Counter(
+            label: "waybill_webhook_signatures_total",
+            dimensions: [("source", source), ("outcome", signature.rawValue)], factory: self.factory
         ).increment()
     }
 

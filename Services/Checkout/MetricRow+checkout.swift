@@ -17,6 +17,9 @@ extension MetricRow {
             .counter, "waybill_checkout_changes_total", by: ["outcome"],
             "changes that it published, or failed to publish"),
         MetricRow(
+            .counter, "waybill_webhook_signatures_total", by: ["source", "outcome"],
+            "right signatures of webhooks: first, repeated within a day, unchecked without Redis"),
+        MetricRow(
             .gauge, "waybill_merchant_load_failed", by: ["merchant"],
             "1 while a merchant's directory cannot be loaded, with its last good state in use if there is one"),
     ]

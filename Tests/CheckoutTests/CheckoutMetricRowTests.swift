@@ -20,6 +20,7 @@ import Testing
         let registry = MetricsRegistry(MetricRow.checkout)
         let metrics = CheckoutMetrics(factory: registry)
         metrics.answered(.orders, merchant: "shop", .ok, nanoseconds: 1)
+        metrics.signed("orders", .repeated)
         metrics.loadFailed(merchant: "shop", true)
         metrics.certificateEnds(merchant: "shop", epochSeconds: 1)
         TransportMetrics(factory: registry).certificateEnds(epochSeconds: 1)

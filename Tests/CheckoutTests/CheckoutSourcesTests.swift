@@ -47,8 +47,12 @@ import Testing
         return options
     }
 
-    static func with(_ body: @escaping @Sendable (Fixture) async throws -> Void) async throws {
-        try await Fixture.with(Self.options) { fixture in
+    static func with(
+        redis hasRedis: Bool = false, _ body: @escaping @Sendable (Fixture) async throws -> Void
+    ) async throws {
+        var options = Self.options
+        options.hasRedis = hasRedis
+        try await Fixture.with(options) { fixture in
             for topic in ["shopify.orders", "stripe.charges", "adyen.transfers"] {
                 try fixture.broker.create(.init(topic, partitions: 1))
             }
@@ -75,7 +79,10 @@ import Testing
     @Test func eventsOfEachSchemeAreWrittenUnchangedBeforeTheAnswer() async throws {
         try await Self.with { fixture in
             let rows: [(source: String, signature: String, topic: String, key: String?)] = [
-                ("orders", "X-Shopify-Hmac-Sha256: \(Self.shopify)", "shopify.orders", "820982911946154508"),
+                (
+                    "orders", "X-Shopify-Hmac-Sha256: \(Self.shopify)\r\nwaybill-merchant: other\r\nwaybill-purged: 1",
+                    "shopify.orders", "820982911946154508"
+                ),
                 ("charges", Self.signed(Self.now), "stripe.charges", "A-7"),
                 ("transfers", "HmacSignature: \(Self.adyen)", "adyen.transfers", nil),
             ]
@@ -86,7 +93,11 @@ import Testing
                 let record = try #require(try await fixture.changes(1, topic: row.topic).first)
                 #expect(record.value == Array(Self.event.utf8))
                 #expect(record.key == row.key.map { Array($0.utf8) })
-                #expect(record.headers == [KafkaHeader(name: "content-type", text: "application/json; charset=utf-8")])
+                #expect(
+                    record.headers == [
+                        KafkaHeader(name: "content-type", text: "application/json; charset=utf-8"),
+                        KafkaHeader(name: "waybill-merchant", text: "shop"),
+                    ])
             }
             let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
             let former = try await Self.send(
@@ -163,6 +174,60 @@ import Testing
         }
     }
 
+    /// A provider sends an event again whose answer it did not see, and others may send one that they have read.
+    @Test func anAcceptedEventThatComesAgainIsNotWrittenAgain() async throws {
+        try await Self.with(redis: true) { fixture in
+            let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
+            try fixture.broker.setDown()
+            #expect(try await Self.send(fixture, "orders", header).status == 503, "nothing is accepted yet")
+            try fixture.broker.setUp()
+            var status = 0
+            for _ in 0..<6 where status != 202 { status = try await Self.send(fixture, "orders", header).status }
+            #expect(status == 202, "the provider's next attempt")
+            let count = try await fixture.published(topic: "shopify.orders")
+            #expect(count >= 1)
+            for _ in 0..<2 { #expect(try await Self.send(fixture, "orders", header).status == 202) }
+            #expect(try await fixture.published(topic: "shopify.orders") == count)
+            // The same event by another signature, source or time is another one.
+            let former = "X-Shopify-Hmac-Sha256: \(Self.shopifyFormer)"
+            #expect(try await Self.send(fixture, "orders", former).status == 202)
+            #expect(try await fixture.published(topic: "shopify.orders") == count + 1)
+            let now = Self.now
+            for signature in [Self.signed(now), Self.signed(now), Self.signed(now - 1)] {
+                #expect(try await Self.send(fixture, "charges", signature).status == 202)
+            }
+            #expect(try await fixture.published(topic: "stripe.charges") == 2)
+            let metrics = try await RawConnection.once(
+                port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            #expect(
+                metrics.text.contains(#"waybill_webhook_signatures_total{source="orders",outcome="repeated"} 2"#))
+            #expect(
+                metrics.text.contains(#"waybill_webhook_signatures_total{source="charges",outcome="repeated"} 1"#))
+        }
+    }
+
+    @Test func withoutRedisEachEventIsTaken() async throws {
+        try await Self.with { fixture in
+            let header = "HmacSignature: \(Self.adyen)"
+            for _ in 0..<2 { #expect(try await Self.send(fixture, "transfers", header).status == 202) }
+            #expect(try await fixture.published(topic: "adyen.transfers") == 2)
+            // It is left alone after a while: otherwise each of these waits 2 s for it.
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<CallBreaker.limit {
+                    group.addTask { _ = try await Self.send(fixture, "transfers", header) }
+                }
+                try await group.waitForAll()
+            }
+            let start = ContinuousClock.now
+            for _ in 0..<20 { #expect(try await Self.send(fixture, "transfers", header).status == 202) }
+            #expect(ContinuousClock.now - start < .seconds(30))
+            let metrics = try await RawConnection.once(
+                port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            #expect(
+                metrics.text.contains(#"waybill_webhook_signatures_total{source="transfers",outcome="unchecked"} 32"#))
+        }
+    }
+
     /// While Kafka is away, those that were let in wait for 5 s; the others are refused at once.
     @Test func aSourceThatFloodsLeavesPlacesToOthers() async throws {
         try await Self.with { fixture in
@@ -190,7 +255,7 @@ import Testing
             name: "charges", topic: "stripe.charges", scheme: .stripe, secrets: [Array(Self.stripeSecret.utf8)],
             key: [])
         func isSigned(_ signature: String, after seconds: Int64) -> Bool {
-            webhook.isSigned(Array(Self.event.utf8), by: signature, nowEpochSeconds: Self.stripeTime + seconds)
+            webhook.code(of: Array(Self.event.utf8), by: signature, nowEpochSeconds: Self.stripeTime + seconds) != nil
         }
         let signature = "t=\(Self.stripeTime),v1=\(Self.stripe)"
         for seconds in [-300, 0, 300] as [Int64] { #expect(isSigned(signature, after: seconds)) }

@@ -134,6 +134,22 @@ import Testing
         await library.look(isAsked: true)
         #expect(library.merchants.all.map(\.name) == ["acme"])
         #expect(fixture.journal.lines.contains { $0.metadata["error"]?.contains("orders belongs to acme") == true })
+        // Another name, but the same topic: a program could not tell whose events those are.
+        try fixture.write("beta", [], ["webhooks": ["own": .object(good)]])
+        await library.look(isAsked: true)
+        #expect(library.merchants.webhook("own") == nil)
+        let shared = "the topic shop.orders belongs to acme already"
+        #expect(fixture.journal.lines.contains { $0.metadata["error"]?.contains(shared) == true })
+        try fixture.write(
+            "beta", [],
+            [
+                "webhooks": [
+                    "own": .object(good.merging(["topic": "beta.orders"])),
+                    "more": .object(good.merging(["topic": "beta.orders"])),
+                ]
+            ])
+        await library.look(isAsked: true)
+        #expect(library.merchants.webhook("more")?.merchant.name == "beta", "two of one merchant may share a topic")
     }
 
     @Test func theFormerSecretOfAWebhookHoldsDuringARotation() async throws {
@@ -144,7 +160,7 @@ import Testing
         let body = Array(CheckoutSourcesTests.event.utf8)
         func accepted(_ library: MerchantLibrary) -> [Bool] {
             [CheckoutSourcesTests.shopify, CheckoutSourcesTests.shopifyFormer].map {
-                library.merchants.webhook("a")?.webhook.isSigned(body, by: $0, nowEpochSeconds: 0) == true
+                library.merchants.webhook("a")?.webhook.code(of: body, by: $0, nowEpochSeconds: 0) != nil
             }
         }
         try Data("shpss_the-former-secret-of-shop\n".utf8).write(to: file)

@@ -91,7 +91,8 @@ struct Merchant: Sendable {
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
 
-    /// Refuses an origin, a key or a webhook that another merchant has: each tells whose a request is.
+    /// Refuses an origin, a key, a webhook or its topic that another merchant has: each tells whose a request or an
+    /// event is.
     func refuseShared(with holder: Merchant) throws(MerchantError) {
         let origins = Set(holder.pages.map(\.origin))
         if let page = self.pages.first(where: { origins.contains($0.origin) }) {
@@ -103,6 +104,10 @@ struct Merchant: Sendable {
         let webhooks = Set(holder.webhooks.map(\.name))
         if let webhook = self.webhooks.first(where: { webhooks.contains($0.name) }) {
             throw MerchantError("\(self.name): $.webhooks: \(webhook.name) belongs to \(holder.name) already")
+        }
+        let topics = Set(holder.webhooks.map(\.topic))
+        if let topic = self.webhooks.map(\.topic).first(where: topics.contains) {
+            throw MerchantError("\(self.name): $.webhooks: the topic \(topic) belongs to \(holder.name) already")
         }
     }
 }

@@ -119,7 +119,7 @@ final class CheckoutResponder: Responder {
                 throw CheckoutFailure(.notFound, "there is no such source")
             }
             call.merchant = merchant.name
-            return try await self.webhooks.answer(call.request, webhook)
+            return try await self.webhooks.answer(call.request, webhook, of: merchant)
         case .metadata:
             guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
                 return BasketEndpoints.disabled

@@ -38,11 +38,11 @@ struct Webhook: Sendable {
     /// The names that lead to the member of the body whose value is the record's key; empty for no key.
     let key: [String]
 
-    /// True if a body is signed by one of the secrets. Compares in constant time.
+    /// Returns the code by which one of the secrets signs a body; nil if none does. Compares in constant time.
     ///
     /// Source: Shopify, "Deliver webhooks through HTTPS"; Stripe, "Verify webhook signatures"; Adyen, "Verify HMAC
     /// signatures", webhooks with the signature in the header
-    func isSigned(_ body: [UInt8], by signature: String, nowEpochSeconds now: Int64) -> Bool {
+    func code(of body: [UInt8], by signature: String, nowEpochSeconds now: Int64) -> [UInt8]? {
         var (signed, given): ([UInt8], [[UInt8]]) = (body, [])
         switch self.scheme {
         case .shopify, .adyen: given = Data(base64Encoded: signature).map { [[UInt8]($0)] } ?? []
@@ -54,15 +54,15 @@ struct Webhook: Sendable {
             }
             guard let time, let seconds = Int64(time),
                 (now - Self.tolerance...now + Self.tolerance).contains(seconds)
-            else { return false }
+            else { return nil }
             signed = Array("\(time).".utf8) + body
         }
-        var isSigned = false
+        var found: [UInt8]?
         for secret in self.secrets {
             let code = HMACSHA256.authenticate(signed, key: secret)
-            for other in given where constantTimeEqual(other, code) { isSigned = true }
+            for other in given where constantTimeEqual(other, code) { found = code }
         }
-        return isSigned
+        return found
     }
 
     /// Returns the key of a body's record: the member's text or whole number; nil without one.
