@@ -54,6 +54,20 @@ import Testing
         #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }
     }
 
+    @Test(arguments: [
+        (#"\ud800"#, "\u{FFFD}"), (#"a\udc00b"#, "a\u{FFFD}b"), (#"\ud83d\ud83d\ude00"#, "\u{FFFD}😀"),
+        (#"\ud800\n"#, "\u{FFFD}\n"), (#"\ud800\u0041"#, "\u{FFFD}A"), (#"\ude00\ud83d"#, "\u{FFFD}\u{FFFD}"),
+    ])
+    func aLoneSurrogateOfAnotherIsReplaced(_ text: String, _ expected: String) throws {
+        let json = try JSON(parsing: Array("[\"\(text)\"]".utf8), replacingLoneSurrogates: true)
+        #expect(json.array == [.string(expected)])
+        for rest in [#"\ud83d\"#, #"\ud83d\u12"#, #"\ud83d\x"#, #"\ud83"#] {
+            #expect(throws: JSONError.self) {
+                try JSON(parsing: Array("[\"\(rest)\"]".utf8), replacingLoneSurrogates: true)
+            }
+        }
+    }
+
     @Test(arguments: ["01", "-", "1.", ".5", "1e", "1e+", "+1", "0x1", "NaN", "Infinity", "--1", "1..2"])
     func anInvalidNumberIsRefused(_ text: String) {
         #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }

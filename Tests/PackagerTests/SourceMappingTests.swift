@@ -32,6 +32,11 @@ import Testing
             ])
     }
 
+    @Test func aTextCutInTheMiddleOfACharacterDoesNotLoseTheOrder() throws {
+        let mapping = try SourceFixture.map(Self.plain, value: #"{"id": "1", "number": "Sticker set \ud83d"}"#)
+        #expect(mapping.events.map { $0.object?["data"] } == [["orderNumber": "Sticker set \u{FFFD}"]])
+    }
+
     @Test func changesAreComparedWithAnOrder() throws {
         let mapping = try SourceFixture.map(
             """

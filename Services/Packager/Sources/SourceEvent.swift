@@ -68,7 +68,7 @@ struct SourceEvent {
     }
 
     private static func json(_ bytes: [UInt8]) throws(ChangeFault) -> JSON {
-        do { return try JSON(parsing: bytes) } catch {
+        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
             throw ChangeFault(code: .mapUndecodable, reason: "the value is not JSON: \(error)")
         }
     }

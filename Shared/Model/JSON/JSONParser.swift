@@ -17,10 +17,16 @@ extension JSON {
     ///
     /// Stricter than most parsers where leniency hides mistakes: a name that occurs twice in an object is refused, and
     /// so are lone surrogates and anything after the value.
-    /// - Parameter bytes: UTF-8 without byte order mark.
+    /// - Parameters:
+    ///   - bytes: UTF-8 without byte order mark.
+    ///   - replacesLoneSurrogates: true to read each as U+FFFD, for documents of others: JavaScript and Python write
+    ///     them where they cut a text in the middle of a character. Source: RFC 8259 §8.2
     /// - Throws: `JSONError` with the byte offset.
-    public init(parsing bytes: [UInt8]) throws(JSONError) {
+    public init(
+        parsing bytes: [UInt8], replacingLoneSurrogates replacesLoneSurrogates: Bool = false
+    ) throws(JSONError) {
         var parser = JSONParser()
+        parser.replacesLoneSurrogates = replacesLoneSurrogates
         self = try parser.document(bytes.span)
     }
 
@@ -40,6 +46,7 @@ private struct JSONParser {
     var position = 0
     /// The member of the outermost object whose text is to be found.
     var wanted: String?
+    var replacesLoneSurrogates = false
     var found: Range<Int>?
 
     mutating func document(_ bytes: Span<UInt8>) throws(JSONError) -> JSON {
@@ -300,19 +307,23 @@ private struct JSONParser {
         let start = self.position - 2
         let first = try self.hexUnit(bytes)
         if let scalar = Unicode.Scalar(first) { return scalar }
-        guard (0xD800..<0xDC00).contains(first), self.current(bytes) == UInt8(ascii: "\\") else {
-            throw self.error("a lone surrogate is not a character", at: start)
+        let end = self.position
+        if (0xD800..<0xDC00).contains(first), self.current(bytes) == UInt8(ascii: "\\") {
+            self.position += 1
+            if self.current(bytes) == UInt8(ascii: "u") {
+                self.position += 1
+                let second = try self.hexUnit(bytes)
+                if (0xDC00..<0xE000).contains(second),
+                    let scalar = Unicode.Scalar(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
+                {
+                    return scalar
+                }
+            }
         }
-        self.position += 1
-        guard self.current(bytes) == UInt8(ascii: "u") else {
-            throw self.error("a lone surrogate is not a character", at: start)
-        }
-        self.position += 1
-        let second = try self.hexUnit(bytes)
-        guard (0xDC00..<0xE000).contains(second),
-            let scalar = Unicode.Scalar(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
-        else { throw self.error("a lone surrogate is not a character", at: start) }
-        return scalar
+        guard self.replacesLoneSurrogates else { throw self.error("a lone surrogate is not a character", at: start) }
+        // Whatever escape follows is read by itself.
+        self.position = end
+        return "\u{FFFD}"
     }
 
     private mutating func hexUnit(_ bytes: Span<UInt8>) throws(JSONError) -> UInt32 {
