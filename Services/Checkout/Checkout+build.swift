@@ -114,7 +114,8 @@ package enum Checkout {
             sessions: MerchantSessionEndpoint(
                 client: MerchantSessionClient(
                     fetcher: appleFetcher, logger: environment.logger),
-                rates: SessionRates(rates), logger: environment.logger),
+                rates: SessionRates(rates), attempts: SessionRates(rates.times(SessionRates.attemptFactor)),
+                logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)
         let edge = TransportPolicy(settings.edge, environment)

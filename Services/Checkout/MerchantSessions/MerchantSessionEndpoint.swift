@@ -10,6 +10,8 @@ import NIOHTTP1
 struct MerchantSessionEndpoint: Sendable {
     let client: MerchantSessionClient
     let rates: SessionRates
+    /// Those of all requests, whatever becomes of them.
+    let attempts: SessionRates
     let logger: Logger
 
     /// - Parameter identifier: that of the request.
@@ -17,6 +19,7 @@ struct MerchantSessionEndpoint: Sendable {
         _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
     ) async throws(CheckoutFailure) -> Answer {
         guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
+        try self.attempts.require(request.client, page.origin, "merchant sessions")
         var body = try RequestBody(request)
         // The second spelling is that of clients of another service.
         var text = try body.text("validationURL")

@@ -35,6 +35,8 @@ final class SessionRates: Sendable {
     /// Payments for each merchant session, and requests for baskets and prices: a sheet may be confirmed again after a
     /// failure, and a page reads its basket whenever that changes.
     static let (paymentFactor, lookupFactor) = (3, 30)
+    /// All requests for merchant sessions, refused ones among them, for each session.
+    static let attemptFactor = 10
 
     /// The share of a network in clients.
     static let networkFactor = 10
