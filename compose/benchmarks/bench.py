@@ -125,6 +125,10 @@ SUBJECTS = {
         "connections from 20 addresses together with floods of wrong tokens, lists of changes, registrations and "
         "pipelined requests",
         {"minutes": MINUTES}),
+    "bodies": Subject(
+        "hostile.bodies:BodiesBench",
+        "latency of well-behaved clients of the gateway and the checkout role beside bodies that never end, 1,000 of one "
+        "address and 8,000 of twenty networks; memory of both", {}),
     "checkout": Subject(
         "checkout.bench:CheckoutBench",
         "latency of 200 merchant sessions a second; from a payment's answer to the package in the device, at 100 "

@@ -30,9 +30,9 @@ class Client(threading.Thread):
     Its fetches come at random intervals: at equal ones they would always, or never, meet the floods' next batch.
     """
 
-    def __init__(self, port, paths, seconds):
+    def __init__(self, port, paths, seconds, headers=AUTHORIZATION):
         super().__init__(daemon=True)
-        self.port, self.paths, self.seconds = port, paths, seconds
+        self.port, self.paths, self.seconds, self.headers = port, paths, seconds, headers
         self.waits, self.failures, self.admitted, self.refused = [], [], 0, 0
 
     def run(self):
@@ -44,7 +44,7 @@ class Client(threading.Thread):
             started = time.perf_counter()
             try:
                 connection = connection or Connection(self.port)
-                answer = connection.get(self.paths[number % len(self.paths)], AUTHORIZATION)
+                answer = connection.get(self.paths[number % len(self.paths)], self.headers)
                 if answer.status != 200:
                     self.failures.append(str(answer.status))
             except OSError as error:
@@ -60,7 +60,7 @@ class Client(threading.Thread):
     def knock(self):
         try:
             newcomer = Connection(self.port)
-            newcomer.get(self.paths[0], AUTHORIZATION)
+            newcomer.get(self.paths[0], self.headers)
             newcomer.close()
             self.admitted += 1
         except OSError:
@@ -70,7 +70,31 @@ class Client(threading.Thread):
         return percentile(self.waits, part)
 
 
-class HostileBench(Bench):
+class Flooding(Bench):
+    """A subject with hostile clients."""
+
+    def start_flood(self, port, *words):
+        # At a lower priority, since real hostile clients run on other machines.
+        self.flood = self.ending.enter_context(subprocess.Popen(
+            ["nice", "-n", "10", sys.executable, f"{HERE}/hostile/flood.py", str(port), *words],
+            stdout=subprocess.PIPE, text=True, start_new_session=True))
+        self.ending.callback(self.flood.kill)
+
+    def stop_flood(self):
+        self.flood.terminate()
+        output = self.flood.communicate(timeout=30)[0]
+        return json.loads(output.splitlines()[-1])
+
+    def wait(self, seconds):
+        """Waits while the flood runs."""
+        due = time.monotonic() + seconds
+        while time.monotonic() < due:
+            if self.flood.poll() is not None:
+                raise Failure("the flood ended unexpectedly")
+            time.sleep(0.25)
+
+
+class HostileBench(Flooding):
     def measure(self):
         orders = [f"bench-{number}" for number in range(ORDERS)]
         Publisher(self.stack).replace_with_example(orders, TOKEN)
@@ -81,8 +105,8 @@ class HostileBench(Bench):
         gateway = self.stack.pid("gateway")
         quiet = self.fetch(QUIET_SECONDS)
         memory = memory_mb(gateway)
-        self.start_flood()
-        time.sleep(WARM_UP_SECONDS)
+        self.start_flood(self.stack.gateway_port, "mixed", self.stack.type, TOKEN)
+        self.wait(WARM_UP_SECONDS)
         usage = Usage({"floods": [self.flood.pid], "gateway": [gateway]})
         hostile = self.fetch(self.arguments.minutes * 60, samples := [])
         shares = usage.end().shares()
@@ -100,19 +124,6 @@ class HostileBench(Bench):
                 if self.flood.poll() is not None:
                     raise Failure("the flood ended unexpectedly")
         return client
-
-    def start_flood(self):
-        # At a lower priority, since real hostile clients run on other machines.
-        self.flood = self.ending.enter_context(subprocess.Popen(
-            ["nice", "-n", "10", sys.executable, f"{HERE}/hostile/flood.py", str(self.stack.gateway_port),
-             self.stack.type, TOKEN],
-            stdout=subprocess.PIPE, text=True, start_new_session=True))
-        self.ending.callback(self.flood.kill)
-
-    def stop_flood(self):
-        self.flood.terminate()
-        output = self.flood.communicate(timeout=30)[0]
-        return json.loads(output.splitlines()[-1])
 
     # --- report ------------------------------------------------------------------------------------------------------
 

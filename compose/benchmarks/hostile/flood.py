@@ -69,12 +69,12 @@ class Peer:
 class Kind:
     """Connections that behave alike, and their counts."""
 
-    def __init__(self, name, count, batch, opening=b""):
+    def __init__(self, name, count, batch, opening=b"", addresses=ADDRESSES):
         # batch: returns the bytes for a connection in a tick and the number of requests in them; opening: sent first.
         self.name, self.batch, self.opening = name, batch, opening
         # The connections that write in the same tick, for each of TURNS ticks.
         self.turns = [
-            [Peer(self, address, number) for address in ADDRESSES[turn::TURNS] for number in range(count)]
+            [Peer(self, address, number) for address in addresses[turn::TURNS] for number in range(count)]
             for turn in range(TURNS)]
         self.peers = [peer for peers in self.turns for peer in peers]
         self.sent, self.bytes, self.closed, self.answers = 0, 0, 0, collections.Counter()
@@ -87,10 +87,15 @@ class Kind:
 
 
 class Flood:
-    def __init__(self, port, order_type, token, files):
-        self.port, self.type, self.token = port, order_type, token
+    def __init__(self, port, files):
+        self.port, self.files, self.kinds = port, files, []
         self.random = random.Random(1)
         self.tick = 0
+        self.poll = select.epoll()
+        self.open = {}
+
+    def mixed(self, order_type, token):
+        self.type, self.token = order_type, token
         pipelined = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%s" % (BODY, b"x" * BODY)
         # Each batch ends with the first byte of the next, so a request is always unfinished.
         self.pipelined = pipelined[1:] + pipelined[:1]
@@ -98,10 +103,15 @@ class Flood:
             Kind("wrong tokens", 1, self.wrong_tokens), Kind("lists of changes", 1, self.lists),
             Kind("registrations", 1, self.registrations), Kind("pipelined bodies", 1, self.bodies, b"P"),
             Kind("slow", SLOW, self.slow, b"GET /x HTTP/1.1\r\nhost: a\r\nx: "),
-            Kind("idle", min(IDLE, files // len(ADDRESSES) - 2 * SLOW), None),
+            Kind("idle", min(IDLE, self.files // len(ADDRESSES) - 2 * SLOW), None),
         ]
-        self.poll = select.epoll()
-        self.open = {}
+
+    def unfinished(self, addresses, count, head):
+        """Bodies that lack some bytes: all that was sent is kept until they come."""
+        opening = f"{head}content-length: {BODY}\r\n\r\n".encode() + b" " * (BODY - 10_000)
+        self.kinds = [Kind("bodies", int(count), self.nothing, opening, ADDRESSES[:int(addresses)])]
+
+    def queue(self):
         # The next one is on the right: first those that send requests, later the one closed longest ago.
         self.closed = collections.deque(peer for kind in reversed(self.kinds) for peer in kind.peers)
 
@@ -138,6 +148,9 @@ class Flood:
     def bodies(self, peer):
         return self.pipelined * BODIES, BODIES
 
+    def nothing(self, peer):
+        return b"", 0
+
     def slow(self, peer):
         """Returns one byte in every tenth turn."""
         return (b"y" if self.tick // TURNS % 10 == peer.number % 10 else b""), 0
@@ -145,6 +158,7 @@ class Flood:
     # --- sockets ------------------------------------------------------------------------------------------------------
 
     def run(self):
+        self.queue()
         began = time.monotonic()
         while True:
             self.connect()
@@ -202,10 +216,11 @@ class Flood:
         self.closed.appendleft(peer)
 
 
-def main(port, order_type, token):
+def main(port, kind, *words):
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    flood = Flood(int(port), order_type, token, files)
+    flood = Flood(int(port), files)
+    {"mixed": flood.mixed, "bodies": flood.unfinished}[kind](*words)
 
     def stop(*_):
         print(json.dumps({kind.name: kind.told() for kind in flood.kinds}), flush=True)
