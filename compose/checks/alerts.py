@@ -126,6 +126,11 @@ CASES = {
     "WaybillCheckoutFails": (requests(6), requests(4)),
     "WaybillCheckoutChangesFail": ([counter('checkout_changes_total{outcome="failed"}', 1)],
                                    [counter('checkout_changes_total{outcome="published"}', 9)]),
+    "WaybillWebhookRefused": (
+        [counter('webhook_events_total{source="s",outcome="body_too_large"}', 1),
+         counter('webhook_events_total{source="s",outcome="taken"}', 9)],
+        [counter('webhook_events_total{source="s",outcome="signature_refused"}', 9),
+         counter('webhook_events_total{source="s",outcome="taken"}', 9)]),
     "WaybillMerchantLoadFailed": ([gauge('merchant_load_failed{merchant="m"}', 1)],
                                   [gauge('merchant_load_failed{merchant="m"}', 0)]),
     "WaybillNotificationsLate": (late("push_age_seconds", "30.0", 200), late("push_age_seconds", "30.0", 50)),
