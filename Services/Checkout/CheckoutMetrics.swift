@@ -29,6 +29,26 @@ struct CheckoutMetrics: Sendable {
         }
     }
 
+    /// The outcome of a webhook's event, as a label.
+    enum Event: String, CaseIterable, Sendable {
+        case taken
+        case signatureRefused = "signature_refused"
+        case bodyTooLarge = "body_too_large"
+        case unavailable
+        /// Any other refusal.
+        case refused
+
+        init(_ status: HTTPResponseStatus) {
+            switch status.code {
+            case ..<400: self = .taken
+            case 401, 429: self = .signatureRefused
+            case 413: self = .bodyTooLarge
+            case 500...: self = .unavailable
+            default: self = .refused
+            }
+        }
+    }
+
     /// The outcome of publishing a change, as a label.
     enum Publication: String, CaseIterable, Sendable { case published, failed }
 
@@ -89,12 +109,16 @@ struct CheckoutMetrics: Sendable {
         ).increment()
     }
 
-    /// - Parameter source: the name of a configured webhook.
-    func signed(_ source: String, _ signature: Signature) {
+    /// Makes the counters of a webhook, from 0: the first refusal must show as a growth.
+    func loaded(webhook: String) { for event in Event.allCases { _ = self.counter(webhook, event) } }
+
+    /// - Parameter webhook: the name of a configured webhook.
+    func answered(webhook: String, _ status: HTTPResponseStatus) { self.counter(webhook, Event(status)).increment() }
+
+    private func counter(_ webhook: String, _ event: Event) -> Counter {
         Counter(
-            label: "waybill_webhook_signatures_total",
-            dimensions: [("source", source), ("outcome", signature.rawValue)], factory: self.factory
-        ).increment()
+            label: "waybill_webhook_events_total", dimensions: [("source", webhook), ("outcome", event.rawValue)],
+            factory: self.factory)
     }
 
     func changed(_ outcome: Publication) { self.publications[outcome]?.increment() }

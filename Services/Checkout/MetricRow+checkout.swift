@@ -19,6 +19,8 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_webhook_signatures_total", by: ["source", "outcome"],
             "right signatures of webhooks: first, repeated within a day, unchecked without Redis"),
+            .counter, "waybill_webhook_events_total", by: ["source", "outcome"],
+            "events of a webhook: taken, or the reason of the refusal"),
         MetricRow(
             .gauge, "waybill_merchant_load_failed", by: ["merchant"],
             "1 while a merchant's directory cannot be loaded, with its last good state in use if there is one"),

@@ -25,6 +25,22 @@ import Testing
         #expect(shares.take("a") == true)
     }
 
+    @Test func placesAreTakenTogetherOrNotAtAll() {
+        var shares = Shares<String>(limit: 128)
+        #expect(shares.take("a", 32) == true)
+        #expect(shares.take("a", 32) == true)
+        #expect(shares.hasRoom("a") == false, "it has half")
+        #expect(shares.take("b", 33) == false, "it would leave less than it has")
+        #expect(shares.take("b", 28) == true)
+        shares.give("a", 32)
+        #expect(shares.take("a", 4) == true, "as it has less than are free")
+        shares.give("a", 32)
+        shares.give("a", 4)
+        shares.give("b", 28)
+        #expect(shares.take("c", 64) == true)
+        #expect(shares.take("c") == false)
+    }
+
     @Test func oneShopThatTakesLongHasRoomForAHundredPaymentsASecond() {
         var shares = Shares<String>(limit: CallCapacity.Kind.money.limit)
         var taken = 0

@@ -182,7 +182,7 @@ import Testing
             CheckFault("kafka", "shop.orders is refused", "grant Write on topic shop.orders") {
                 $0.topics["shop.orders"]?.error = 29
             },
-            CheckFault("kafka", "shop.orders: max.message.bytes=1000", "max.message.bytes=262144") {
+            CheckFault("kafka", "shop.orders: max.message.bytes=1000", "max.message.bytes=1048576") {
                 $0.topics["shop.orders"]?.settings?["max.message.bytes"] = "1000"
             },
         ]

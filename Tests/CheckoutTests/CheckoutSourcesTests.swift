@@ -144,7 +144,9 @@ import Testing
     @Test func aBodyOfARefusalIsNotAwaited() async throws {
         try await Self.with { fixture in
             let signature = "X-Shopify-Hmac-Sha256: \(Self.shopify)\r\n"
-            let rows = [("orders", "", 200_000, 401), ("other", "", 200_000, 404), ("orders", signature, 262_145, 413)]
+            let rows = [
+                ("orders", "", 200_000, 401), ("other", "", 200_000, 404), ("orders", signature, 1_048_577, 413),
+            ]
             for (source, signature, length, status) in rows {
                 let connection = try await RawConnection.open(port: fixture.port)
                 let answer = try await connection.exchange(
@@ -154,6 +156,82 @@ import Testing
                 #expect(answer["connection"] == "close")
                 await connection.close()
             }
+        }
+    }
+
+    /// An operator sees which webhook loses orders, before its sender gives up.
+    @Test func aBodyThatIsTooLargeIsCountedAndLoggedOnce() async throws {
+        var options = Self.options
+        options.merchant["webhooks"] = [
+            "orders": [
+                "signature": "shopify", "topic": "shopify.orders", "secret": "shopify.secret", "bodyLimit": 20_000,
+            ]
+        ]
+        try await Fixture.with(options) { fixture in
+            func metrics() async throws -> String {
+                try await RawConnection.once(
+                    port: fixture.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                ).text
+            }
+            let counter = #"waybill_webhook_events_total{source="orders",outcome="body_too_large"}"#
+            try await eventually("its first growth is seen") { try await metrics().contains(counter + " 0\n") }
+            for _ in 0..<3 {
+                let answer = try await Self.send(
+                    fixture, "orders", "X-Shopify-Hmac-Sha256: \(Self.shopify)",
+                    body: String(repeating: " ", count: 20_001))
+                #expect(answer.status == 413)
+                #expect(answer.code == "body_too_large")
+            }
+            let text = try await metrics()
+            #expect(text.contains(counter + " 3\n"))
+            #expect(
+                text.contains(
+                    #"waybill_checkout_requests_total{route="sources",merchant="shop",outcome="refused"} 3"#))
+            try await fixture.child.line {
+                $0.contains("request refused before its body was read") && $0.contains(#""route":"sources/orders""#)
+                    && $0.contains(#""merchant":"shop""#) && $0.contains("the body may have 20000 bytes at most")
+            }
+            let lines = fixture.child.output.split(separator: "\n")
+            #expect(lines.count { $0.contains("before its body was read") } == 1, "the others are counted for a while")
+        }
+    }
+
+    /// Shopify repeats each line of an order in its fulfillments.
+    @Test func anEventOfHalfAMegabyteIsTaken() async throws {
+        try await Self.with { fixture in
+            let body = #"{"id":7,"line_items":""# + String(repeating: "x", count: 500_000) + #""}"#
+            let code = HMACSHA256.authenticate(Array(body.utf8), key: Array("shpss_0123456789abcdef0123456789ab".utf8))
+            let signature = "X-Shopify-Hmac-Sha256: \(Data(code).base64EncodedString())"
+            #expect(try await Self.send(fixture, "orders", signature, body: body).status == 202)
+            let records = try await fixture.changes(1, topic: "shopify.orders")
+            #expect(records.first?.value == Array(body.utf8))
+            #expect(records.first?.key == Array("7".utf8))
+        }
+    }
+
+    /// The bodies of events for which there is no place are not read.
+    @Test func anEventBeyondTheShareIsRefusedFromItsHead() async throws {
+        try await Self.with { fixture in
+            let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
+            try fixture.broker.setDown()
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<WebhookEndpoint.limit / 2 {
+                    group.addTask { try await Self.send(fixture, "orders", header).status }
+                }
+                var answer: RawConnection.Response?
+                try await eventually("the source has its share") {
+                    let connection = try await RawConnection.open(port: fixture.port)
+                    answer = try await connection.exchange(
+                        "POST /v1/checkout/sources/orders HTTP/1.1\r\nHost: a\r\n\(header)\r\n"
+                            + "Expect: 100-continue\r\nContent-Length: 200000\r\n\r\n")
+                    await connection.close()
+                    return answer?.status == 503
+                }
+                #expect(answer?["retry-after"] == "1")
+                #expect(answer?["connection"] == "close")
+                for try await status in group { #expect(status == 503) }
+            }
+            try fixture.broker.setUp()
         }
     }
 
@@ -266,6 +344,13 @@ import Testing
         #expect(!isSigned("t=\(Self.stripeTime + 1),v1=\(Self.stripe)", after: 0), "the time is signed too")
         #expect(!isSigned("v1=\(Self.stripe)", after: 0))
         #expect(!isSigned("", after: 0))
+    }
+
+    /// JavaScript and Python write half of a character where they cut a text.
+    @Test func aTextCutInTheMiddleOfACharacterLeavesTheKey() {
+        let webhook = Webhook(name: "a", topic: "a", scheme: .shopify, secrets: [], key: ["id"])
+        let body = #"{"title":"Sticker set \ud83d","other":"\ude00 \ud83d\n","id":6120034418893}"#
+        #expect(webhook.recordKey(of: Array(body.utf8)) == Array("6120034418893".utf8))
     }
 
     @Test func theKeyIsATextOrAWholeNumber() {

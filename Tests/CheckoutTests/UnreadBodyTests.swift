@@ -26,6 +26,56 @@ import Testing
         }
     }
 
+    /// The origin is in the head: a page that is no merchant's is refused without its body, others are waited for.
+    @Test func aBodyOfAnUnknownPageIsNotRead() async throws {
+        try await CheckoutFixture.with { fixture in
+            for path in ["/applepay/payment", "/applepay/validate", "/applepay/order-details"] {
+                for origin in ["", "Origin: https://nobody.example.com\r\n", "Origin: null\r\n"] {
+                    let connection = try await RawConnection.open(port: fixture.port)
+                    let answer = try await connection.exchange(
+                        "POST \(path) HTTP/1.1\r\nHost: a\r\n\(origin)Content-Length: 10000\r\n\r\n")
+                    #expect(answer.status == 403, "\(path) \(origin)")
+                    #expect(answer["connection"] == "close")
+                    await connection.close()
+                }
+            }
+            let connection = try await RawConnection.open(port: fixture.port)
+            let head = "POST /applepay/order-details HTTP/1.1\r\nHost: a\r\nOrigin: \(CheckoutFixture.origin)\r\n"
+            let continued = try await connection.exchange(
+                head + "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+            #expect(continued.status == 100)
+            #expect(try await connection.exchange("{}").code == "missing_parameter")
+            await connection.close()
+        }
+    }
+
+    /// The sum over all connections, of requests whose heads are right.
+    @Test func bodiesOfKnownPagesHaveABudget() async throws {
+        try await CheckoutFixture.with { fixture in
+            let head = [
+                "POST /applepay/payment HTTP/1.1", "Host: a", "Origin: \(CheckoutFixture.origin)",
+                "Content-Type: application/json", "Content-Length: 65536", "", "",
+            ].joined(separator: "\r\n")
+            let part = Array(head.utf8) + [UInt8](repeating: 32, count: 65_535)
+            let before = try fixture.child.residentBytes()
+            var connections: [RawConnection] = []
+            for _ in 0..<400 {
+                let connection = try await RawConnection.open(port: fixture.port)
+                connections.append(connection)
+                try? await connection.send(part)
+            }
+            let refused = try await connections[0].response()
+            #expect(refused.status == 503)
+            #expect(refused.code == "unavailable")
+            #expect(refused["retry-after"] == "1")
+            #expect(refused["access-control-allow-origin"] == CheckoutFixture.origin, "the page may read it")
+            let grown = try fixture.child.residentBytes() - before
+            #expect(grown < 22 << 20, "\(grown >> 20) MB of 25")
+            #expect(try await fixture.once("GET", "/nothing").status == 404, "others are served")
+            for connection in connections { await connection.close() }
+        }
+    }
+
     /// The key is in the head: a body that comes without a right one is not kept.
     @Test func bodiesWithoutARightKeyAreNotBuffered() async throws {
         try await CheckoutFixture.with { fixture in

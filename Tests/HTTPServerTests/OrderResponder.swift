@@ -76,7 +76,13 @@ final class OrderResponder: Responder {
         return eventLoop.makeSucceededFuture(self.counted("none", answer))
     }
 
-    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
+    func refusal(_ fault: RequestFault, of request: Request?, on eventLoop: any EventLoop) -> Answer {
+        var answer = Answer.failure(fault.status, fault.message)
+        if let seconds = fault.retryAfterSeconds { answer.headers.add(name: "retry-after", value: String(seconds)) }
+        return self.counted("none", answer)
+    }
+
+    private func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
         self.counted("none", .failure(status, message))
     }
 

@@ -80,4 +80,19 @@ import Testing
         #expect(!backoff.owes("b", at: self.at(0)))
         #expect(backoff.longestDebt == .seconds(90))
     }
+
+    @Test func repeatedFailuresAreSummarizedOncePerInterval() {
+        var log = FailureLogThrottle(length: .seconds(10))
+        #expect(log.failed("package", "first", at: self.at(0)) == .write)
+        #expect(log.failed("package", "a", at: self.at(1)) == .summarise(at: self.at(10)))
+        for second in 2..<10 { #expect(log.failed("package", "b\(second)", at: self.at(Int64(second))) == .count) }
+        #expect(log.failed("changes", "other", at: self.at(5)) == .write, "each kind has its own")
+        #expect(log.failed("package", "late", at: self.at(11)) == .count, "the summary is on its way")
+        #expect(log.summary(of: "package", at: self.at(11)) == .init(count: 10, reason: "late"))
+        #expect(log.summary(of: "package", at: self.at(11)) == nil)
+        #expect(log.failed("package", "c", at: self.at(12)) == .summarise(at: self.at(21)), "the summary was a line")
+        #expect(log.summary(of: "package", at: self.at(21)) == .init(count: 1, reason: "c"))
+        #expect(log.failed("package", "d", at: self.at(31)) == .write)
+        #expect(log.summary(of: "nothing", at: self.at(31)) == nil)
+    }
 }

@@ -78,7 +78,7 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 4703,
+        "Services/Checkout": 4863,
         "Services/Gateway": 2100,
         "Services/Packager": 14268,
         "Services/Pusher": 6100,
@@ -88,10 +88,10 @@ import Testing
         "Shared/Cryptography": 1350,
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
-        "Shared/HTTPServer": 3670,
+        "Shared/HTTPServer": 4240,
         "Shared/Kafka": 4300,
         "Shared/Lua": 1030,
-        "Shared/Model": 6037,
+        "Shared/Model": 6047,
         "Shared/Operations": 4266,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,

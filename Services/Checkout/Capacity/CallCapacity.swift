@@ -125,19 +125,23 @@ struct Shares<Tenant: Hashable & Sendable>: Sendable {
 
     init(limit: Int) { self.limit = limit }
 
-    /// Takes a place; false if the tenant has its share.
-    mutating func take(_ tenant: Tenant) -> Bool {
-        let mine = self.held[tenant, default: 0]
-        guard mine < self.limit - self.total else { return false }
-        self.held[tenant] = mine + 1
-        self.total += 1
+    /// True if the tenant may take so many places.
+    func hasRoom(_ tenant: Tenant, _ count: Int = 1) -> Bool {
+        self.held[tenant, default: 0] + 2 * count - 1 <= self.limit - self.total
+    }
+
+    /// Takes places; false if the tenant has its share.
+    mutating func take(_ tenant: Tenant, _ count: Int = 1) -> Bool {
+        guard self.hasRoom(tenant, count) else { return false }
+        self.held[tenant, default: 0] += count
+        self.total += count
         return true
     }
 
-    /// Returns a place that was taken.
-    mutating func give(_ tenant: Tenant) {
-        guard let mine = self.held[tenant] else { return }
-        self.held[tenant] = mine > 1 ? mine - 1 : nil
-        self.total -= 1
+    /// Returns places that were taken together.
+    mutating func give(_ tenant: Tenant, _ count: Int = 1) {
+        guard let mine = self.held[tenant], mine >= count else { return }
+        self.held[tenant] = mine > count ? mine - count : nil
+        self.total -= count
     }
 }

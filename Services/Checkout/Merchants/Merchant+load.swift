@@ -280,8 +280,15 @@ extension Merchant {
                 secrets = keys
             }
             let key = try members.optionalText("key")?.split(separator: ".").map(String.init) ?? []
+            let limits = Webhook.bodyLimits
+            let limit = Int(clamping: try members.optionalInteger("bodyLimit") ?? Int64(Webhook.defaultBodyLimit))
+            guard limits.contains(limit) else {
+                throw members.wrong(
+                    "bodyLimit", "must be a number of bytes from \(limits.lowerBound) to \(limits.upperBound)")
+            }
             try members.refuseRest()
-            webhooks.append(Webhook(name: name, topic: topic, scheme: scheme, secrets: secrets, key: key))
+            webhooks.append(
+                Webhook(name: name, topic: topic, scheme: scheme, secrets: secrets, key: key, bodyLimit: limit))
         }
         return webhooks
     }

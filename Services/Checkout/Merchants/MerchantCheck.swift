@@ -42,8 +42,11 @@ struct MerchantCheck: Sendable {
 
     /// The topics of webhooks.
     var topics: [KafkaTopicNeed] {
-        Set(self.merchants.flatMap { $0.webhooks.map(\.topic) }).sorted().map {
-            KafkaTopicNeed($0, isWritten: true, messageBytes: Webhook.bodyLimit)
+        let webhooks = self.merchants.flatMap(\.webhooks)
+        let limits = Dictionary(webhooks.map { ($0.topic, $0.bodyLimit) }) { max($0, $1) }
+        return limits.sorted { $0.key < $1.key }.map { topic, limit in
+            KafkaTopicNeed(
+                topic, isWritten: true, messageBytes: min(limit, Webhook.usualBody), largestBytes: limit)
         }
     }
 

@@ -124,6 +124,9 @@ final class MerchantLibrary: Service {
             for name in names { self.metrics?.loadFailed(merchant: name, failures[name] != nil) }
             measured = names
         }
+        for merchant in items.values {
+            for webhook in merchant.webhooks { self.metrics?.loaded(webhook: webhook.name) }
+        }
         self.checkCertificates(nowEpochSeconds: now)
     }
 

@@ -121,9 +121,11 @@ struct CheckoutFailure: Error, Hashable, Sendable {
             case .requestHeaderFieldsTooLarge: .fieldsTooLarge
             case .notImplemented: .notImplemented
             case .httpVersionNotSupported: .versionNotSupported
+            case .serviceUnavailable: .unavailable
             default: .malformedRequest
             }
         self.init(code, fault.message)
+        if let seconds = fault.retryAfterSeconds { self.headers = ["retry-after": String(seconds)] }
     }
 
     /// - Parameter request: the identifier of the request.

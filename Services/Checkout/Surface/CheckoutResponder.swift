@@ -28,6 +28,7 @@ final class CheckoutResponder: Responder {
     private let guesses: Mutex<FailureBackoff<ClientAddress>>
     private let metrics: CheckoutMetrics
     private let logger: Logger
+    private let refusals = Mutex(FailureLogThrottle())
     private let servers = Mutex(Shares<String>(limit: CheckoutResponder.serverLimit))
 
     init(
@@ -37,7 +38,8 @@ final class CheckoutResponder: Responder {
         backoff: FailureBackoff<ClientAddress>.Limits = .init(), metrics: CheckoutMetrics, logger: Logger
     ) {
         self.reading = ExtendedReading(
-            bodyLimit: { Self.bodyLimit($0, merchants.merchants) }, bodies: 2 << 20, arrivalLimit: Self.arrivalLimit)
+            bodyLimit: { Self.bodyLimit($0, merchants.merchants, webhooks) }, bodies: 2 << 20,
+            arrivalLimit: Self.arrivalLimit)
         self.merchants = merchants
         self.details = details
         self.changes = changes
@@ -62,6 +64,8 @@ final class CheckoutResponder: Responder {
         var merchant: String?
         /// The origin of the calling page, once it is known to be a merchant's.
         var origin: PageOrigin?
+        /// The webhook that the event is for.
+        var webhook: String?
     }
 
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
@@ -78,13 +82,55 @@ final class CheckoutResponder: Responder {
         }
     }
 
-    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
+    func refusal(_ fault: RequestFault, of request: Request?, on eventLoop: any EventLoop) -> Answer {
         let identifier = RequestIdentifier.random()
-        let failure = CheckoutFailure(RequestFault(status: status, message: message))
-        var answer = failure.answer(request: identifier)
-        answer.headers.replaceOrAdd(name: "x-request-id", value: identifier)
-        self.metrics.answered(.none, merchant: nil, answer.status, nanoseconds: 0)
-        return answer
+        var answer = CheckoutFailure(fault).answer(request: identifier)
+        guard let request else {
+            answer.headers.replaceOrAdd(name: "x-request-id", value: identifier)
+            self.metrics.answered(.none, merchant: nil, answer.status, nanoseconds: 0)
+            return answer
+        }
+        var call = Call(request: request, identifier: identifier)
+        self.identify(&call, self.merchants.merchants)
+        if let merchant = call.merchant { self.note(fault, call, merchant, eventLoop) }
+        return self.finish(answer, call)
+    }
+
+    /// Finds out from the head of a refused request whose it is. A wrong key is no guess here.
+    private func identify(_ call: inout Call, _ merchants: Merchants) {
+        guard let route = try? CheckoutRoute(method: call.request.method, target: call.request.target) else { return }
+        call.route = route.label
+        if case .source(let name) = route {
+            call.merchant = merchants.webhook(name)?.merchant.name
+            call.webhook = merchants.webhook(name)?.webhook.name
+        } else if route.isForServers {
+            _ = try? self.caller(&call, merchants)
+        } else {
+            _ = try? self.page(&call, merchants)
+        }
+    }
+
+    /// Logs the refusal of a merchant's request before its body was read: the first of a kind, then their number.
+    private func note(_ fault: RequestFault, _ call: Call, _ merchant: String, _ eventLoop: any EventLoop) {
+        let place = call.webhook.map { "\(call.route.rawValue)/\($0)" } ?? call.route.rawValue
+        let kind = "\(merchant) \(place) \(fault.status.code)"
+        let metadata: Logger.Metadata = [
+            "merchant": "\(merchant)", "route": "\(place)", "status": "\(fault.status.code)",
+        ]
+        switch self.refusals.withLock({ $0.failed(kind, fault.message, at: .now()) }) {
+        case .write:
+            self.logger.warning(
+                "request refused before its body was read",
+                metadata: metadata.merging(["reason": "\(fault.message)", "request": "\(call.identifier)"]) { $1 })
+        case .summarise(let moment):
+            eventLoop.scheduleTask(deadline: moment) {
+                guard let summary = self.refusals.withLock({ $0.summary(of: kind, at: .now()) }) else { return }
+                self.logger.warning(
+                    "more requests refused before their bodies were read",
+                    metadata: metadata.merging(["reason": "\(summary.reason)", "count": "\(summary.count)"]) { $1 })
+            }
+        case .count: break
+        }
     }
 
     private func answer(_ call: inout Call) async throws(CheckoutFailure) -> Answer {
@@ -119,7 +165,8 @@ final class CheckoutResponder: Responder {
                 throw CheckoutFailure(.notFound, "there is no such source")
             }
             call.merchant = merchant.name
-            return try await self.webhooks.answer(call.request, webhook, of: merchant)
+            call.webhook = webhook.name
+            return try await self.webhooks.answer(call.request, webhook)
         case .metadata:
             guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
                 return BasketEndpoints.disabled
@@ -153,26 +200,34 @@ final class CheckoutResponder: Responder {
         }
     }
 
-    /// Returns the most bytes of a request's body; nil for a request of a server without a right key, and for an event
-    /// without a signature or a source.
-    private static func bodyLimit(_ request: Request, _ merchants: Merchants) -> Int? {
+    /// Returns the most bytes of a request's body; nil for a request of a server without a right key, for one of a page
+    /// of no merchant, and for an event without a signature, a source, or a place.
+    private static func bodyLimit(_ request: Request, _ merchants: Merchants, _ webhooks: WebhookEndpoint) -> Int? {
         guard let route = try? CheckoutRoute(method: request.method, target: request.target) else { return 16 << 10 }
         if case .source(let name) = route {
-            guard let (_, webhook) = merchants.webhook(name), request.fields[webhook.scheme.field] != nil else {
-                return nil
-            }
+            return merchants.webhook(name).flatMap { webhooks.bodyLimit(request, $0.webhook) }
         }
-        guard route.isForServers else { return route.bodyLimit }
-        return (try? Self.caller(request, merchants)) == nil ? nil : route.bodyLimit
+        let isWanted =
+            route.isForServers
+            ? (try? Self.caller(request, merchants)) != nil
+            : !route.isForPages || request.fields[.origin].flatMap { PageOrigin($0) }.flatMap { merchants[$0] } != nil
+        return isWanted ? route.bodyLimit : nil
+    }
+
+    /// Refuses a request whose body was not read, though it is wanted by now: the merchants have changed meanwhile.
+    private static func requireBody(_ request: Request) throws(CheckoutFailure) {
+        guard request.isBodyIgnored else { return }
+        throw CheckoutFailure.unavailable("the body was not read, send the request again", retryAfterSeconds: 1)
     }
 
     /// Identifies the calling server by its key.
     ///
-    /// A browser that asks its user for a key sends it with every page's requests from then on; servers do not send
-    /// `Sec-Fetch-Site`. Source: Fetch Metadata Request Headers §2.3
+    /// A browser that asks its user for a key sends it with every page's requests from then on, those of sibling hosts
+    /// as well; servers do not send `Sec-Fetch-Site`, and a person's own request has `none`. Source: Fetch Metadata
+    /// Request Headers §2.3
     private static func caller(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
-        guard !request.fields.others.contains(where: { $0.name == .fetchSite && $0.value == "cross-site" }) else {
-            throw CheckoutFailure(.originRefused, "a page of another site may not send this request")
+        guard !request.fields.others.contains(where: { $0.name == .fetchSite && $0.value != "none" }) else {
+            throw CheckoutFailure(.originRefused, "a page may not send this request")
         }
         let key = try KeyReading.key(request.fields)
         guard let caller = merchants.caller(key: key) else {
@@ -187,6 +242,7 @@ final class CheckoutResponder: Responder {
         var caller = try Self.caller(call.request, merchants)
         caller.trace = call.request.fields.trace
         call.merchant = caller.merchant.name
+        try Self.requireBody(call.request)
         return caller
     }
 
@@ -213,6 +269,7 @@ final class CheckoutResponder: Responder {
         else { throw CheckoutFailure(.originRefused, "this origin is not allowed") }
         call.origin = origin
         call.merchant = merchant.name
+        try Self.requireBody(call.request)
         return (merchant, page)
     }
 
@@ -245,6 +302,7 @@ final class CheckoutResponder: Responder {
         self.metrics.answered(
             call.route, merchant: call.merchant, answer.status,
             nanoseconds: (NIODeadline.now() - call.started).nanoseconds)
+        if let webhook = call.webhook { self.metrics.answered(webhook: webhook, answer.status) }
         return answer
     }
 }

@@ -221,15 +221,25 @@ enum CheckoutRoute: Hashable, Sendable {
         }
     }
 
-    /// The most bytes that a body may have: an order document has its own limit, everything else is small.
+    /// True for a route of pages, whose origin must be a merchant's.
+    var isForPages: Bool {
+        switch self {
+        case .grantedDetails, .validate, .basket, .postalCode, .payment, .preflight: true
+        case .orderDetails, .grants, .links, .order, .part, .confirm, .notify, .source, .metadata, .association, .root,
+            .file:
+            false
+        }
+    }
+
+    /// The most bytes that a body may have: an order document has its own limit, as has each webhook, and everything
+    /// else is small.
     var bodyLimit: Int {
         switch self {
         case .orderDetails, .order, .part: return OrderChange.valueLimit
         case .validate, .confirm, .payment: return 64 << 10
         case .notify: return OrderChange.valueLimit
-        case .source: return Webhook.bodyLimit
         case .metadata, .basket, .postalCode: return 16 << 10
-        case .grants, .links, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
+        case .grants, .links, .source, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
         }
     }
 }

@@ -24,8 +24,12 @@ struct Webhook: Sendable {
         }
     }
 
-    /// Most bytes of a body.
-    static let bodyLimit = 256 << 10
+    /// Most bytes of a body without a `bodyLimit`: Shopify sends a megabyte for an order of many lines.
+    static let defaultBodyLimit = 1 << 20
+    /// Bytes that the topic of any webhook must accept.
+    static let usualBody = 256 << 10
+    /// The bytes that `bodyLimit` may name: the producer takes no longer message, with its key and headers.
+    static let bodyLimits = 16 << 10...7 << 20
     /// Most seconds between the time of a signature and the present, for a scheme whose signatures have a time.
     static let tolerance: Int64 = 300
     /// Most secrets: the present one, and the former one during a rotation.
@@ -37,6 +41,8 @@ struct Webhook: Sendable {
     let secrets: [[UInt8]]
     /// The names that lead to the member of the body whose value is the record's key; empty for no key.
     let key: [String]
+    /// Most bytes of a body.
+    var bodyLimit = Webhook.defaultBodyLimit
 
     /// Returns the code by which one of the secrets signs a body; nil if none does. Compares in constant time.
     ///
@@ -66,8 +72,10 @@ struct Webhook: Sendable {
     }
 
     /// Returns the key of a body's record: the member's text or whole number; nil without one.
+    ///
+    /// A text that was cut in the middle of a character elsewhere in the body does not cost the event its sequence.
     func recordKey(of body: [UInt8]) -> [UInt8]? {
-        guard !self.key.isEmpty, var value = try? JSON(parsing: body) else { return nil }
+        guard !self.key.isEmpty, var value = try? JSON(parsing: body, replacingLoneSurrogates: true) else { return nil }
         for name in self.key { value = value.object?[name] ?? .null }
         return (value.string ?? value.integer.map { String($0) }).map { Array($0.utf8) }
     }

@@ -186,10 +186,16 @@ final class Endpoints: Responder {
             : .failure(.internalServerError, "internal error")
     }
 
-    /// Makes the answer to input that is not a routable request: a body that is too large, malformed HTTP.
-    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
-        let answer = Answer.failure(status, message)
-        self.count(.none, answer, since: .now())
+    /// Makes the answer to input that is no complete request: a body that is too large, malformed HTTP.
+    func refusal(_ fault: RequestFault, of request: Request?, on eventLoop: any EventLoop) -> Answer {
+        var answer = Answer.failure(fault.status, fault.message)
+        if let seconds = fault.retryAfterSeconds { answer.headers.add(name: "retry-after", value: String(seconds)) }
+        let route = request.flatMap { request in
+            try? Route(
+                method: request.method, target: request.target, basePath: self.basePath,
+                isCompatible: self.compatibility != nil)
+        }
+        self.count(route?.endpoint ?? .none, answer, since: .now())
         return answer
     }
 
@@ -200,10 +206,10 @@ final class Endpoints: Responder {
 }
 
 extension Answer {
-    /// Returns the span of a fetch; nil for a refusal, so that a client without a token cannot make any.
+    /// Returns the span of a fetch; nil unless its token was found right, so that no other client can make any.
     func span(of trace: TraceContext, from start: Int64, to end: Int64) -> TraceSpan? {
         let isFailure = self.status.code >= 500
-        guard isFailure || self.status.code < 400 else { return nil }
+        guard self.isForOwner || self.status.code < 400 else { return nil }
         return TraceSpan(
             "waybill.fetch", .server, of: [trace], from: start, to: end,
             attributes: [("waybill.outcome", .string("\(self.status.code)"))], isError: isFailure)

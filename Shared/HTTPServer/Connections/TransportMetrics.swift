@@ -14,7 +14,10 @@ struct TransportMetrics: Sendable {
     let certificatesLoaded: Counter
     /// Certificates that could not be loaded; the former one stays in use.
     let certificatesRefused: Counter
+    /// Bytes of memory that `BodyAccount` counts.
+    let bodyBytes: Meter
     private let refusals: [ConnectionLimits.Refusal: Counter]
+    private let bodiesGaveWay: [BodyBudget.Scope: Counter]
     private let factory: any MetricsFactory
 
     init(factory: any MetricsFactory) {
@@ -26,6 +29,11 @@ struct TransportMetrics: Sendable {
         let reloads = "waybill_tls_certificate_reloads_total"
         self.certificatesLoaded = Counter(label: reloads, dimensions: [("outcome", "loaded")], factory: factory)
         self.certificatesRefused = Counter(label: reloads, dimensions: [("outcome", "refused")], factory: factory)
+        self.bodyBytes = Meter(label: "waybill_request_bytes", factory: factory)
+        self.bodiesGaveWay = BodyBudget.Scope.allCases.reduce(into: [:]) { counters, scope in
+            counters[scope] = Counter(
+                label: "waybill_requests_gave_way_total", dimensions: [("limit", scope.rawValue)], factory: factory)
+        }
         self.refusals = ConnectionLimits.Refusal.allCases.reduce(into: [:]) { refusals, reason in
             refusals[reason] = Counter(
                 label: "waybill_connections_refused_total", dimensions: [("reason", reason.rawValue)], factory: factory)
@@ -37,6 +45,8 @@ struct TransportMetrics: Sendable {
     func certificateEnds(epochSeconds: Int64) {
         CertificateExpiry.meter(owner: "gateway", certificate: "tls", factory: self.factory).set(epochSeconds)
     }
+
+    func bodyGaveWay(_ scope: BodyBudget.Scope) { self.bodiesGaveWay[scope]?.increment() }
 
     func refused(_ reason: ConnectionLimits.Refusal) { self.refusals[reason]?.increment() }
 }

@@ -32,6 +32,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     private let endpoints: any Responder
     private let slot: ConnectionSlot
+    private let peer: Peer
+    private let bodies: BodyAccount
     private let pipelined: PipelinedRequests
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
@@ -49,17 +51,21 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     /// True if the server accepts no further requests.
     private var isStopping = false
     private var dates = DateLine()
+    /// The request of which a part has arrived, or that is answered, if it counts.
+    private var counted: CountedRequest?
     private let presence = Presence()
 
     /// - Parameters:
     ///   - pipelined: those of the connection's event loop.
     ///   - requestLimit: time from the connection or the last answer to the last byte of a request.
     init(
-        endpoints: any Responder, slot: ConnectionSlot, peer: Peer, pipelined: PipelinedRequests,
+        endpoints: any Responder, slot: ConnectionSlot, peer: Peer, bodies: BodyAccount, pipelined: PipelinedRequests,
         requestLimit: TimeAmount
     ) {
         self.endpoints = endpoints
         self.slot = slot
+        self.peer = peer
+        self.bodies = bodies
         self.pipelined = pipelined
         self.requestLimit = requestLimit
         self.decoder = RequestDecoder(
@@ -74,6 +80,9 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     func handlerRemoved(context: ChannelHandlerContext) {
         self.deadline?.drop()
         self.presence.leave()
+        // A role that makes an answer keeps the body.
+        if case .answering = self.state { return }
+        self.uncount()
     }
 
     // MARK: Input
@@ -93,9 +102,11 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
             case .request(let request, let head): self.answer(request, head, context)
             case .expectsContinue:
                 context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
+                self.count(context)
                 self.releaseRead(context)
             case nil:
                 self.noteStart(context)
+                self.count(context)
                 if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
             }
         } catch {
@@ -113,20 +124,41 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         deadline.move(to: min(now + limit, deadline.moment ?? .distantFuture))
     }
 
+    /// Counts the memory of a request that has arrived in part.
+    private func count(_ context: ChannelHandlerContext) {
+        guard let (client, bytes) = self.decoder.unfinished else { return }
+        let counted = self.counted ?? CountedRequest(self.bodies, of: client, on: context.channel)
+        self.counted = counted
+        counted.arrived(bytes: bytes)
+    }
+
+    private func uncount() {
+        self.counted?.ended()
+        self.counted = nil
+    }
+
     /// Source: RFC 9110 §10.1.1
     private static let continueLine = ByteBuffer(string: "HTTP/1.1 100 Continue\r\n\r\n")
 
     private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
         self.state = .answering
         self.slot.began()
+        if self.counted != nil || request.body.readableBytes >= BodyAccount.large {
+            self.counted =
+                self.counted ?? CountedRequest(self.bodies, of: self.peer.counted(request), on: context.channel)
+            self.counted?.completed(bytes: request.body.readableBytes)
+        }
+        // The request itself goes as soon as the role no longer needs it.
+        let withBody = request.method != .head
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
+            self.uncount()
             let isLast =
                 !head.keepsAlive || self.isStopping || self.slot.isDraining
                 || (self.isInputClosed && self.decoder.bufferedBytes == 0)
             let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
-            self.write(answer, line, withBody: request.method != .head, context)
+            self.write(answer, line, withBody: withBody, context)
             self.answered(isLast: isLast, context)
         }
     }
@@ -166,7 +198,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     /// Answers invalid input, and ends the connection.
     private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
-        let answer = self.endpoints.refusal(fault.status, fault.message)
+        let answer = self.endpoints.refusal(fault, of: self.decoder.headed, on: context.eventLoop)
         self.write(answer, ResponseHead(isVersion11: true, keepsAlive: false), withBody: true, context)
         self.close(context)
     }
@@ -176,6 +208,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     /// The other direction stays open for a moment and further input is discarded.
     private func close(_ context: ChannelHandlerContext) {
         self.state = .closing
+        self.uncount()
+        self.decoder.discard()
         self.deadline?.move(to: .now() + RequestLimits.answer)
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenComplete { _ in
@@ -238,6 +272,9 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         case is ConnectionSlot.Drain: break
         case is ConnectionSlot.GiveWay:
             if self.slot.isGivingWay, case .receiving = self.state { context.close(promise: nil) }
+        case let event as CountedRequest.GiveWay:
+            guard event.request === self.counted, case .receiving = self.state else { return }
+            self.refuse(.gaveWay, context)
         default: context.fireUserInboundEventTriggered(event)
         }
     }

@@ -25,6 +25,10 @@ struct RequestDecoder {
     private let presence: Presence?
     private var buffer = ByteBuffer()
     private var state = State.head(scanned: 0)
+    /// The request whose body is being read, or was refused, without its body.
+    private(set) var headed: Request?
+    /// Bytes of that request's head.
+    private var headBytes = 0
 
     init(
         peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits(), reading: ExtendedReading? = nil,
@@ -47,6 +51,25 @@ struct RequestDecoder {
     var isInsideRequest: Bool {
         if case .body = self.state { return true }
         return self.buffer.readableBytes > 0
+    }
+
+    /// The client for whom a request that arrived in part counts, and the memory of that part. Nil if there is none,
+    /// or while a proxy has not named its client.
+    var unfinished: (client: ClientAddress?, bytes: Int)? {
+        switch self.state {
+        case .head:
+            guard self.buffer.readableBytes > 0, !self.peer.isTrusted else { return nil }
+            return (self.peer.client, self.buffer.storageCapacity)
+        case .body(_, let request, let body, _, _):
+            return (self.peer.counted(request), self.headBytes + self.buffer.storageCapacity + body.storageCapacity)
+        }
+    }
+
+    /// Releases what has arrived; nothing is decoded after it.
+    mutating func discard() {
+        self.buffer = ByteBuffer()
+        self.state = .head(scanned: 0)
+        self.headed = nil
     }
 
     mutating func feed(_ bytes: ByteBuffer) {
@@ -107,8 +130,9 @@ struct RequestDecoder {
         let limit = self.reading.map { $0.bodyLimit(request) } ?? self.bodyLimit
         guard let limit else {
             head.keepsAlive = false
-            return self.finished(request, head)
+            return self.finished(request.withoutBody, head)
         }
+        (self.headed, self.headBytes) = (request, length)
         if case .length(let length) = head.framing, length > limit { throw .tooLarge(limit) }
         self.state = .body(head, request, ByteBuffer(), ChunkedDecoder(), limit: limit)
         return head.expectsContinue && self.buffer.readableBytes == 0 ? .expectsContinue : try self.next()
@@ -137,6 +161,7 @@ struct RequestDecoder {
 
     private mutating func finished(_ request: Request, _ head: RequestHead) -> Event {
         self.state = .head(scanned: 0)
+        self.headed = nil
         return .request(request, head)
     }
 

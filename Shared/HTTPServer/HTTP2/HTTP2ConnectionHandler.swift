@@ -24,6 +24,8 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     private let limits: HTTP2Limits
     private let slot: ConnectionSlot
+    /// The memory of unfinished requests of all connections.
+    let bodies: BodyAccount
     /// The size that a GET counts as until its answer exists.
     private let estimate: Int
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
@@ -47,9 +49,12 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     /// Bytes of answers that the client has not read yet, and estimates of those that are being made.
     var unwritten = 0
 
-    private init(limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer, goAway: GoAwayHandler) {
+    private init(
+        limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer, bodies: BodyAccount, goAway: GoAwayHandler
+    ) {
         self.limits = limits
         self.slot = slot
+        self.bodies = bodies
         self.goAway = goAway
         // A proxy carries many clients, and one that waits for its package must not keep the others waiting.
         self.estimate = peer.isTrusted ? 0 : limits.estimate
@@ -57,10 +62,12 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     /// Sets up the pipeline of a connection that negotiated HTTP/2.
     static func add(
-        to channel: any Channel, slot: ConnectionSlot, endpoints: any Responder, peer: Peer, limits: HTTP2Limits
+        to channel: any Channel, slot: ConnectionSlot, endpoints: any Responder, peer: Peer, bodies: BodyAccount,
+        limits: HTTP2Limits
     ) throws {
         let goAway = GoAwayHandler()
-        let connection = HTTP2ConnectionHandler(limits: limits, slot: slot, peer: peer, goAway: goAway)
+        let connection = HTTP2ConnectionHandler(
+            limits: limits, slot: slot, peer: peer, bodies: bodies, goAway: goAway)
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let frames = NIOHTTP2Handler(
             mode: .server, eventLoop: channel.eventLoop, connectionConfiguration: limits.connection,

@@ -23,6 +23,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
 
     private let connection: HTTP2ConnectionHandler
     private let endpoints: any Responder
+    private let peer: Peer
     private var decoder: StreamRequestDecoder
     private var state = State.receiving
     /// The time when the state began.
@@ -35,12 +36,15 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var request: Request?
     /// True if the connection counts a request of this stream.
     private var isCounted = false
+    /// The same in the account of all connections, from the first part that arrives; nil if it is small.
+    private var counted: CountedRequest?
     private var context: ChannelHandlerContext?
     private let presence = Presence()
 
     init(connection: HTTP2ConnectionHandler, endpoints: any Responder, peer: Peer) {
         self.connection = connection
         self.endpoints = endpoints
+        self.peer = peer
         self.decoder = StreamRequestDecoder(peer: peer, reading: endpoints.reading, presence: self.presence)
     }
 
@@ -64,11 +68,17 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     }
 
     private func end() {
+        switch self.state {
+        // A role that makes an answer keeps the body.
+        case .answering where self.request == nil, .ended: break
+        case .receiving, .answering, .writing: self.uncount()
+        }
         self.state = .ended
         self.presence.leave()
         self.request = nil
         self.giveBackBody()
         self.giveBackReserved()
+        self.decoder.discard()
         guard self.isCounted else { return }
         self.isCounted = false
         self.connection.ended(self)
@@ -82,6 +92,11 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private func giveBackBody() {
         self.connection.bodyBytes -= self.bodyBytes
         self.bodyBytes = 0
+    }
+
+    private func uncount() {
+        self.counted?.ended()
+        self.counted = nil
     }
 
     // MARK: Input
@@ -117,10 +132,35 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         }
     }
 
+    /// Counts the memory of a request that has arrived in part.
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if case .receiving = self.state, let (client, bytes) = self.decoder.unfinished {
+            self.counting(client, context).arrived(bytes: bytes)
+        }
+        context.fireChannelReadComplete()
+    }
+
+    private func counting(_ client: ClientAddress?, _ context: ChannelHandlerContext) -> CountedRequest {
+        let counted = self.counted ?? CountedRequest(self.connection.bodies, of: client, on: context.channel)
+        self.counted = counted
+        return counted
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard let event = event as? CountedRequest.GiveWay else {
+            return context.fireUserInboundEventTriggered(event)
+        }
+        guard event.request === self.counted, case .receiving = self.state else { return }
+        self.refuse(.gaveWay, context)
+    }
+
     private func received(_ request: Request) {
         self.state = .answering(request.method)
         self.request = request
         self.isCounted = true
+        if self.counted != nil || request.body.readableBytes >= BodyAccount.large, let context = self.context {
+            self.counting(self.peer.counted(request), context).completed(bytes: request.body.storageCapacity)
+        }
         self.connection.arrived(self)
     }
 
@@ -138,6 +178,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
+            self.uncount()
             // If the client reset the stream meanwhile it gets nothing.
             guard case .answering(let method) = self.state, let context = self.context else { return }
             self.write(answer, withBody: method != .head, context) {
@@ -150,17 +191,18 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     // MARK: Output
 
     private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
+        let answer = self.endpoints.refusal(fault, of: self.decoder.request, on: context.eventLoop)
         self.giveBackBody()
+        self.decoder.discard()
         // Anything the client still sends is not needed. Source: RFC 9113 §8.1
-        self.write(self.endpoints.refusal(fault.status, fault.message), withBody: true, context) {
-            self.reset(.noError, context)
-        }
+        self.write(answer, withBody: true, context) { self.reset(.noError, context) }
     }
 
     private func write(
         _ answer: Answer, withBody: Bool, _ context: ChannelHandlerContext, then next: @escaping () -> Void = {}
     ) {
         self.state = .writing
+        self.uncount()
         self.since = .now()
         let parts = withBody ? answer.body.filter { $0.readableBytes > 0 } : []
         let length = parts.reduce(0) { $0 + $1.readableBytes }

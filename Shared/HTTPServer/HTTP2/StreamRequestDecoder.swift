@@ -20,8 +20,10 @@ struct StreamRequestDecoder {
     private let limits: HeadLimits
     private let reading: ExtendedReading?
     private let presence: Presence?
-    /// Nil until the fields have arrived.
-    private var request: Request?
+    /// The request without its body, while that is being read or after it was refused.
+    private(set) var request: Request?
+    /// Bytes of its fields.
+    private var headBytes = 0
     private var body = ByteBuffer()
     /// True if the request was returned before its body.
     private(set) var isBodyIgnored = false
@@ -36,6 +38,14 @@ struct StreamRequestDecoder {
         self.limits = limits
         self.reading = reading
     }
+
+    /// The client for whom a request that arrived in part counts, and the memory of that part; nil if there is none.
+    var unfinished: (client: ClientAddress?, bytes: Int)? {
+        self.request.map { (self.peer.counted($0), self.headBytes + self.body.storageCapacity) }
+    }
+
+    /// Releases what has arrived; nothing is decoded after it.
+    mutating func discard() { (self.request, self.body) = (nil, ByteBuffer()) }
 
     /// - Parameter isLast: true if no body follows.
     mutating func receive(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
@@ -66,12 +76,13 @@ struct StreamRequestDecoder {
         if let reading = self.reading {
             guard let limit = reading.bodyLimit(request) else {
                 self.isBodyIgnored = true
-                return .request(request)
+                return .request(request.withoutBody)
             }
             self.bodyLimit = limit
         }
-        guard head.length <= self.bodyLimit else { throw .tooLarge(self.bodyLimit) }
         self.request = request
+        for (name, value, _) in headers { self.headBytes += name.utf8.count + value.utf8.count }
+        guard head.length <= self.bodyLimit else { throw .tooLarge(self.bodyLimit) }
         return head.expectsContinue ? .expectsContinue : nil
     }
 

@@ -12,6 +12,8 @@ public struct Answer: Sendable {
     public var body: [ByteBuffer]
     /// True for the refusal of a wrong token or signature, for roles that count these. The server ignores it.
     public var isGuess = false
+    /// True for a failure to answer a client whose token or signature was found right. The server ignores it.
+    public var isForOwner = false
 
     /// Makes an answer that counts against no limit.
     public init(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: [ByteBuffer] = []) {
@@ -67,8 +69,12 @@ public protocol Responder: AnyObject, Sendable {
     /// - Parameter eventLoop: that of the connection.
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer>
 
-    /// Makes the answer to input that is not a routable request: a body that is too large, malformed HTTP.
-    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer
+    /// Makes the answer to input that is no complete request: a body that is too large, malformed HTTP.
+    ///
+    /// - Parameters:
+    ///   - request: the request without its body; nil if its head was not understood.
+    ///   - eventLoop: that of the connection.
+    func refusal(_ fault: RequestFault, of request: Request?, on eventLoop: any EventLoop) -> Answer
 }
 
 /// The parts of requests that a role reads beyond those of Wallet, whose requests are small and have few fields.

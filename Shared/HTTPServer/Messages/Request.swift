@@ -48,9 +48,12 @@ public final class Request: Sendable {
     public let client: ClientAddress
     /// For answers that take their time; nil if the presence is unknown.
     public let presence: Presence?
+    /// True if a body followed and was not read, since the role wanted none.
+    public let isBodyIgnored: Bool
 
     init(
-        method: Method, target: String, fields: Fields, body: ByteBuffer, client: ClientAddress, presence: Presence?
+        method: Method, target: String, fields: Fields, body: ByteBuffer, client: ClientAddress, presence: Presence?,
+        isBodyIgnored: Bool = false
     ) {
         self.method = method
         self.target = target
@@ -58,13 +61,14 @@ public final class Request: Sendable {
         self.body = body
         self.client = client
         self.presence = presence
+        self.isBodyIgnored = isBodyIgnored
     }
 
     /// Returns the request with other fields.
     public func with(_ fields: Fields) -> Request {
         Request(
             method: self.method, target: self.target, fields: fields, body: self.body, client: self.client,
-            presence: self.presence)
+            presence: self.presence, isBodyIgnored: self.isBodyIgnored)
     }
 
     /// Returns the request with its body.
@@ -72,6 +76,13 @@ public final class Request: Sendable {
         Request(
             method: self.method, target: self.target, fields: self.fields, body: body, client: self.client,
             presence: self.presence)
+    }
+
+    /// The request without its body, which is not read.
+    var withoutBody: Request {
+        Request(
+            method: self.method, target: self.target, fields: self.fields, body: ByteBuffer(), client: self.client,
+            presence: self.presence, isBodyIgnored: true)
     }
 }
 
@@ -91,6 +102,14 @@ struct Peer: Sendable {
     func client(forwardedFor: [String]) -> ClientAddress {
         guard let proxies = self.proxies, !forwardedFor.isEmpty else { return self.client }
         return ForwardedFor(forwardedFor).client(trusting: proxies).map { ClientAddress($0) } ?? self.client
+    }
+}
+
+extension Peer {
+    /// Returns the client for whom a request from this peer counts; nil if a proxy named none, for which it would count
+    /// otherwise.
+    func counted(_ request: Request) -> ClientAddress? {
+        self.isTrusted && request.client == self.client ? nil : request.client
     }
 }
 
@@ -176,11 +195,14 @@ public struct RequestFault: Error, Hashable {
     public let status: HTTPResponseStatus
     /// For a person who reads the answer.
     public let message: String
+    /// The seconds after which the same request may succeed; nil if it never will.
+    public let retryAfterSeconds: Int?
 
     /// Makes a fault from the answer.
-    public init(status: HTTPResponseStatus, message: String) {
+    public init(status: HTTPResponseStatus, message: String, retryAfterSeconds: Int? = nil) {
         self.status = status
         self.message = message
+        self.retryAfterSeconds = retryAfterSeconds
     }
 
     /// Source: RFC 9112 §2.2: input that does not follow the grammar is answered with 400

@@ -14,6 +14,8 @@ public final class HTTPListener: Service {
     static let stopping = "stopping"
     /// The pause in accepting connections after the system had no file or no memory for one.
     static let acceptPause = TimeAmount.milliseconds(100)
+    /// The most bytes of one read. A connection keeps buffers of that size for as long as it is open.
+    static let readBytes = 16 << 10
 
     private let address: ListenAddress
     private let endpoints: any Responder
@@ -61,6 +63,10 @@ public final class HTTPListener: Service {
             }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 2048, maximum: Self.readBytes)
+            )
             .childChannelInitializer { [endpoints, edge] channel in
                 channel.eventLoop.makeCompletedFuture {
                     guard let slot = gate.slot(of: channel),

@@ -17,9 +17,14 @@ public struct TransportPolicy: Sendable {
     /// The time that a connection may be without a request regardless of other clients.
     var idleGrace = IdleConnections().grace
     var drain = Drain.Limits()
+    /// The memory of unfinished requests.
+    var bodies: BodyAccount
     let metrics: TransportMetrics
 
-    init(metrics: TransportMetrics) { self.metrics = metrics }
+    init(metrics: TransportMetrics) {
+        self.metrics = metrics
+        self.bodies = BodyAccount(BodyBudget.Limits(), metrics: metrics)
+    }
 
     /// Makes the policy of a role. Connections are limited to those for which the process may have files.
     public init(_ settings: TransportSettings, _ environment: ServiceEnvironment) {
@@ -32,6 +37,8 @@ public struct TransportPolicy: Sendable {
                 metadata: ["connections": "\(fitting)", "configured": "\(wished)"])
         }
         self.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)
+        let bodies = BodyBudget.Limits(total: ContainerMemory.bodies(limit: ContainerMemory.limit))
+        self.bodies = BodyAccount(bodies, metrics: self.metrics)
         self.proxies = settings.proxies
         self.drain.most = settings.drain
         self.certificates = settings.tls.map { files, certificate in
@@ -72,7 +79,8 @@ public struct TransportPolicy: Sendable {
             limits.requestLimit = self.requestLimit
             limits.arrivalLimit = min(self.requestLimit, endpoints.reading?.arrivalLimit ?? self.requestLimit)
             if let reading = endpoints.reading { limits.bodies = reading.bodies }
-            try HTTP2ConnectionHandler.add(to: channel, slot: slot, endpoints: endpoints, peer: peer, limits: limits)
+            try HTTP2ConnectionHandler.add(
+                to: channel, slot: slot, endpoints: endpoints, peer: peer, bodies: self.bodies, limits: limits)
         }
         try pipeline.addHandler(handshake)
     }
@@ -83,6 +91,7 @@ public struct TransportPolicy: Sendable {
     ) throws {
         try channel.pipeline.syncOperations.addHandler(
             HTTP1ConnectionHandler(
-                endpoints: endpoints, slot: slot, peer: peer, pipelined: pipelined, requestLimit: self.requestLimit))
+                endpoints: endpoints, slot: slot, peer: peer, bodies: self.bodies, pipelined: pipelined,
+                requestLimit: self.requestLimit))
     }
 }

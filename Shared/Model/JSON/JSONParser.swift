@@ -321,7 +321,7 @@ private struct JSONParser {
             }
         }
         guard self.replacesLoneSurrogates else { throw self.error("a lone surrogate is not a character", at: start) }
-        // Whatever escape follows is read by itself.
+        // An escape that follows is read by itself.
         self.position = end
         return "\u{FFFD}"
     }

@@ -1,12 +1,12 @@
-import NIOCore
+public import NIOCore
 
 /// Decides which of many failures get a log line.
 ///
 /// While Redis or Kafka is away every request fails, and a line for each would bury other events. The first failure of
 /// a kind is written immediately; those that follow are counted and written as one line when the interval ends.
-struct FailureLogThrottle: Sendable {
+public struct FailureLogThrottle: Sendable {
     /// The action for a failure.
-    enum Step: Hashable, Sendable {
+    public enum Step: Hashable, Sendable {
         /// Write it.
         case write
         /// Nothing yet; request the summary at this time.
@@ -16,10 +16,10 @@ struct FailureLogThrottle: Sendable {
     }
 
     /// The failures of an interval that were not logged.
-    struct Summary: Hashable, Sendable {
-        let count: Int
+    public struct Summary: Hashable, Sendable {
+        public let count: Int
         /// The reason of the last failure.
-        let reason: String
+        public let reason: String
     }
 
     private struct Interval {
@@ -32,10 +32,10 @@ struct FailureLogThrottle: Sendable {
     private var intervals: [String: Interval] = [:]
 
     /// - Parameter length: the interval in which one line of a kind is written.
-    init(length: TimeAmount = .seconds(10)) { self.length = length }
+    public init(length: TimeAmount = .seconds(10)) { self.length = length }
 
     /// - Parameter kind: from a closed set, such as an endpoint's label.
-    mutating func failed(_ kind: String, _ reason: String, at now: NIODeadline) -> Step {
+    public mutating func failed(_ kind: String, _ reason: String, at now: NIODeadline) -> Step {
         guard var interval = self.intervals[kind], interval.count > 0 || interval.end > now else {
             self.intervals[kind] = Interval(end: now + self.length)
             return .write
@@ -49,7 +49,7 @@ struct FailureLogThrottle: Sendable {
     /// Returns the failures since the last line. A new interval begins, since the summary is a line as well.
     ///
     /// - Returns: nil if there are none.
-    mutating func summary(of kind: String, at now: NIODeadline) -> Summary? {
+    public mutating func summary(of kind: String, at now: NIODeadline) -> Summary? {
         guard let interval = self.intervals[kind], interval.count > 0 else { return nil }
         self.intervals[kind] = Interval(end: now + self.length)
         return Summary(count: interval.count, reason: interval.reason)
