@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    /// An answer is made of one state of the order, which one check of the view covers.
+    /// An answer is made of one state of the order, read behind its token, and one check of the view covers both.
     @Test(.server) func theViewOfAnOrderIsReadOnce() async throws {
         try await Fixture.with(Self.options) { fixture in
             try await fixture.put("1")
@@ -76,7 +76,22 @@ import Testing
             let before = try await reads()
             for _ in 0..<5 { #expect(try await fixture.once("GET", Self.path, token: Fixture.ownToken).status == 200) }
             let after = try await reads()
-            #expect(after - before == 5, "\(after - before)")
+            #expect(after - before == 10, "\(after - before)")
+        }
+    }
+
+    /// A wrong token costs no more than for an unknown order: the document is not read, which here could not be.
+    @Test(.server) func theViewOfAnOrderIsReadForARightTokenOnly() async throws {
+        try await Fixture.with(Self.options) { fixture in
+            try await fixture.put("1")
+            let order = RedisArgument.string("waybill:1:order:{\(try Fixture.key("1"))}")
+            for field in ["document"] {
+                _ = try await fixture.redis.send(RedisCommand("HSET", order, .string(field), "no document"))
+            }
+            let wrong = try await fixture.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
+            #expect(wrong.status == 401)
+            let right = try await fixture.once("GET", Self.path, token: Fixture.ownToken)
+            #expect(right.status >= 500, "the document is read")
         }
     }
 

@@ -1,3 +1,4 @@
+import HTTPServer
 import Model
 import NIOCore
 import Redis
@@ -40,6 +41,41 @@ import Testing
             #expect(found.allSatisfy { $0.contexts.map(\.traceparent) == [parent] && $0.start <= $0.end })
             #expect(found.allSatisfy { !$0.isError })
             #expect(found.first?.contexts.first?.tracestate == "a=1")
+        }
+    }
+
+    /// A request that is refused before its body has its path in its head.
+    @Test func aRefusalBeforeTheBodyCountsForItsEndpoint() async throws {
+        try await Fixture.with { fixture in
+            for (path, endpoint) in [
+                ("/apple/v1/log", "log"), (fixture.list("device") + "/1", "register"), ("/nothing", "none"),
+            ] {
+                let answer = try await fixture.once(
+                    "POST", path, body: String(repeating: "x", count: RequestLimits.body + 1))
+                #expect(answer.status == 413)
+                let counter = #"waybill_responses_total{endpoint="\#(endpoint)",status="413"} 1"#
+                #expect(fixture.metricsText.contains(counter + "\n"), "\(endpoint)")
+            }
+        }
+    }
+
+    /// Nobody is known to have a right token while the view is incomplete.
+    @Test func aFailureIsNoSpanForAnybodyWithoutARightToken() async throws {
+        let spans = Mutex<[TraceSpan]>([])
+        var options = Fixture.Options()
+        options.isComplete = false
+        options.onSpan = { span in spans.withLock { $0.append(span) } }
+        options.holding.time = .milliseconds(200)
+        try await Fixture.with(options) { fixture in
+            let header = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+            func fetch(_ token: String) async throws -> Int {
+                try await fixture.once("GET", fixture.package("1"), token: token, [header]).status
+            }
+            #expect(try await fetch("the token of nobody") == 503)
+            #expect(spans.withLock { $0.isEmpty })
+            try await fixture.redis.completeView()
+            #expect(try await fetch(try fixture.derived("1")) == 503, "it is on its way")
+            #expect(spans.withLock { $0.map(\.isError) } == [true])
         }
     }
 

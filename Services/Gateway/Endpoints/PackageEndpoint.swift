@@ -161,8 +161,11 @@ final class PackageEndpoint: Sendable {
     // Completions instead of chained futures: each link of a chain costs a fetch three allocations.
 
     private func look(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
-        // With a condition the answer is usually 304, so no package bytes are read before that is known.
-        guard fetch.condition.isConditional else { return self.read(fetch, on: eventLoop, completion) }
+        // With a condition the answer is usually 304, so no package bytes are read before that is known. Another
+        // representation is made of the whole document, for which the token must be right first.
+        guard fetch.condition.isConditional || fetch.other != nil else {
+            return self.read(fetch, on: eventLoop, completion)
+        }
         self.reader.stamp(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))
@@ -187,13 +190,9 @@ final class PackageEndpoint: Sendable {
     private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
         if let other = fetch.other {
             return other(eventLoop).whenComplete { result in
+                // The token was compared before; the packager makes the package, and with it the document.
                 if case .failure(let error as StoreError) = result, error.code == .cold {
-                    return self.reader.stamp(of: fetch.key, on: eventLoop) { result in
-                        completion(
-                            result.map { stamp in
-                                stamp.map { self.opens(fetch, $0.token) ? .unpackaged : .refused } ?? .unknown
-                            })
-                    }
+                    return completion(.success(.unpackaged))
                 }
                 completion(
                     result.map { found in
@@ -299,7 +298,12 @@ final class PackageEndpoint: Sendable {
         return isRight ? .unauthorized : .wrongToken
     }
 
-    private static let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
+    /// The answer to a client with a right token.
+    private static let late: Answer = {
+        var answer = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
+        answer.isForOwner = true
+        return answer
+    }()
 
     /// Waits for an order that is probably being made, since the client has its derived token.
     ///
