@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from options import flag, list_programs, number, parser_of, word
-from stack import ROOT, Failure, Stack, catch_signals, exit_code, ignore_signals, say
+from stack import ROOT, Failure, Stack, catch_signals, exit_code, ignore_signals, own_environment, say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +195,8 @@ def measure(name, arguments):
     from confluent_kafka import KafkaException
     if not subject.is_trial:
         allow_files(12_000)
-    return exit_code(lambda: measure_with_stack(name, subject, arguments), KafkaException)
+    with own_environment():
+        return exit_code(lambda: measure_with_stack(name, subject, arguments), KafkaException)
 
 
 def measure_with_stack(name, subject, arguments):

@@ -1,5 +1,6 @@
 """A stack: the services that compose/stack starts and stops, the addresses that it writes, and its Redis."""
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -47,6 +48,26 @@ def exit_code(main, *failures):
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+@contextlib.contextmanager
+def own_environment():
+    """
+    Keeps the variables that one subject sets for its services from those of the next.
+
+    >>> before = dict(os.environ)
+    >>> with own_environment():
+    ...     os.environ["WAYBILL_KAFKA_PROPERTIES"] = "/of/a/stack/that/is/gone"
+    ...     _ = os.environ.pop("PATH", None)
+    >>> dict(os.environ) == before
+    True
+    """
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def eventually(what, condition, seconds=60, pause=0.05, refusals=()):
