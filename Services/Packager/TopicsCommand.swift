@@ -21,7 +21,7 @@ struct CheckTopicsCommand: AsyncParsableCommand {
         abstract: "Checks that the topics exist, and their settings; changes nothing.",
         discussion: """
             Judged are the settings that the services need, and those that make the deadlines of compose/privacy.md. \
-            Exit codes: 0: all is well; 2: there are faults, printed with their corrections; 1 or 64: not checked.
+            Exit codes: 0: all is well; 2: there are faults, printed with their corrections; 1, 64 or 78: not checked.
             """)
 
     func run() async throws {
@@ -71,10 +71,10 @@ struct AccessListsCommand: ParsableCommand {
     static func webhookTopics(_ directory: String) throws(SettingsError) -> [String] {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: directory).sorted().flatMap { name in
-                guard let file = FileManager.default.contents(atPath: "\(directory)/\(name)/merchant.json") else {
-                    return [String]()
-                }
-                let webhooks = try JSON(parsing: Array(file)).object?["webhooks"]?.object?.members ?? []
+                let path = "\(directory)/\(name)"
+                guard FileManager.default.fileExists(atPath: "\(path)/merchant.json") else { return [String]() }
+                let file = try FileContent.read("merchant.json", inside: path, limit: 1 << 20)
+                let webhooks = try JSON(parsing: file).object?["webhooks"]?.object?.members ?? []
                 return webhooks.compactMap { $0.value.object?["topic"]?.string }
             }
         } catch { throw SettingsError(.merchants, value: directory, "\(error)") }
@@ -93,7 +93,7 @@ struct CreateTopicsCommand: AsyncParsableCommand {
             The configuration is that of the services: brokers, their properties, the prefix of topics, the topics of \
             changes. A topic that exists is never altered. The command can be run again at any time. Exit codes: 0: \
             all topics are there; 2: all are there, but some have settings that Waybill cannot work with (they are \
-            printed with the command that corrects them); 1 or 64: it could not be done.
+            printed with the command that corrects them); 1, 64 or 78: it could not be done.
             """)
 
     @Option(help: "Partitions of each topic that is created, 1 to 10000.")

@@ -32,7 +32,8 @@ struct TimeZoneFile: Sendable {
             (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10 || "_+-/".utf8.contains(byte)
         }
         guard isName, name.utf8.count <= 64, name.utf8.first != UInt8(ascii: "/"),
-            let data = try? Data(contentsOf: URL(filePath: "\(self.folder)/\(name)")), data.count <= self.sizeLimit
+            let data = try? Data(contentsOf: URL(filePath: "\(self.folder)/\(name)")),  // tidy: of the system
+            data.count <= self.sizeLimit
         else { return nil }
         return TimeZoneFile(Array(data))
     }

@@ -59,7 +59,7 @@ import Testing
         ("certificate", 5, "$.certificate: must be a non-empty string, it is a number"),
         ("certificate", "../certificate.pem", "$.certificate: \"../certificate.pem\" must be a path relative"),
         ("certificate", "/etc/passwd", "must be a path relative"),
-        ("certificate", "missing.pem", "missing.pem: there is no such file"),
+        ("certificate", "missing.pem", "missing.pem: it cannot be read: No such file"),
         ("certificate", "assets", "assets: it is not a regular file"),
         ("certificate", "brand.json", "no PEM text between BEGIN CERTIFICATE"),
         ("certificate", "server-certificate.pem", "it does not belong to the certificate"),
@@ -230,7 +230,7 @@ import Testing
             try folder.writeAssets(["logo.png"])
             try FileManager.default.createSymbolicLink(
                 atPath: folder.path + "/assets/passwd.png", withDestinationPath: "/etc/passwd")
-            refused("leads out of the brand's directory")
+            refused("leads out of the directory")
             try folder.writeAssets(["logo.png"])
             try FileManager.default.createSymbolicLink(
                 atPath: folder.path + "/assets/loop", withDestinationPath: folder.path + "/assets")

@@ -40,6 +40,20 @@ import Testing
         #expect(error?.description.hasPrefix("a: \(reason.split(separator: " must")[0])") == true, "\(error as Any)")
     }
 
+    /// A source's author maintains one folder, and what a registry gets is read from it.
+    @Test func aLinkOutOfTheFolderIsRefused() throws {
+        let fixture = try SourceFixture()
+        let registry = #""registry": {"url": "https://registry.example", "authorization": "authorization"}"#
+        try fixture.write("a", topics: ["events"], format: "avro", extra: registry, Self.program)
+        try fixture.put("secret", "the secret of another")
+        let path = fixture.path + "/a/authorization"
+        try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: "../secret")
+        let error = #expect(throws: SourceError.self) { try fixture.load("a") }
+        #expect(
+            error?.description
+                == "a: authorization: the link leads out of the directory \(fixture.path)/a; copy the file")
+    }
+
     @Test func topicsBelongToOneSourceAndNotToWaybill() throws {
         let fixture = try SourceFixture()
         try fixture.write("a", topics: ["events"], Self.program)
@@ -132,7 +146,7 @@ import Testing
         #expect(names.count >= 7)
         for name in names {
             let source = try Source.load(folder: "\(directory)/\(name)", name: name)
-            let tests = try SourceTest.all(in: "\(directory)/\(name)/tests")
+            let tests = try SourceTest.all(of: "\(directory)/\(name)")
             #expect(tests.count >= 10, "\(name)")
             for test in tests { #expect(test.differences(source) == [], "\(name)/\(test.name)") }
             let lint = ProgramLint(String(decoding: source.program.text, as: UTF8.self))
@@ -151,7 +165,7 @@ import Testing
         try fixture.write("a", topics: ["events"], program)
         func differences(_ text: String) throws -> [String] {
             try fixture.put("a/tests/one.json", text)
-            return try SourceTest.all(in: "\(fixture.path)/a/tests").flatMap { $0.differences(try fixture.load("a")) }
+            return try SourceTest.all(of: "\(fixture.path)/a").flatMap { $0.differences(try fixture.load("a")) }
         }
         let alias = #""aliases": [{"carrier": "ups", "number": "1 Z", "order": "7", "fulfillment": "f"}]"#
         let subject = #""subject": "order.com.example.shop/7", "type": "waybill.order.merged""#
@@ -192,7 +206,7 @@ import Testing
         try fixture.put("a/source.json", try content("source.json"))
         try fixture.put("a/map.lua", mutant)
         let source = try fixture.load("a")
-        let tests = try SourceTest.all(in: folder.appending(path: "tests").path())
+        let tests = try SourceTest.all(of: folder.path())
         let isFound = !ProgramLint(mutant).globals.isEmpty || tests.contains { !$0.differences(source).isEmpty }
         #expect(isFound)
     }
@@ -204,7 +218,7 @@ import Testing
         func differences(_ changes: String) throws -> [String] {
             try fixture.put(
                 "a/tests/one.json", #"{"record": {"value": {"id": 1}}, \#(changes)}"#)
-            return try SourceTest.all(in: "\(fixture.path)/a/tests").flatMap { $0.differences(try fixture.load("a")) }
+            return try SourceTest.all(of: "\(fixture.path)/a").flatMap { $0.differences(try fixture.load("a")) }
         }
         let subject = #""subject": "order.com.example.shop/1", "type": "waybill.order.merged""#
         #expect(try differences(#""changes": [{\#(subject), "data": {"orderNumber": "x"}}]"#) == [])

@@ -56,6 +56,10 @@ import Testing
             (/\bprint\(/, ["print("], "Logger"),
             // At the level of sockets its number is SO_DEBUG, which only root may set.
             (/\.socketOption\(\.tcp_nodelay\)/, ["tcp_nodelay"], ".tcpOption"),
+            (
+                /\b(?:Data|String)\(contentsOf|\bcontents\(atPath:|\bfopen\(|\bopenat\(|\bopen\(.*\bO_RD/,
+                ["contentsOf", "contents(atPath", "fopen(", "openat(", "O_RD"], "FileContent.read"
+            ),
             (/\bThread\.sleep|\busleep\(/, ["sleep"], "an event with a deadline"),
             (/\b(?:TODO|FIXME|XXX)\b/, ["TODO", "FIXME", "XXX"], "doing it, or an issue"),
         ]
@@ -78,7 +82,7 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 4863,
+        "Services/Checkout": 5113,
         "Services/Gateway": 2100,
         "Services/Packager": 14268,
         "Services/Pusher": 6100,
@@ -92,10 +96,10 @@ import Testing
         "Shared/Kafka": 4300,
         "Shared/Lua": 1030,
         "Shared/Model": 6047,
-        "Shared/Operations": 4266,
+        "Shared/Operations": 4446,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,
-        "Shared/Store": 5420,
+        "Shared/Store": 5480,
         "Shared/Tokens": 370,
     ]
 

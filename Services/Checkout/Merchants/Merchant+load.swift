@@ -1,6 +1,5 @@
 import Cryptography
 import Fetch
-import FoundationEssentials
 import HTTPServer
 import Model
 import Operations
@@ -26,7 +25,7 @@ extension Merchant {
         directory: String, name: String, _ loading: Loading, nowEpochSeconds: Int64
     ) throws(MerchantError) -> Merchant {
         do throws(MerchantError) {
-            let content = try Self.content("\(directory)/merchant.json", "merchant.json")
+            let content = try Self.content("merchant.json", directory)
             let json: JSON
             do { json = try JSON(parsing: content) } catch { throw MerchantError("merchant.json: \(error)") }
             return try Merchant(json, directory: directory, name: name, loading, nowEpochSeconds)
@@ -115,8 +114,8 @@ extension Merchant {
         }
         secretFiles.append("\(directory)/\(key)")
         return try MerchantIdentity(
-            certificatePEM: Self.content("\(directory)/\(certificate)", certificate),
-            keyPEM: Self.content("\(directory)/\(key)", key), merchantIdentifier: merchant, nowEpochSeconds: now)
+            certificatePEM: Self.content(certificate, directory),
+            keyPEM: Self.content(key, directory), merchantIdentifier: merchant, nowEpochSeconds: now)
     }
 
     private static func orderTypes(_ file: inout JSONMembers<MerchantError>) throws(MerchantError)
@@ -145,7 +144,7 @@ extension Merchant {
             }
             let association = try members.optionalFile("association")
             let content: [UInt8]? =
-                if let association { try Self.content("\(directory)/\(association)", association) } else { nil }
+                if let association { try Self.content(association, directory) } else { nil }
             let frames = try members.optionalTexts("frames") ?? []
             for host in frames where !PageOrigin.isHost(host) {
                 throw members.wrong("frames", "must be hosts in small letters, without scheme and port")
@@ -192,7 +191,7 @@ extension Merchant {
         secretFiles.append("\(directory)/\(secret)")
         let upstream = Upstream(
             url: url.hasSuffix("/") ? String(url.dropLast()) : url,
-            secret: try Self.secret("\(directory)/\(secret)", secret), addresses: try Self.addresses(&members),
+            secret: try Self.secret(secret, directory), addresses: try Self.addresses(&members),
             rootsPEM: try Self.roots(&members, directory), takesPayments: try members.flag("takesPayments"))
         try members.refuseRest()
         return upstream
@@ -215,7 +214,7 @@ extension Merchant {
                 throw members.wrong("authorization", "give the name of a file with the value of Authorization")
             }
             secretFiles.append("\(directory)/\(secret)")
-            let line = try Self.secret("\(directory)/\(secret)", secret)
+            let line = try Self.secret(secret, directory)
             let provider = Confirmation.Provider(
                 url: url, authorization: String(decoding: line, as: UTF8.self),
                 addresses: try Self.addresses(&members), rootsPEM: try Self.roots(&members, directory))
@@ -271,7 +270,7 @@ extension Merchant {
             guard !topics.have(topic) else { throw members.wrong("topic", "\(topic) is Waybill's own") }
             let secret = try members.file("secret")
             secretFiles.append("\(directory)/\(secret)")
-            var secrets = try Self.secrets("\(directory)/\(secret)", secret, most: Webhook.secretLimit)
+            var secrets = try Self.secrets(secret, directory, most: Webhook.secretLimit)
             if scheme == .adyen {
                 let keys = secrets.compactMap { Hexadecimal.bytes(String(decoding: $0, as: UTF8.self).lowercased()) }
                 guard keys.count == secrets.count else {
@@ -306,17 +305,17 @@ extension Merchant {
         _ members: inout JSONMembers<MerchantError>, _ directory: String
     ) throws(MerchantError) -> [UInt8]? {
         guard let roots = try members.optionalFile("roots") else { return nil }
-        return try Self.content("\(directory)/\(roots)", roots)
+        return try Self.content(roots, directory)
     }
 
     /// Reads the secret in the first line of a file.
-    private static func secret(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
-        try Self.secrets(path, name, most: 1)[0]
+    private static func secret(_ name: String, _ directory: String) throws(MerchantError) -> [UInt8] {
+        try Self.secrets(name, directory, most: 1)[0]
     }
 
     /// Reads the secrets in the first lines of a file, one at least.
-    private static func secrets(_ path: String, _ name: String, most: Int) throws(MerchantError) -> [[UInt8]] {
-        let lines = try Self.content(path, name).split { $0 == .lineFeed || $0 == .carriageReturn }.prefix(most)
+    private static func secrets(_ name: String, _ directory: String, most: Int) throws(MerchantError) -> [[UInt8]] {
+        let lines = try Self.content(name, directory).split { $0 == .lineFeed || $0 == .carriageReturn }.prefix(most)
         for line in lines.isEmpty ? [[]] : lines {
             guard (16...4096).contains(line.count), line.allSatisfy({ (0x20...0x7E).contains($0) }) else {
                 throw MerchantError("\(name): a line must be a secret of 16 printable characters at least")
@@ -325,17 +324,11 @@ extension Merchant {
         return lines.map(Array.init)
     }
 
-    private static func content(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
+    private static func content(_ name: String, _ directory: String) throws(MerchantError) -> [UInt8] {
         do {
-            let content = try Data(contentsOf: URL(filePath: path))
-            guard content.count <= Self.fileLimit else {
-                throw MerchantError("\(name): it is larger than \(Self.fileLimit) bytes")
-            }
-            return [UInt8](content)
-        } catch let error as MerchantError {
-            throw error
+            return try FileContent.read(name, inside: directory, limit: Self.fileLimit)
         } catch {
-            throw MerchantError("\(name): it cannot be read")
+            throw MerchantError("\(name): \(error)")
         }
     }
 }

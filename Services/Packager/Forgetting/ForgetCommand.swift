@@ -79,7 +79,11 @@ struct ForgetCommand: AsyncParsableCommand {
         }
         DeadLettersCommand.say(report.text)
         if let path = self.report {
-            try Data(report.json.serialized + [UInt8(ascii: "\n")]).write(to: URL(filePath: path))
+            do {
+                try PrivateFile.write(report.json.serialized + [UInt8(ascii: "\n")], to: path)
+            } catch {
+                throw ValidationError("--report \(path): cannot write the file: \(error)")
+            }
         }
         guard report.isDone else { throw ExitCode(1) }
     }
@@ -88,7 +92,7 @@ struct ForgetCommand: AsyncParsableCommand {
         guard let path = self.file else { return OrderList.once(self.order) }
         let bytes: [UInt8]
         do {
-            bytes = try FileContent.read(path, limit: OrderList.byteLimit)
+            bytes = try FileContent.read(path, limit: OrderList.byteLimit, isPipeAllowed: true)
         } catch {
             throw ValidationError("--file \(path): cannot read the file: \(error)")
         }

@@ -113,7 +113,7 @@ struct IngestMapCommand: AsyncParsableCommand {
     private static func compare(_ changes: [SourceMapping.Change], _ path: String, _ now: Int64) throws {
         let document: OrderDocument
         do {
-            let json = try JSON(parsing: try FileContent.read(path, limit: OrderChange.valueLimit))
+            let json = try JSON(parsing: try FileContent.read(path, limit: OrderChange.valueLimit, isPipeAllowed: true))
             guard case .object(var members) = json else { throw ValidationError("it is \(json.kind)") }
             // A package's document names the service, and has the secret of its devices.
             for name in ["webServiceURL", "authenticationToken"] { members[name] = nil }
@@ -131,7 +131,7 @@ struct IngestMapCommand: AsyncParsableCommand {
     }
 
     private static func standardInput() throws -> [UInt8] {
-        do { return try FileContent.read("/dev/stdin", limit: OrderChange.valueLimit) } catch {
+        do { return try FileContent.read("/dev/stdin", limit: OrderChange.valueLimit, isPipeAllowed: true) } catch {
             throw ValidationError("standard input cannot be read: \(error)")
         }
     }

@@ -155,7 +155,7 @@ struct IngestSampleCommand: AsyncParsableCommand {
                     let path = "\(folder)/sample-\(record.partition)-\(record.offset).json"
                     guard !FileManager.default.fileExists(atPath: path) else { continue }
                     let test = SourceTest.draft(of: record, source, schemas, isRedacted: self.redact)
-                    try Data(test.serialized).write(to: URL(filePath: path))
+                    try PrivateFile.write(test.serialized, to: path)
                     left -= 1
                 }
             }

@@ -25,7 +25,7 @@ struct IngestTestCommand: AsyncParsableCommand {
         for name in names {
             do throws(SourceError) {
                 let source = try Source.load(folder: "\(directory)/\(name)", name: name)
-                let cases = try SourceTest.all(in: "\(directory)/\(name)/tests")
+                let cases = try SourceTest.all(of: "\(directory)/\(name)")
                 if cases.isEmpty { report.add("\(name)", ["it has no file in tests"]) }
                 for test in cases { report.add("\(name)/\(test.name)", test.differences(source)) }
             } catch {
@@ -48,12 +48,13 @@ struct SourceTest {
 
     private static let fileLimit = 200
 
-    static func all(in folder: String) throws(SourceError) -> [SourceTest] {
-        let names = ((try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? [])
+    /// - Parameter folder: that of a source.
+    static func all(of folder: String) throws(SourceError) -> [SourceTest] {
+        let names = ((try? FileContent.names("tests", inside: folder)) ?? [])
             .filter { $0.hasSuffix(".json") && !$0.hasPrefix(".") }.sorted()
         var tests: [SourceTest] = []
         for name in names.prefix(Self.fileLimit) {
-            let bytes = try Source.content("\(folder)/\(name)", "tests/\(name)")
+            let bytes = try Source.content("tests/\(name)", folder)
             do { tests.append(SourceTest(name: name, content: try JSON(parsing: bytes))) } catch {
                 throw SourceError("tests/\(name): \(error)")
             }

@@ -49,7 +49,7 @@ struct RetokenCommand: AsyncParsableCommand {
     func run() async throws {
         let withdrawn = try self.withdrawn.map { path in
             do {
-                return try TokenSecrets(file: try FileContent.read(path, limit: 1 << 20))
+                return try TokenSecrets(file: try FileContent.read(path, limit: 1 << 20, isPipeAllowed: true))
             } catch let failure as TokenSecrets.Failure {
                 throw ValidationError("--withdrawn \(path): \(failure)")
             } catch {

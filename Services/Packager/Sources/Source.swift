@@ -99,8 +99,8 @@ extension Source {
     /// Strict: an unknown member is refused, since it is usually a typing error.
     static func load(folder: String, name: String) throws(SourceError) -> Source {
         do throws(SourceError) {
-            let content = try Self.content("\(folder)/source.json", "source.json")
-            let program = try Self.content("\(folder)/map.lua", "map.lua")
+            let content = try Self.content("source.json", folder)
+            let program = try Self.content("map.lua", folder)
             let json: JSON
             do { json = try JSON(parsing: content) } catch { throw SourceError("source.json: \(error)") }
             return try Source(json, name: name, folder: folder, program: program)
@@ -115,7 +115,7 @@ extension Source {
             return (try Self.load(folder: folder, name: name), [])
         } catch {
             guard "\(error)".hasPrefix("\(name): source.json"),
-                let text = try? Self.content("\(folder)/map.lua", "map.lua")
+                let text = try? Self.content("map.lua", folder)
             else { return (nil, [error]) }
             do throws(LuaFailure) {
                 _ = try SourceProgram(text, limits: LuaProgram.Limits())
@@ -189,11 +189,11 @@ extension Source {
             configuration.addresses.insert(address)
         }
         if let name = try members.optionalFile("authorization") {
-            let text = String(decoding: try Self.content("\(folder)/\(name)", name), as: UTF8.self)
+            let text = String(decoding: try Self.content(name, folder), as: UTF8.self)
             configuration.authorization = text.split(separator: "\n").first.map(String.init)
         }
         if let name = try members.optionalFile("roots") {
-            configuration.rootsPEM = try Self.content("\(folder)/\(name)", name)
+            configuration.rootsPEM = try Self.content(name, folder)
         }
         try members.refuseRest()
         do { return try SchemaRegistry(configuration) } catch { throw SourceError("registry: \(error)") }
@@ -235,12 +235,12 @@ extension Source {
         Topics.isPattern(name) ? TopicPattern(name) != nil : Topics.isName(name)
     }
 
-    static func content(_ path: String, _ shown: String) throws(SourceError) -> [UInt8] {
-        let content: [UInt8]
-        do { content = try FileContent.read(path, limit: Self.fileLimit) } catch {
-            throw SourceError("\(shown): \(error)")
+    /// Reads a file inside of a source's folder.
+    static func content(_ name: String, _ folder: String) throws(SourceError) -> [UInt8] {
+        do {
+            return try FileContent.read(name, inside: folder, limit: Self.fileLimit)
+        } catch {
+            throw SourceError("\(name): \(error)")
         }
-        guard content.count <= Self.fileLimit else { throw SourceError("\(shown): more than \(Self.fileLimit) bytes") }
-        return content
     }
 }

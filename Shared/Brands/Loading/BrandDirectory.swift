@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Operations
 import Packaging
 
 /// Reads a brand's files: plain ones only, of bounded size, and nothing from outside its directory.
@@ -17,43 +18,42 @@ struct BrandDirectory {
 
     /// Returns the content of a file that brand.json names, or of brand.json itself.
     func file(_ name: String) throws(BrandError) -> [UInt8] {
-        try Self.read("\(self.path)/\(name)", limit: Self.configurationSizeLimit)
+        try self.read(name, limit: Self.configurationSizeLimit)
     }
 
     /// Returns the content of a file of secrets, wherever it is.
     static func secrets(_ path: String) throws(BrandError) -> [UInt8] {
-        try Self.read(path, limit: Self.configurationSizeLimit)
+        do {
+            return try FileContent.read(path, limit: Self.configurationSizeLimit)
+        } catch {
+            throw BrandError(.file, "\(path): \(error)")
+        }
     }
 
     /// Returns all files below `assets`, by their path relative to it; none if there is no such folder.
     ///
     /// Dot files are skipped: editors and file managers leave them behind. Links are followed as long as they stay in
-    /// the brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
+    /// the brand's directory.
     func assets() throws(BrandError) -> [String: Asset] {
         let folder = "\(self.path)/assets"
         guard FileManager.default.fileExists(atPath: folder) else { return [:] }
-        let inside = Self.resolve(self.path)
         var collection = AssetCollection(folder: folder)
         var count = 0
         var total = 0
-        var open = [(path: folder, prefix: "", depth: 0)]
+        var open = [(prefix: "", names: try self.names("assets") ?? [], depth: 0)]
         while let next = open.popLast() {
             guard next.depth <= Self.depthLimit else {
-                throw BrandError(.asset, "\(next.path): folders are nested deeper than \(Self.depthLimit)")
+                throw BrandError(.asset, "\(folder)/\(next.prefix): folders are nested deeper than \(Self.depthLimit)")
             }
-            for name in try Self.names(in: next.path) {
-                let path = "\(next.path)/\(name)"
-                let real = Self.resolve(path)
-                guard real == inside || real.hasPrefix(inside + "/") else {
-                    throw BrandError(.asset, "\(path): the link leads out of the brand's directory; copy the file")
-                }
-                if try Self.type(real) == .typeDirectory {
+            for name in next.names {
+                let path = "assets/\(next.prefix)\(name)"
+                if let names = try self.names(path) {
                     try collection.add(folder: next.prefix + name)
-                    open.append((path, "\(next.prefix)\(name)/", next.depth + 1))
+                    open.append(("\(next.prefix)\(name)/", names, next.depth + 1))
                     continue
                 }
-                let content = try Self.read(path, limit: Self.assetSizeLimit)
-                try collection.add(try Self.checkedName(next.prefix + name, path), content)
+                let content = try self.read(path, limit: Self.assetSizeLimit)
+                try collection.add(try Self.checkedName(next.prefix + name, "\(self.path)/\(path)"), content)
                 count += 1
                 total += content.count
                 guard count <= Self.assetCountLimit, total <= Self.totalSizeLimit else {
@@ -82,45 +82,36 @@ struct BrandDirectory {
     /// Returns the names in a folder, sorted, without dot files and leftovers of a Mac's archiver.
     static func names(in folder: String) throws(BrandError) -> [String] {
         do {
-            return try FileManager.default.contentsOfDirectory(atPath: folder)
-                .filter { !$0.hasPrefix(".") && $0 != "__MACOSX" }.sorted(by: precedes)
+            return Self.shown(try FileManager.default.contentsOfDirectory(atPath: folder))
         } catch {
             throw BrandError(.file, "\(folder): the folder cannot be read")
         }
     }
 
-    /// Returns the file system's own path of a file: absolute, without links.
-    private static func resolve(_ path: String) -> String {
-        let real = URL(filePath: path).resolvingSymlinksInPath().path
-        return real.count > 1 && real.hasSuffix("/") ? String(real.dropLast()) : real
+    /// The same of a folder inside of this one; nil for a file.
+    private func names(_ name: String) throws(BrandError) -> [String]? {
+        do {
+            return try FileContent.names(name, inside: self.path).map(Self.shown)
+        } catch {
+            throw BrandError(.asset, "\(self.path)/\(name): \(error)")
+        }
+    }
+
+    private static func shown(_ names: [String]) -> [String] {
+        names.filter { !$0.hasPrefix(".") && $0 != "__MACOSX" }.sorted(by: precedes)
     }
 
     /// Returns true if a path is a folder, possibly through a link.
-    static func isFolder(_ path: String) -> Bool { (try? self.type(self.resolve(path))) == .typeDirectory }
-
-    private static func type(_ real: String) throws(BrandError) -> FileAttributeType? {
-        do {
-            return try FileManager.default.attributesOfItem(atPath: real)[.type] as? FileAttributeType
-        } catch {
-            throw BrandError(.file, "\(real): there is no such file, or it cannot be read")
-        }
+    static func isFolder(_ path: String) -> Bool {
+        var isFolder = false
+        return FileManager.default.fileExists(atPath: path, isDirectory: &isFolder) && isFolder
     }
 
-    private static func read(_ path: String, limit: Int) throws(BrandError) -> [UInt8] {
-        let real = self.resolve(path)
-        guard try self.type(real) == .typeRegular else { throw BrandError(.file, "\(path): it is not a regular file") }
-        let content: Data
+    private func read(_ name: String, limit: Int) throws(BrandError) -> [UInt8] {
         do {
-            let size = try FileManager.default.attributesOfItem(atPath: real)[.size] as? Int ?? 0
-            guard size <= limit else {
-                throw BrandError(.file, "\(path): it has \(size) bytes, at most \(limit) are allowed")
-            }
-            content = try Data(contentsOf: URL(filePath: real))
-        } catch let error as BrandError {
-            throw error
+            return try FileContent.read(name, inside: self.path, limit: limit)
         } catch {
-            throw BrandError(.file, "\(path): it cannot be read")
+            throw BrandError(.file, "\(self.path)/\(name): \(error)")
         }
-        return Array(content)
     }
 }

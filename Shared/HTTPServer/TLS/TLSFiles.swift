@@ -1,5 +1,5 @@
-import FoundationEssentials
 import NIOSSL
+import Operations
 
 /// The paths of the gateway's certificate and key, PEM files.
 struct TLSFiles: Hashable, Sendable {
@@ -59,16 +59,11 @@ struct TLSFiles: Hashable, Sendable {
     }
 
     private func content(_ part: Part) throws(TLSFilesError) -> [UInt8] {
-        let content: Data
         do {
-            content = try Data(contentsOf: URL(filePath: self.path(part)))
+            return try FileContent.read(self.path(part), limit: Self.sizeLimit)
         } catch {
-            throw self.error(part, "it cannot be read")
+            throw self.error(part, "it cannot be read: \(error)")
         }
-        guard content.count <= Self.sizeLimit else {
-            throw self.error(part, "it has more than \(Self.sizeLimit) bytes")
-        }
-        return [UInt8](content)
     }
 
     private func path(_ part: Part) -> String {

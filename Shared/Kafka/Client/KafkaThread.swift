@@ -28,7 +28,7 @@ public enum KafkaThread {
 
     /// Names the calling thread, for `top -H` and profilers; a failure does not matter.
     private static func rename(_ name: String) {
-        guard let file = unsafe fopen("/proc/thread-self/comm", "we") else { return }
+        guard let file = unsafe fopen("/proc/thread-self/comm", "we") else { return }  // tidy: is written
         _ = unsafe fputs(name, file)
         _ = unsafe fclose(file)
     }

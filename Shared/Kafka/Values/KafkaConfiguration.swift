@@ -156,7 +156,7 @@ extension KafkaConfiguration {
     /// Unknown names are detected when a handle is made.
     /// - Throws: `.configuration` naming the file, and the line that has no `=`.
     public static func properties(file: String) throws(KafkaError) -> [String: String] {
-        guard let stream = unsafe fopen(file, "re") else {
+        guard let stream = unsafe fopen(file, "re") else {  // tidy: bounded, no room to import
             throw KafkaError(.configuration, "opening \(file): \(unsafe String(cString: strerror(errno)))")
         }
         defer { unsafe fclose(stream) }

@@ -1,0 +1,38 @@
+import FoundationEssentials
+import Glibc
+
+/// A file that a command writes for its user alone: it has customers' data.
+public enum PrivateFile {
+    /// Writes a file with mode 0600, whole or not at all: one that exists is replaced, whatever its mode.
+    ///
+    /// What is no regular file, such as `/dev/stdout` or a pipe, is written to as it is.
+    /// - Throws: `FileContent.Failure`
+    public static func write(_ content: [UInt8], to path: String) throws(FileContent.Failure) {
+        var info = stat()
+        if unsafe stat(path, &info) == 0, info.st_mode & S_IFMT != S_IFREG {
+            return try self.write(content, path, O_WRONLY | O_CLOEXEC)
+        }
+        let new = "\(path).\(UUID().uuidString)"
+        do throws(FileContent.Failure) {
+            try self.write(content, new, O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL)
+            guard unsafe rename(new, path) == 0 else { throw FileContent.Failure.system() }
+        } catch {
+            unsafe unlink(new)
+            throw error
+        }
+    }
+
+    private static func write(_ content: [UInt8], _ path: String, _ flags: CInt) throws(FileContent.Failure) {
+        let file = unsafe open(path, flags, 0o600)  // tidy: is written
+        guard file >= 0 else { throw FileContent.Failure.system() }
+        defer { close(file) }
+        var rest = content[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
+            guard count >= 0 || errno == EINTR else { throw FileContent.Failure.system() }
+            rest = rest.dropFirst(max(0, count))
+        }
+        let isRegular = flags & O_CREAT != 0
+        guard !isRegular || fsync(file) == 0 else { throw FileContent.Failure.system() }
+    }
+}
