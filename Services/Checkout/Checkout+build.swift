@@ -26,7 +26,7 @@ package enum Checkout {
             name: "waybill-gateway-checkout", version: version, metrics: MetricRow.checkout, checkOnly: checkOnly,
             conditions: HTTPListener.conditions, dependence: .part, needs: Self.needs, drain: { $0.edge.drain },
             read: { settings, common in try CheckoutSettings(settings, common: common) },
-            build: { settings, environment in try Self.build(settings, environment) })
+            build: { settings, environment in try await Self.build(settings, environment) })
     }
 
     /// Checks configuration and surroundings of the role.
@@ -58,7 +58,9 @@ package enum Checkout {
     }
 
     /// Makes the server and its parts.
-    static func build(_ settings: CheckoutSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
+    static func build(
+        _ settings: CheckoutSettings, _ environment: ServiceEnvironment
+    ) async throws -> [any Service] {
         let common = environment.common
         let producer = try KafkaProducer(
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.orderChanges])
@@ -66,9 +68,12 @@ package enum Checkout {
             environment.producing(within: Self.patientDeliveryLimit), topics: [common.topics.orderChanges])
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
         let metrics = CheckoutMetrics(factory: environment.metrics)
+        let holders = ClaimHolders(redis: redis)
+        // Without Redis: what is unambiguous in the directory.
+        let written = settings.merchants == nil ? nil : try? await holders.settle()
         let merchants = try MerchantLibrary(
-            directory: settings.merchants, loading: settings.loading, isStrict: false, metrics: metrics,
-            logger: environment.logger)
+            directory: settings.merchants, loading: settings.loading, isStrict: false,
+            claims: MerchantClaims(written: written), ledger: holders, metrics: metrics, logger: environment.logger)
         let publisher = ChangePublisher(
             producer: producer, patientProducer: patientProducer, group: environment.group, topics: common.topics,
             brands: settings.brands, tokens: settings.tokens,

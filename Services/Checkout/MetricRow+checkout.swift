@@ -23,6 +23,7 @@ extension MetricRow {
             "events of a webhook: taken, or the reason of the refusal"),
         MetricRow(
             .gauge, "waybill_merchant_load_failed", by: ["merchant"],
-            "1 while a merchant's directory cannot be loaded, with its last good state in use if there is one"),
+            "1 while a merchant's directory cannot be loaded, or not in full: the last good state is in use if there is"
+                + " one, and an origin or key that another merchant claims, too, is not served"),
     ]
 }

@@ -128,14 +128,6 @@ import Testing
                         "orders": ["signature": "shopify", "topic": "waybill.orders", "secret": "secret"]
                     ]
                 }),
-            CheckFault("merchants", "https://shop.example.com belongs to shop already", "merchants/zeta") {
-                try $0.write(
-                    "merchants/zeta/merchant.json",
-                    """
-                    {"merchantIdentifier": "merchant.com.zeta", "displayName": "Zeta",
-                     "origins": {"https://shop.example.com": {}}}
-                    """)
-            },
             CheckFault("secrets", "provider-key: every user of this machine can read", "chmod o-r") {
                 try CheckedEnvironment.permit($0.directory.path("merchants/shop/provider-key"), 0o644)
             },
@@ -149,6 +141,25 @@ import Testing
             let report = await Checkout.preflight(environment.variables, isOffline: true, version: Self.version)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func bothWhoClaimAnOriginAreNamed() async throws {
+        let environment = try Self.environment(CheckedEnvironment())
+        try environment.write(
+            "merchants/zeta/merchant.json",
+            """
+            {"merchantIdentifier": "merchant.com.zeta", "displayName": "Zeta",
+             "origins": {"https://shop.example.com": {}}}
+            """)
+        let report = await Checkout.preflight(environment.variables, isOffline: true, version: Self.version)
+        let faults = report.json.object?["faults"]?.array ?? []
+        for (index, (name, other)) in [("shop", "zeta"), ("zeta", "shop")].enumerated() where index < faults.count {
+            let (text, fix) = (faults[index].object?["text"]?.string, faults[index].object?["fix"]?.string)
+            #expect(text?.contains("\(name): $.origins: https://shop.example.com is claimed by \(other), too") == true)
+            #expect(fix?.hasSuffix("merchants/\(name)") == true)
+        }
+        #expect(faults.count == 2, "\(report.text)")
+        #expect(report.exitCode == 78)
     }
 
     @Test(.timeLimit(.minutes(3)))

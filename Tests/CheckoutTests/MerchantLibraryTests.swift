@@ -2,6 +2,7 @@ import CoreMetrics
 import Foundation
 import Logging
 import Model
+import Store
 import Synchronization
 import TestKit
 import TestTraits
@@ -30,12 +31,13 @@ import Testing
         }
 
         func library(
-            isDevelopment: Bool = false, serves: @escaping @Sendable (OrderTypeIdentifier) -> Bool = { _ in true }
+            isDevelopment: Bool = false, isStrict: Bool = false, claims: MerchantClaims = MerchantClaims(),
+            ledger: ClaimHolders? = nil, serves: @escaping @Sendable (OrderTypeIdentifier) -> Bool = { _ in true }
         ) throws -> MerchantLibrary {
             try MerchantLibrary(
                 directory: self.path,
                 loading: Merchant.Loading(serves: serves, topics: Topics(), isDevelopment: isDevelopment),
-                isStrict: false,
+                isStrict: isStrict, claims: claims, ledger: ledger,
                 logger: Logger(label: "merchants") { [journal] _ in journal })
         }
     }
@@ -150,6 +152,23 @@ import Testing
             ])
         await library.look(isAsked: true)
         #expect(library.merchants.webhook("more")?.merchant.name == "beta", "two of one merchant may share a topic")
+    }
+
+    /// A merchant maintains its own directory only, and its association is public.
+    @Test func aLinkOutOfTheDirectoryIsRefused() throws {
+        let fixture = try Fixture()
+        try fixture.write("shop", [], ["origins": ["https://shop.example": ["association": "association"]]])
+        let path = fixture.path + "/shop/association"
+        try fixture.directory.write("secret", "the secret of another")
+        try FileManager.default.createSymbolicLink(
+            atPath: path, withDestinationPath: fixture.directory.path("secret"))
+        let error = #expect(throws: MerchantError.self) { try fixture.library() }
+        #expect(
+            error?.description
+                == "shop: association: the link leads out of the directory \(fixture.path)/shop; copy the file")
+        try FileManager.default.removeItem(atPath: path)
+        try Data("proof".utf8).write(to: URL(filePath: path))
+        #expect(try fixture.library().merchants.page(host: "shop.example")?.association == Array("proof".utf8))
     }
 
     @Test func theFormerSecretOfAWebhookHoldsDuringARotation() async throws {

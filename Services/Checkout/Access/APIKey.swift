@@ -35,6 +35,10 @@ struct APIKey: Sendable {
     /// Derives a key of 32 bytes for one purpose, which nobody can compute without `merchant.json` or the key itself.
     func derived(_ purpose: String) -> [UInt8] { HMACSHA256.authenticate(Array(purpose.utf8), key: self.digest) }
 
+    var claims: [MerchantClaim] {
+        [.key(digest: String(decoding: Hexadecimal.digits(self.digest), as: UTF8.self), name: self.name)]
+    }
+
     /// True for the same secret, whatever its name and scopes.
     func isSame(as other: APIKey) -> Bool { self.digest == other.digest }
 

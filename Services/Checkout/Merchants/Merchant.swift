@@ -21,6 +21,8 @@ struct Merchant: Sendable {
         let association: [UInt8]?
         /// Hosts of pages that embed this one.
         let frames: Set<String>
+
+        var claims: [MerchantClaim] { [.origin(self.origin)] }
     }
 
     /// The defaults of payment requests, and the pictures that a second device shows.
@@ -79,37 +81,17 @@ struct Merchant: Sendable {
     let hasLegacyHosts: Bool
     let orderTypes: [OrderTypeIdentifier]
     let capabilities: Set<Capability>
-    let pages: [Page]
+    var pages: [Page]
     let payment: Payment?
     let upstream: Upstream?
     let confirmation: Confirmation
     /// Web service URLs of others that orders of this merchant may name.
     let foreignWebServices: [String]
-    let keys: [APIKey]
+    var keys: [APIKey]
     /// Systems that send signed events.
-    let webhooks: [Webhook]
+    var webhooks: [Webhook]
     /// Files that hold its secrets, by their paths.
     let secretFiles: [String]
-
-    /// Refuses an origin, a key, a webhook or its topic that another merchant has: each tells whose a request or an
-    /// event is.
-    func refuseShared(with holder: Merchant) throws(MerchantError) {
-        let origins = Set(holder.pages.map(\.origin))
-        if let page = self.pages.first(where: { origins.contains($0.origin) }) {
-            throw MerchantError("\(self.name): $.origins: \(page.origin) belongs to \(holder.name) already")
-        }
-        if let key = self.keys.first(where: { key in holder.keys.contains { $0.isSame(as: key) } }) {
-            throw MerchantError("\(self.name): $.keys: the key \(key.name) belongs to \(holder.name) already")
-        }
-        let webhooks = Set(holder.webhooks.map(\.name))
-        if let webhook = self.webhooks.first(where: { webhooks.contains($0.name) }) {
-            throw MerchantError("\(self.name): $.webhooks: \(webhook.name) belongs to \(holder.name) already")
-        }
-        let topics = Set(holder.webhooks.map(\.topic))
-        if let topic = self.webhooks.map(\.topic).first(where: topics.contains) {
-            throw MerchantError("\(self.name): $.webhooks: the topic \(topic) belongs to \(holder.name) already")
-        }
-    }
 }
 
 /// All merchants, found by the origin, host, key or webhook in a request.

@@ -5,13 +5,15 @@ import Logging
 import NIOPosix
 import Operations
 import ServiceLifecycle
+import Store
 import Synchronization
 
 /// The current merchants: loaded at the start, and reloaded when they change while the role runs.
 ///
 /// A merchant that cannot be loaded keeps its last good state and is tried again at each check; the others are not
-/// affected. One that takes an origin or a key of another cannot be loaded. Files are read on a thread that may block,
-/// one check at a time, as `FolderCatalog` decides. A certificate that expires within 30 days is logged once a day.
+/// affected. `MerchantClaims` decides whose an origin or a key is, and Redis has its decisions. Files are read on a
+/// thread that may block, one check at a time, as `FolderCatalog` decides. A certificate that expires within 30 days is
+/// logged once a day.
 final class MerchantLibrary: Service {
     /// The time between two checks of the directory.
     static let interval = Duration.seconds(5)
@@ -20,12 +22,33 @@ final class MerchantLibrary: Service {
 
     private typealias Catalog = FolderCatalog<Merchant, MerchantError>
 
+    private struct State {
+        var catalog = Catalog(retrySeconds: 0)
+        var claims: MerchantClaims
+        var refusals: [String: MerchantClaims.Refusal] = [:]
+        /// False while Redis does not answer.
+        var isWritten = true
+
+        var failures: [String: MerchantError] {
+            self.refusals.mapValues(\.error).merging(self.catalog.failures) { $1 }
+        }
+
+        /// Returns the merchants as they are served.
+        mutating func settle() -> Merchants {
+            let (served, refusals) = self.claims.settle(self.catalog.items)
+            self.refusals = refusals
+            return Merchants(served)
+        }
+    }
+
     private let directory: String?
     private let loading: Merchant.Loading
     private let logger: Logger
     private let metrics: CheckoutMetrics?
+    /// The holders, for all replicas; nil to decide alone.
+    private let ledger: ClaimHolders?
     /// Held during a scan, which reads files; only another scan waits for it.
-    private let catalog: Mutex<Catalog>
+    private let state: Mutex<State>
     private let current: Mutex<Merchants>
     /// The last day, since 1970, on which a merchant's certificate was logged; 0 for none.
     private let warned = Mutex<[String: Int64]>([:])
@@ -36,62 +59,120 @@ final class MerchantLibrary: Service {
     ///   - directory: has one subdirectory for each merchant; nil for none.
     ///   - isStrict: true if one merchant that fails stops the start, as for `--check-config`.
     ///   - isEmptyAllowed: true to begin though all merchants fail.
+    ///   - claims: the holders of origins and keys, as Redis has them.
+    ///   - ledger: receives the holders.
     ///   - metrics: receive the failures, and the days until each certificate expires.
     /// - Throws: `MerchantError` if the directory cannot be read, or all merchants in it fail.
     init(
         directory: String?, loading: Merchant.Loading, isStrict: Bool, isEmptyAllowed: Bool = false,
-        metrics: CheckoutMetrics? = nil, logger: Logger
+        claims: MerchantClaims = MerchantClaims(), ledger: ClaimHolders? = nil, metrics: CheckoutMetrics? = nil,
+        logger: Logger
     ) throws(MerchantError) {
         self.directory = directory
         self.loading = loading
         self.logger = logger
         self.metrics = metrics
-        var catalog = Catalog(retrySeconds: 0)
+        self.ledger = ledger
+        var state = State(claims: claims)
+        var merchants = Merchants()
         if let directory {
             let names = try Self.names(in: directory)
+            state.claims.look(names, isForced: false)
             // A result whose files changed while they were read is discarded, and they are read again.
-            for _ in 0..<Self.startLooks where catalog.items.isEmpty && catalog.failures.isEmpty {
-                _ = Self.scan(&catalog, directory, names, loading, isForced: true)
+            for _ in 0..<Self.startLooks where state.catalog.items.isEmpty && state.catalog.failures.isEmpty {
+                _ = Self.scan(&state, directory, names, loading, isForced: true)
             }
-            let failures = catalog.failures.sorted { $0.key < $1.key }.map(\.value)
-            let isNone = catalog.items.isEmpty && !isEmptyAllowed
+            merchants = state.settle()
+            let failures = state.failures.sorted { $0.key < $1.key }.map(\.value)
+            let isNone = state.catalog.items.isEmpty && !isEmptyAllowed
             if let failure = failures.first, isStrict || isNone { throw failure }
         }
-        self.current = Mutex(Merchants(Array(catalog.items.values)))
-        self.catalog = Mutex(catalog)
+        self.current = Mutex(merchants)
+        self.state = Mutex(state)
     }
 
     /// The merchants for a request.
     var merchants: Merchants { self.current.withLock { $0 } }
 
-    /// The merchants that cannot be loaded at the moment, by their directories.
-    var failures: [String: MerchantError] { self.catalog.withLock { $0.failures } }
+    /// The merchants that cannot be loaded, or not in full, at the moment, by their directories.
+    var failures: [String: MerchantError] { self.state.withLock { $0.failures } }
 
     func run() async throws {
-        for (name, failure) in self.failures { self.log(failure, of: name) }
+        let (failures, refusals) = self.state.withLock { ($0.catalog.failures, $0.refusals) }
+        for (name, failure) in failures { self.log(failure, of: name) }
+        self.log(refusals)
+        await self.writeDown()
         for merchant in self.merchants.all { self.checkSecrecy(of: merchant) }
         self.account(nowEpochSeconds: Int64(time(nil)))
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
     }
 
-    /// Checks the directory once, on a thread that may block.
+    /// Checks the directory once, on a thread that may block, and writes down who holds what.
     func look(isAsked: Bool) async {
         try? await NIOThreadPool.singleton.runIfActive { self.lookNow(isAsked: isAsked) }
+        await self.writeDown()
     }
 
     private func lookNow(isAsked: Bool) {
         guard let directory = self.directory else { return }
-        let (events, merchants) = self.catalog.withLock { catalog in
+        let events = self.change { state in
             let names = (try? Self.names(in: directory)) ?? []
-            let events = Self.scan(&catalog, directory, names, self.loading, isForced: isAsked)
-            let merchants = Merchants(Array(catalog.items.values))
-            self.current.withLock { $0 = merchants }
-            return (events, merchants)
+            state.claims.look(names, isForced: isAsked)
+            return Self.scan(&state, directory, names, self.loading, isForced: isAsked)
         }
-        self.account(nowEpochSeconds: Int64(time(nil)))
         for event in events { self.log(event) }
         if !events.isEmpty {
-            self.logger.info("merchants loaded", metadata: ["merchants": "\(merchants.all.map(\.name).sorted())"])
+            self.logger.info(
+                "merchants loaded", metadata: ["merchants": "\(self.merchants.all.map(\.name).sorted())"])
+        }
+    }
+
+    private func writeDown() async {
+        guard self.directory != nil, let ledger = self.ledger else { return }
+        let (taken, released) = self.state.withLock { ($0.claims.taken, $0.claims.released) }
+        do throws(StoreError) {
+            let written = try await ledger.settle(taken: taken, released: released)
+            self.change { state in
+                state.isWritten = true
+                state.claims.receive(written: written, released: released)
+                return []
+            }
+        } catch {
+            let wasWritten = self.state.withLock { state in
+                defer { state.isWritten = false }
+                return state.isWritten
+            }
+            guard wasWritten else { return }
+            self.logger.warning(
+                "who holds an origin or a key cannot be written down: what two merchants claim is of neither",
+                metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Changes the state, and what is served by it.
+    @discardableResult
+    private func change(_ body: @Sendable (inout State) -> [Catalog.Event]) -> [Catalog.Event] {
+        let (events, former, present) = self.state.withLock { state in
+            let former = state.refusals
+            let events = body(&state)
+            let merchants = state.settle()
+            self.current.withLock { $0 = merchants }
+            return (events, former, state.refusals)
+        }
+        self.log(present.filter { former[$0.key] != $0.value })
+        self.account(nowEpochSeconds: Int64(time(nil)))
+        return events
+    }
+
+    private func log(_ refusals: [String: MerchantClaims.Refusal]) {
+        for (name, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
+            self.logger.error(
+                "cannot load merchant",
+                metadata: [
+                    "merchant": "\(name)", "error": "\(refusal.error)",
+                    "effect": refusal.isWhole
+                        ? "its pages and servers are refused" : "it is served without what is not its own",
+                ])
         }
     }
 
@@ -106,7 +187,7 @@ final class MerchantLibrary: Service {
     }
 
     private func log(_ failure: MerchantError, of name: String) {
-        let isKept = self.catalog.withLock { $0.items[name] != nil }
+        let isKept = self.state.withLock { $0.catalog.items[name] != nil }
         self.logger.error(
             "cannot load merchant",
             metadata: [
@@ -116,7 +197,7 @@ final class MerchantLibrary: Service {
     }
 
     private func account(nowEpochSeconds now: Int64) {
-        let (items, failures) = self.catalog.withLock { ($0.items, $0.failures) }
+        let (items, failures) = self.state.withLock { ($0.catalog.items, $0.failures) }
         let names = Set(items.keys).union(failures.keys)
         self.metrics?.merchantsState.report(failures.isEmpty)
         self.measured.withLock { measured in
@@ -161,16 +242,17 @@ final class MerchantLibrary: Service {
     }
 
     private static func scan(
-        _ catalog: inout Catalog, _ directory: String, _ names: [String], _ loading: Merchant.Loading, isForced: Bool
+        _ state: inout State, _ directory: String, _ names: [String], _ loading: Merchant.Loading, isForced: Bool
     ) -> [Catalog.Event] {
         let now = Int64(time(nil))
-        return catalog.scan(directory, folders: names, isForced: isForced, nowEpochSeconds: now) { name, merchants in
+        let claims = state.claims
+        return state.catalog.scan(
+            directory, folders: names, isForced: isForced, nowEpochSeconds: now
+        ) { name, merchants in
             Result { () throws(MerchantError) in
                 let merchant = try Merchant.load(
                     directory: "\(directory)/\(name)", name: name, loading, nowEpochSeconds: now)
-                for (other, holder) in merchants.sorted(by: { $0.key < $1.key }) where other != name {
-                    try merchant.refuseShared(with: holder)
-                }
+                if let error = claims.refusal(of: merchant, isInUse: { merchants[$0] != nil }) { throw error }
                 return merchant
             }
         }

@@ -44,7 +44,9 @@ struct Webhook: Sendable {
     /// Most bytes of a body.
     var bodyLimit = Webhook.defaultBodyLimit
 
-    /// Returns the code by which one of the secrets signs a body; nil if none does. Compares in constant time.
+    var claims: [MerchantClaim] { [.webhook(self.name)] }
+
+    /// True if a body is signed by one of the secrets. Compares in constant time.
     ///
     /// Source: Shopify, "Deliver webhooks through HTTPS"; Stripe, "Verify webhook signatures"; Adyen, "Verify HMAC
     /// signatures", webhooks with the signature in the header

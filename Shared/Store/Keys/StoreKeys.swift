@@ -73,6 +73,8 @@ enum StoreKeys {
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
+    /// A hash: claim -> the merchant that holds it, see `ClaimHolders`.
+    static let claims = "waybill:1:{claims}"
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
     static let notifiedPositions = "waybill:1:{told}"
     /// A hash: topic -> its number of partitions when all its keys were where they belong.
