@@ -33,16 +33,8 @@ struct ShowOrderCommand: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        let settings: PackagerSettings
-        let environment: ServiceEnvironment
-        do {
-            let (all, made) = try ServiceEnvironment.ofCommand("waybill-packager")
-            (settings, environment) = (try PackagerSettings(all, common: made.common), made)
-        } catch {
-            StandardStream.error.write("Error: \(error)\n")
-            // Source: sysexits.h, EX_CONFIG
-            throw ExitCode(78)
-        }
+        let (all, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
+        let settings = try RefusedConfiguration.ending { try PackagerSettings(all, common: environment.common) }
         let line = ProgressLine(head: "\(self.key): ", to: .error)
         let now = nowMilliseconds()
         let facts = try await Self.look(at: self.key, settings, environment, nowMilliseconds: now) {

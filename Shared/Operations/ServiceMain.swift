@@ -12,6 +12,7 @@ import UnixSignals
 public enum ServiceMain {
     /// Reads the configuration, builds the services and runs them until SIGTERM or SIGINT.
     ///
+    /// A configuration that is refused is printed, and ends the program with `RefusedConfiguration.exitCode`.
     /// - Parameters:
     ///   - name: that of the service, as in log lines: `waybill-gateway`.
     ///   - version: goes into the first line of the log.
@@ -32,9 +33,11 @@ public enum ServiceMain {
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
         let variables = ProcessInfo.processInfo.environment
-        let settings = try Settings(environment: variables, isCheck: checkOnly)
-        let common = try CommonSettings(settings)
-        let own = try read(settings, common)
+        let (settings, common, own) = try RefusedConfiguration.ending {
+            let settings = try Settings(environment: variables, isCheck: checkOnly)
+            let common = try CommonSettings(settings)
+            return (settings, common, try read(settings, common))
+        }
         if checkOnly {
             let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
             StandardStream.output.write(lines)
@@ -78,7 +81,13 @@ public enum ServiceMain {
         BuildInformation.gauge(version, environment.metrics)
         try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
         let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
-        let services = try await build(own, environment)
+        let services: [any Service]
+        do {
+            services = try await build(own, environment)
+        } catch let error as KafkaError where error.code == .configuration {
+            // librdkafka is the one to know its properties.
+            throw RefusedConfiguration.end(error)
+        }
         // Last, so stopped first.
         let drain = drain(own)
         let end = ShutdownWatchdog(limit: drain + common.shutdownLimit, logger: logger)

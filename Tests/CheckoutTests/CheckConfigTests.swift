@@ -26,4 +26,29 @@ import Testing
         #expect(try await child.exit(within: .seconds(20)) == .code(0))
         #expect(child.output.split(separator: "\n").contains(Substring(line)))
     }
+
+    /// Another start would end in the same way: EX_CONFIG tells systemd not to try.
+    @Test(
+        .timeLimit(.minutes(1)),
+        arguments: [
+            ("waybill-gateway", []), ("waybill-gateway", ["checkout"]), ("waybill-packager", []),
+            ("waybill-packager", ["ingest"]), ("waybill-packager", ["expire"]), ("waybill-pusher", []),
+        ] as [(String, [String])])
+    func aRefusedConfigurationEndsTheProgramWith78(program: String, role: [String]) async throws {
+        let directory = try TemporaryDirectory("refused")
+        try directory.write("unknown.json", #"{"WAYBILL_BRAND": "x"}"#)
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let path = URL(filePath: tests).deletingLastPathComponent().appending(path: program).path()
+        for (variable, value, said) in [
+            ("WAYBILL_CONFIG", directory.path("unknown.json"), "unknown key"),
+            ("WAYBILL_CONFIG", directory.path("none.json"), "No such file"),
+            ("WAYBILL_LOG_LEVEL", "loud", "WAYBILL_LOG_LEVEL=loud"),
+            ("WAYBILL_KAFKA_PROPERTIES", directory.path("none"), "WAYBILL_KAFKA_PROPERTIES"),
+        ] {
+            let child = try ChildProcess(path, role, environment: [variable: value])
+            #expect(try await child.exit(within: .seconds(20)) == .code(78), "\(variable)=\(value): \(child.output)")
+            #expect(child.output.contains("Error: "))
+            #expect(child.output.contains(said), "\(child.output)")
+        }
+    }
 }

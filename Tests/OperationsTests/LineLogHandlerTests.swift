@@ -36,6 +36,10 @@ import Testing
         #expect(!line.dropLast().unicodeScalars.contains { forbidden.contains($0.properties.generalCategory) })
     }
 
+    @Test func timesHaveTheirZone() {
+        #expect(LineLogHandler.time(Date(timeIntervalSince1970: 1_767_323_045.5)) == "2026-01-02T03:04:05.500Z")
+    }
+
     @Test func metadataOfTheCallWinsOverTheLoggersOwn() {
         var handler = LineLogHandler(label: "x", format: .json, level: .info)
         handler[metadataKey: "a"] = "1"

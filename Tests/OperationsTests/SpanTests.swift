@@ -140,6 +140,19 @@ import Testing
         #expect(error?.description.contains("word") == false)
     }
 
+    /// Collectors take a token in the path or the query.
+    @Test(arguments: [
+        ("https://otlp.example:4318/token-word/v1/traces?key=word", "https://otlp.example:4318/(redacted)"),
+        ("http://collector", "http://collector"), ("https://collector?word", "https://collector/(redacted)"),
+        ("https://user:word@collector/v1", "(redacted)"), ("collector:4318/word", "(redacted)"),
+    ])
+    func aCollectorIsShownByItsHost(_ url: String, _ shown: String) throws {
+        let settings = try Settings(environment: ["WAYBILL_TRACES_URL": url])
+        _ = settings.text(.tracesURL)
+        #expect(settings.effective.map { $0.value } == [shown])
+        #expect(!SettingsError(.tracesURL, value: url, "is wrong").description.contains("word"))
+    }
+
     @Test func spansAreOffByDefault() throws {
         #expect(try CommonSettings(Settings(environment: [:])).tracesURL == nil)
         for url in ["http://collector:4318/v1/traces", "https://collector/v1/traces"] {

@@ -41,7 +41,7 @@ struct ExpireCommand: AsyncParsableCommand {
 
     func run() async throws {
         let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
-        let own = try PackagerSettings(settings, common: environment.common)
+        let own = try RefusedConfiguration.ending { try PackagerSettings(settings, common: environment.common) }
         let failures = own.brands.failures.filter { self.brand == nil || $0.orderType == self.brand }
         if self.brand != nil, let failure = failures.first { throw failure.error }
         for failure in failures {

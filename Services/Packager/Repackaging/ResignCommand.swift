@@ -56,7 +56,7 @@ struct ResignCommand: AsyncParsableCommand {
         renewal: (TokenSecrets) throws -> TokenRenewal?
     ) async throws {
         let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
-        let own = try PackagerSettings(settings, common: environment.common)
+        let own = try RefusedConfiguration.ending { try PackagerSettings(settings, common: environment.common) }
         if let failure = own.brands.failures.first(where: { $0.orderType == brand }) { throw failure.error }
         let line = ProgressLine(head: "\(brand): ", to: .error)
         let end = try await Self.resign(

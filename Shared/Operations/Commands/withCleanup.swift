@@ -15,10 +15,12 @@ public func withCleanup<Value>(
 extension ServiceEnvironment {
     /// Reads the configuration of a command, which is that of its service.
     ///
-    /// - Throws: `SettingsError` that names the key and the value.
-    public static func ofCommand(_ program: String) throws(SettingsError) -> (Settings, ServiceEnvironment) {
-        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
-        return (settings, ServiceEnvironment(command: program, try CommonSettings(settings)))
+    /// - Throws: `ExitCode`, after the key and the value were printed.
+    public static func ofCommand(_ program: String) throws -> (Settings, ServiceEnvironment) {
+        try RefusedConfiguration.ending {
+            let settings = try Settings(environment: ProcessInfo.processInfo.environment)
+            return (settings, ServiceEnvironment(command: program, try CommonSettings(settings)))
+        }
     }
 
     /// Runs the work of a command until it ends by itself, or is stopped by SIGTERM or SIGINT.

@@ -52,9 +52,8 @@ public struct CommonSettings: Sendable {
         do {
             try SpanExporter.check(url: url)
         } catch {
-            // A password is not shown.
             throw SettingsError(
-                .tracesURL, value: url.contains("@") ? nil : url,
+                .tracesURL, value: url,
                 "must be like http://127.0.0.1:4318/v1/traces, without user: \(error)")
         }
     }

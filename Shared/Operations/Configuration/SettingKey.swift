@@ -110,13 +110,19 @@ public enum SettingKey: String, CaseIterable, Sendable {
     static let fileVariable = "WAYBILL_CONFIG"
 
     /// True if a part of the value is secret.
-    var isSecret: Bool { self == .redisURL || self == .apnsProxy }
+    var isSecret: Bool { self == .redisURL || self == .apnsProxy || self == .tracesURL }
 
     /// Returns a value in a form that may be shown.
     ///
     /// Only the part of a proxy's URL before the last `@` is hidden, since a password may contain that character too;
-    /// the rest helps to find a mistake.
+    /// the rest helps to find a mistake. A collector's URL may have a token in its path or query: scheme and host only.
     func shown(_ value: String) -> String {
+        if self == .tracesURL {
+            guard let scheme = ["https://", "http://"].first(where: { value.hasPrefix($0) }), !value.contains("@")
+            else { return "(redacted)" }
+            let host = value.dropFirst(scheme.count).prefix { !"/?#\\".contains($0) }
+            return "\(scheme)\(host)" + (host.utf8.count + scheme.utf8.count < value.utf8.count ? "/(redacted)" : "")
+        }
         guard self == .apnsProxy else { return self.isSecret ? "(redacted)" : value }
         guard let at = value.lastIndex(of: "@") else { return value }
         let scheme = value.hasPrefix("http://") ? "http://" : ""

@@ -33,10 +33,14 @@ struct LineLogHandler: LogHandler {
         if let given = event.metadata { metadata.merge(given) { _, new in new } }
         let fields = metadata.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") }
         let line = self.line(
-            time: Date().formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)),
-            level: event.level, message: "\(event.message)", fields: fields)
+            time: Self.time(Date()), level: event.level, message: "\(event.message)", fields: fields)
         // A log that cannot be written must not stop an order, and the failure cannot be reported anywhere.
         self.stream.write(line)
+    }
+
+    /// Returns a moment with its zone: `2026-01-02T03:04:05.678Z`. Source: RFC 3339
+    static func time(_ moment: Date) -> String {
+        moment.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
     }
 
     /// Returns one line with its line end; the content of values cannot forge another line.
