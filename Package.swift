@@ -176,7 +176,7 @@ let package = Package(
         tests("CryptographyTests", ["Cryptography", "TestKit", "TestTraits"]),
         tests("HTTP2Tests", ["HTTP2", "TestKit", "TestTraits", .nioCore]),
         tests("FetchTests", ["Fetch", "TestKit", "TestTraits"]),
-        tests("LuaTests", ["Lua", "Model"]),
+        tests("LuaTests", ["Lua", "Model", "TestKit"]),
         tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
         tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),
         tests(

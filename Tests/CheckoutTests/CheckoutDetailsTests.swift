@@ -76,6 +76,7 @@ import Tokens
                 (#"{"orderTypeIdentifier":"\#(Fixture.otherType)"}"#, "403 scope_missing"),
                 (#"{"orderIdentifier":"1","order":{}}"#, "422 order_invalid"),
                 (#"{"orderIdentifier":"1","order":[]}"#, "400 invalid_parameter"),
+                ("[\(repeatElement("1", count: JSON.entryLimit).joined(separator: ","))]", "413 body_too_large"),
             ]
             for (body, expected) in rows { #expect(try await refusal(body: body) == expected, "\(body)") }
             #expect(try await fixture.published() == 0)

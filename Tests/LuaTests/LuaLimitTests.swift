@@ -1,6 +1,6 @@
-import Glibc
 import Lua
 import Model
+import TestKit
 import Testing
 
 /// Programs that want too much: each is refused soon and in little memory, and the next event is mapped.
@@ -39,21 +39,14 @@ import Testing
         let text = "function map(event) if event == 1 then return {{id = \"fine\"}} end \(body) end"
         let program = try LuaProgram(Array(text.utf8))
         for _ in 0..<3 {
-            let began = Self.processorTime
+            let began = ProcessorTime.now
             let failure = #expect(throws: LuaFailure.self) { try program.map(0, record: .null) }
-            let duration = Self.processorTime - began
+            let duration = ProcessorTime.now - began
             let peak = program.peakBytes
             #expect(peak <= 16 << 20)
             #expect(duration < .milliseconds(100), "\(failure?.message ?? "")")
             #expect(try program.map(1, record: .null).value == [["id": "fine"]])
         }
-    }
-
-    /// That of this thread, which a busy machine does not lengthen.
-    private static var processorTime: Duration {
-        var time = timespec()
-        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-        return .seconds(time.tv_sec) + .nanoseconds(time.tv_nsec)
     }
 
     @Test func bytecodeIsNotAProgram() {

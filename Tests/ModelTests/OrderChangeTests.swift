@@ -146,6 +146,18 @@ private struct Record {
         var record = Record.structured()
         record.value = [UInt8](repeating: 0x20, count: OrderChange.valueLimit + 1)
         #expect(record.fault?.code == .valueTooLarge)
+        // A list of more values than a change may have, as a record and as a program's result.
+        let list = JSON.array(.init(repeating: 1, count: JSON.entryLimit))
+        record = .structured(data: ["lineItems": list])
+        #expect(record.fault?.code == .valueTooLarge)
+        #expect(record.fault?.reason.hasPrefix("the value has more than 131072 values") == true)
+        #expect(Record.binary(value: list.serialized).fault?.code == .valueTooLarge)
+        let event: JSONObject = ["data": ["lineItems": list]]
+        let fault = #expect(throws: ChangeFault.self) {
+            try OrderChange.decode(key: record.key ?? [], event: event, value: event.serialized, headers: [])
+        }
+        #expect(fault?.code == .valueTooLarge)
+        record = .structured()
         record.value = nil
         #expect(record.fault?.code == .missingValue)
         record.value = []

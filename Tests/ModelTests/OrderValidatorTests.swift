@@ -67,7 +67,7 @@ import Testing
             (["99.99", "0.01"], "100"), (["0.999", "0.0011"], "1.0001"),
             ([long, "1"], "1" + String(repeating: "0", count: 500)),
             (["-0.5", "0.25"], "-0.25"), (["007"], "7"), (["-0"], "0"), ([], "5"),
-        ] { #expect(sum(amounts, total) == [], "\(amounts.map(clipped)) \(clipped(total))") }
+        ] { #expect(sum(amounts, total) == [], "\(amounts.map { clipped($0) }) \(clipped(total))") }
         for (amounts, total, told) in [
             (["0.1", "0.2"], "0.31", "0.3"), (["99.99", "0.01"], "100.01", "100.00"), (["1", "-3"], "2", "-2"),
             (["-0.5", "0.25"], "0.25", "-0.25"), (["5", "-5.0"], "1", "0"),

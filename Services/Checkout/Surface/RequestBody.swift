@@ -31,13 +31,16 @@ struct RequestBody {
         do {
             json = try JSON(parsing: Array(body.readableBytesView))
         } catch {
+            if error.code == .tooManyEntries {
+                throw CheckoutFailure(.bodyTooLarge, "the body may have \(JSON.entryLimit) JSON values at most")
+            }
             // The error of the parser may quote a name.
             let reason: String =
                 switch error.code {
                 case .duplicateName: "a member occurs twice"
                 case .invalidUTF8: "it is not UTF-8"
                 case .tooDeep: "it is nested too deeply"
-                case .syntax: "it is not JSON"
+                case .syntax, .tooManyEntries: "it is not JSON"
                 }
             throw CheckoutFailure(.malformedBody, "the body cannot be read: \(reason) (at byte \(error.offset))")
         }

@@ -105,7 +105,7 @@ struct IncompleteOrder: Sendable {
 
     /// Returns the changes of an order's entry; what is not as `encode` made it is left out.
     static func decode(_ bytes: [UInt8], of key: OrderKey) -> [BatchOrder.Change] {
-        let records = ((try? JSON(parsing: bytes))?.array ?? []).compactMap { Self.record($0, of: key) }
+        let records = ((try? JSON(parsing: bytes, entries: .max))?.array ?? []).compactMap { Self.record($0, of: key) }
         let changes = records.compactMap { record -> BatchOrder.Change? in
             let change = try? OrderChange.decode(
                 key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })

@@ -2,7 +2,7 @@
 public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
     /// The kind of fault, for programs: the header `waybill-error`.
     public enum Code: String, Hashable, Sendable, CaseIterable {
-        /// The value is longer than `OrderChange.valueLimit`.
+        /// The value is longer than `OrderChange.valueLimit`, or has more entries than `JSON.entryLimit`.
         case valueTooLarge = "value-too-large"
         /// There is no value where one is needed.
         case missingValue = "missing-value"

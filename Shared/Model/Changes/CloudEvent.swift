@@ -184,6 +184,9 @@ struct CloudEvent {
         do {
             return try JSON(parsing: bytes)
         } catch {
+            if error.code == .tooManyEntries {
+                throw ChangeFault(code: .valueTooLarge, reason: "\(what) has \(error)")
+            }
             // Bytes that are not text at all are reported as such, wherever they are; only this path looks for them.
             guard error.code != .invalidUTF8, String(validating: bytes, as: UTF8.self) != nil else {
                 throw ChangeFault(code: .invalidUTF8, reason: "\(what) is not UTF-8: \(error)")

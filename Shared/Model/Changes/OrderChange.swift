@@ -57,7 +57,8 @@ public struct OrderChange: Hashable, Sendable {
         return isLowerNumber(sequence, than: later)
     }
 
-    /// The longest value that is accepted, in bytes: 1 MiB, which is also Kafka's default for a record.
+    /// The longest value that is accepted, in bytes: 1 MiB, which is also Kafka's default for a record. It may have
+    /// `JSON.entryLimit` entries.
     public static let valueLimit = 1 << 20
     /// The longest `source`, in bytes: it is stored with the order if the source numbers its changes.
     static let sourceLimit = 512
@@ -90,6 +91,11 @@ extension OrderChange {
         key: [UInt8], event: JSONObject, value: [UInt8], headers: [(name: String, value: [UInt8]?)]
     ) throws(ChangeFault) -> OrderChange {
         try self.limit(value)
+        // An entry has two bytes at least, most have many more.
+        if value.count / 2 > JSON.entryLimit, JSON.object(event).entryCount > JSON.entryLimit {
+            throw ChangeFault(
+                code: .valueTooLarge, reason: "the value has more than \(JSON.entryLimit) values in one JSON text")
+        }
         let key = try self.key(key)
         return try self.init(key, try CloudEvent(event), headers)
     }
@@ -229,6 +235,17 @@ extension Substring {
 }
 
 /// Returns the beginning of a text that was sent, for messages. Counts scalars, as a character has no length limit.
-func clipped(_ text: String) -> String {
-    text.utf8.count <= 60 ? text : "\(String(text.unicodeScalars.prefix(60)))…"
+func clipped(_ text: String, to limit: Int = 60) -> String {
+    text.utf8.count <= limit ? text : "\(String(text.unicodeScalars.prefix(limit)))…"
+}
+
+extension Collection<String> {
+    /// The first of these texts, each of at most 400 scalars, and how many more there are: `a, b, and 3 more`.
+    ///
+    /// For lines of the log and errors, if others decide how many there are.
+    public func listed(most: Int = 20, separator: String = ", ") -> String {
+        var shown = self.prefix(most).map { clipped($0, to: 400) }
+        if self.count > most { shown.append("and \(self.count - most) more") }
+        return shown.joined(separator: separator)
+    }
 }

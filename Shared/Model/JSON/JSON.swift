@@ -108,14 +108,18 @@ public struct JSONObject: Hashable, Sendable {
 
     /// Of two members with the same name the later one wins.
     public init(_ members: some Sequence<(String, JSON)>) {
-        self.init()
-        for (name, value) in members { self[name] = value }
+        var duplicate: String?
+        self.init(unsorted: members.map { Member(name: $0, value: $1) }, duplicate: &duplicate)
+        if duplicate == nil { return }
+        let all = self.members
+        self.members = all.indices.filter { $0 + 1 == all.count || all[$0].key != all[$0 + 1].key }.map { all[$0] }
     }
 
     /// - Parameter duplicate: set to a name that occurs twice.
     public init(unsorted members: consuming [Member], duplicate: inout String?) {
         self.members = members
-        // Few members are moved to their places one by one; those that we wrote ourselves are already sorted.
+        // Few members are moved to their places one by one; those that we wrote ourselves are already sorted. Members
+        // with the same name stay in sequence.
         if self.members.count > 32 { self.members.sort { $0.key < $1.key } }
         for index in self.members.indices.dropFirst() {
             let place = self.place(of: index)
@@ -194,6 +198,15 @@ extension JSON {
         var size = 1 + max(elements.count, 1)
         for index in elements.indices { size += elements[index].leastSize }
         return size
+    }
+
+    /// The number of values: this one and all inside it.
+    var entryCount: Int {
+        switch self {
+        case .null, .bool, .number, .string: 1
+        case .array(let elements): elements.reduce(1) { $0 + $1.entryCount }
+        case .object(let object): object.members.reduce(1) { $0 + $1.value.entryCount }
+        }
     }
 
     /// Returns true if arrays and objects nest deeper than this number of levels.

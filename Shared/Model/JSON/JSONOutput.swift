@@ -207,6 +207,10 @@ struct ByteText: Hashable, Comparable, Sendable {
 
     static func == (left: ByteText, right: ByteText) -> Bool { left.order(to: right) == 0 }
 
-    /// The same bytes have the same hash.
-    func hash(into hasher: inout Hasher) { hasher.combine(self.text) }
+    /// The same bytes have the same hash. That of a string is the same for all ways to write its characters: of names
+    /// that differ in this alone, each would be compared with all.
+    func hash(into hasher: inout Hasher) {
+        let bytes = self.text.utf8.span
+        unsafe bytes.withUnsafeBufferPointer { unsafe hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+    }
 }

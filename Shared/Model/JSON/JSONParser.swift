@@ -1,6 +1,6 @@
 /// The reason why bytes are not JSON, and the position of the error.
 public struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
-    public enum Code: Hashable, Sendable { case syntax, invalidUTF8, duplicateName, tooDeep }
+    public enum Code: Hashable, Sendable { case syntax, invalidUTF8, duplicateName, tooDeep, tooManyEntries }
     public let code: Code
     public let message: String
     /// The position at which it was noticed, in bytes from the start.
@@ -13,28 +13,30 @@ extension JSON {
     /// The depth to which arrays and objects may nest. An order document needs six levels.
     public static let depthLimit = 32
 
+    /// The most entries of a text from outside, which are its values, those inside others as well.
+    ///
+    /// An entry may take a hundred bytes of memory for two of text: with this limit, a text of 1 MiB takes at most 24
+    /// times as much. An order has one entry for each 10 to 30 bytes.
+    public static let entryLimit = 1 << 17
+
     /// Parses one JSON text.
     ///
     /// Stricter than most parsers where leniency hides mistakes: a name that occurs twice in an object is refused, and
     /// so are lone surrogates and anything after the value.
     /// - Parameters:
     ///   - bytes: UTF-8 without byte order mark.
-    ///   - replacesLoneSurrogates: true to read each as U+FFFD, for documents of others: JavaScript and Python write
-    ///     them where they cut a text in the middle of a character. Source: RFC 8259 §8.2
+    ///   - entries: the most entries; for what Waybill itself wrote there is no limit.
     /// - Throws: `JSONError` with the byte offset.
-    public init(
-        parsing bytes: [UInt8], replacingLoneSurrogates replacesLoneSurrogates: Bool = false
-    ) throws(JSONError) {
-        var parser = JSONParser()
-        parser.replacesLoneSurrogates = replacesLoneSurrogates
+    public init(parsing bytes: [UInt8], entries: Int = JSON.entryLimit) throws(JSONError) {
+        var parser = JSONParser(entries: entries)
         self = try parser.document(bytes.span)
     }
 
-    /// Parses an object, and finds the text of one of its members.
+    /// Parses an object that Waybill itself wrote, and finds the text of one of its members.
     ///
     /// - Parameter place: the position of the text; unchanged if there is no such member.
     init(parsing bytes: [UInt8], textOf name: String, at place: inout Range<Int>) throws(JSONError) {
-        var parser = JSONParser()
+        var parser = JSONParser(entries: .max)
         parser.wanted = name
         self = try parser.document(bytes.span)
         place = parser.found ?? place
@@ -44,6 +46,10 @@ extension JSON {
 /// The position in a text. The text itself is passed from call to call, since a span cannot be stored.
 private struct JSONParser {
     var position = 0
+    /// The most entries.
+    let entries: Int
+    /// The entries so far.
+    var count = 0
     /// The member of the outermost object whose text is to be found.
     var wanted: String?
     var replacesLoneSurrogates = false
@@ -74,6 +80,10 @@ private struct JSONParser {
     private mutating func value(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> JSON {
         guard depth <= JSON.depthLimit else {
             throw self.error("nested deeper than \(JSON.depthLimit) levels", .tooDeep)
+        }
+        self.count &+= 1
+        guard self.count <= self.entries else {
+            throw self.error("more than \(self.entries) values in one JSON text", .tooManyEntries)
         }
         self.skipSpace(bytes)
         guard let byte = self.current(bytes) else { throw self.error("the JSON text ends where a value is expected") }
@@ -109,7 +119,6 @@ private struct JSONParser {
         let start = self.position
         self.position += 1
         var members: [JSONObject.Member] = []
-        members.reserveCapacity(8)
         self.skipSpace(bytes)
         if self.current(bytes) == UInt8(ascii: "}") {
             self.position += 1
@@ -123,22 +132,28 @@ private struct JSONParser {
             let name = try self.string(bytes)
             self.skipSpace(bytes)
             guard self.current(bytes) == UInt8(ascii: ":") else {
-                throw self.error("':' is expected after \"\(name)\"")
+                throw self.error("':' is expected after \"\(clipped(name))\"")
             }
             self.position += 1
             let begin = self.position
-            members.append(JSONObject.Member(name: name, value: try self.value(bytes, depth: depth + 1)))
+            let member = JSONObject.Member(name: name, value: try self.value(bytes, depth: depth + 1))
             if depth == 0, name == self.wanted { self.found = begin..<self.position }
             self.skipSpace(bytes)
             switch self.current(bytes) {
-            case UInt8(ascii: ","): self.position += 1
+            case UInt8(ascii: ","):
+                self.position += 1
+                // Not for an only member: that would be ten times the memory.
+                if members.isEmpty { members.reserveCapacity(8) }
+                members.append(member)
             case UInt8(ascii: "}"):
                 self.position += 1
+                members.append(member)
                 var duplicate: String?
                 let object = JSONObject(unsorted: consume members, duplicate: &duplicate)
                 if let duplicate {
                     let place = try self.second(duplicate, bytes, from: start, depth: depth)
-                    throw self.error("member \"\(duplicate)\" occurs twice in one object", .duplicateName, at: place)
+                    throw self.error(
+                        "member \"\(clipped(duplicate))\" occurs twice in one object", .duplicateName, at: place)
                 }
                 return object
             default: throw self.error("',' or '}' is expected in an object")
@@ -151,6 +166,7 @@ private struct JSONParser {
         _ wanted: String, _ bytes: Span<UInt8>, from start: Int, depth: Int
     ) throws(JSONError) -> Int {
         self.position = start
+        self.count = 0
         var count = 0
         while self.current(bytes) != UInt8(ascii: "}") {
             // After the brace or the comma.

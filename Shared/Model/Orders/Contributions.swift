@@ -151,17 +151,12 @@ extension JSONObject {
     ///
     /// Depth is bounded by that of both, which the parser bounds.
     fileprivate func merging(contribution sent: JSONObject, owned: OwnedPaths.Claim?) -> JSONObject {
-        var merged = self
-        if let owned {
-            for (name, claim) in owned.members where claim.isOwned && sent[name.text] == nil { merged[name.text] = nil }
+        func value(_ old: JSON?, _ member: Member) -> JSON? {
+            if member.name == "webServiceURL" { return member.value }
+            let claim = owned?.members[member.key]
+            return Self.merged(claim?.isOwned == true ? nil : old, member.value, claim, named: member.name)
         }
-        for member in sent.members {
-            let claim = owned?.members[ByteText(member.name)]
-            merged[member.name] = Self.merged(
-                claim?.isOwned == true ? nil : self[member.name], member.value, claim, named: member.name)
-            if member.name == "webServiceURL" { merged[member.name] = member.value }
-        }
-        return merged
+        return self.joined(with: sent, stays: { owned?.members[$0.key]?.isOwned != true }, value)
     }
 
     private static func merged(

@@ -1,30 +1,42 @@
 extension JSONObject {
     /// Returns this object with a merge patch applied: null removes, objects merge, anything else replaces.
     ///
-    /// Both are sorted, so one pass over both suffices. Depth is bounded by that of both, which the parser bounds.
+    /// Depth is bounded by that of both, which the parser bounds.
     /// Source: RFC 7396 §2
     public func merging(_ patch: JSONObject) -> JSONObject {
-        var merged: [Member] = []
-        merged.reserveCapacity(self.members.count + patch.members.count)
+        self.joined(with: patch) { old, change in
+            switch change.value {
+            case .null: nil
+            case .object(let patch): .object((old?.object ?? JSONObject()).merging(patch))
+            case .bool, .number, .string, .array: change.value
+            }
+        }
+    }
+
+    /// Returns the members of both objects. Both are sorted, so one pass over both suffices.
+    ///
+    /// - Parameters:
+    ///   - stays: returns false for a member of this object alone that goes.
+    ///   - value: returns the value for a member of the other object, and the value that this one has; nil for none.
+    func joined(
+        with other: JSONObject, stays: (Member) -> Bool = { _ in true }, _ value: (JSON?, Member) -> JSON?
+    ) -> JSONObject {
+        var joined: [Member] = []
+        joined.reserveCapacity(self.members.count + other.members.count)
         var index = 0
-        for change in patch.members {
-            while index < self.members.count, self.members[index].key < change.key {
-                merged.append(self.members[index])
+        for member in other.members {
+            while index < self.members.count, self.members[index].key < member.key {
+                if stays(self.members[index]) { joined.append(self.members[index]) }
                 index += 1
             }
             var old: JSON?
-            if index < self.members.count, self.members[index].key == change.key {
+            if index < self.members.count, self.members[index].key == member.key {
                 old = self.members[index].value
                 index += 1
             }
-            switch change.value {
-            case .null: break
-            case .object(let patch):
-                merged.append(Member(name: change.name, value: .object((old?.object ?? JSONObject()).merging(patch))))
-            default: merged.append(change)
-            }
+            if let value = value(old, member) { joined.append(Member(name: member.name, value: value)) }
         }
-        merged.append(contentsOf: self.members[index...])
-        return JSONObject(sorted: merged)
+        joined.append(contentsOf: self.members[index...].lazy.filter(stays))
+        return JSONObject(sorted: joined)
     }
 }

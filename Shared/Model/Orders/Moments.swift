@@ -2,18 +2,33 @@
 ///
 /// Elements with identifiers count as members of their array, named by their identifiers.
 struct Moments: Hashable, Sendable {
+    private struct Member: Hashable {
+        let name: ByteText
+        let moments: Moments
+    }
+
     /// The moment of all values without one in `others`.
     let base: Int64
-    /// The moments of members that were written at another time.
-    private(set) var others: [ByteText: Moments] = [:]
+    /// The moments of members that were written at another time, sorted by name: they are written with each change of
+    /// their order.
+    private var others: [Member] = []
 
     init(base: Int64) { self.base = base }
 
     /// The moments of a member.
-    subscript(name: String) -> Moments { self.others[ByteText(name)] ?? Moments(base: self.base) }
+    subscript(name: String) -> Moments {
+        let key = ByteText(name)
+        var (low, high) = (0, self.others.count)
+        while low < high {
+            let middle = (low + high) / 2
+            if self.others[middle].name < key { low = middle + 1 } else { high = middle }
+        }
+        guard low < self.others.count, self.others[low].name == key else { return Moments(base: self.base) }
+        return self.others[low].moments
+    }
 
     /// The latest moment of all values.
-    var latest: Int64 { self.others.values.reduce(self.base) { max($0, $1.latest) } }
+    var latest: Int64 { self.others.reduce(self.base) { max($0, $1.moments.latest) } }
 
     /// Returns the moments after a change of the value: only values that differ get the new moment.
     ///
@@ -29,8 +44,11 @@ struct Moments: Hashable, Sendable {
             let moments =
                 known[ByteText(name)].map { self[name].moved(from: $0, to: value, named: name, at: moment) }
                 ?? Moments(base: moment)
-            if moments != Moments(base: self.base) { next.others[ByteText(name)] = moments }
+            guard moments != Moments(base: self.base) else { continue }
+            next.others.append(Member(name: ByteText(name), moments: moments))
         }
+        // Elements are in the order of their array.
+        next.others.sort { $0.name < $1.name }
         return next
     }
 
@@ -42,7 +60,8 @@ struct Moments: Hashable, Sendable {
     /// A number if all values have the same moment; otherwise `[base, {member: moments, …}]`.
     var json: JSON {
         if self.others.isEmpty { return .integer(self.base) }
-        return [.integer(self.base), .object(JSONObject(self.others.map { ($0.key.text, $0.value.json) }))]
+        let others = self.others.map { JSONObject.Member(name: $0.name.text, value: $0.moments.json) }
+        return [.integer(self.base), .object(JSONObject(sorted: others))]
     }
 
     /// - Throws: `RecordError` when the JSON is not what `json` makes.
@@ -56,7 +75,8 @@ struct Moments: Hashable, Sendable {
         }
         self.base = base
         for member in others.members {
-            self.others[ByteText(member.name)] = try Moments(json: member.value, path: "\(path).\(member.name)")
+            let moments = try Moments(json: member.value, path: "\(path).\(member.name)")
+            self.others.append(Member(name: member.key, moments: moments))
         }
     }
 }

@@ -233,9 +233,8 @@ public struct OrderFold: Sendable {
     }
 
     static func fault(_ violations: [Violation]) -> ChangeFault {
-        let shown = violations.prefix(5).map(\.description).joined(separator: "; ")
-        let rest = violations.count > 5 ? "; and \(violations.count - 5) more" : ""
-        return ChangeFault(code: .invalidOrder, reason: "the order would not be valid: \(shown)\(rest)")
+        let shown = violations.map(\.description).listed(most: 5, separator: "; ")
+        return ChangeFault(code: .invalidOrder, reason: "the order would not be valid: \(shown)")
     }
 
     /// Makes the result, with the state to store, from the work after all changes.
