@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 import Testing
 
 @testable import Packager
@@ -127,6 +128,64 @@ import Testing
         #expect(fault.reason.hasPrefix(reason), "\(fault.reason)")
     }
 
+    /// Nothing is parsed that is too large, and nothing becomes much larger.
+    @Test(arguments: ["json", "cloudevents", "debezium"]) func aValueThatIsTooLargeIsADeadLetter(format: String) throws
+    {
+        let large = String(repeating: " ", count: SourceEvent.valueLimit + 1)
+        let fault = try #require(try SourceFixture.map(Self.plain, value: large, format: format).fault)
+        #expect(fault.code == .mapUndecodable)
+        #expect(fault.reason == "the value has 1048577 bytes, an event has at most 1048576")
+        let list = "[\(repeatElement("1", count: JSON.entryLimit).joined(separator: ","))]"
+        let many = try #require(try SourceFixture.map(Self.plain, value: list, format: format).fault)
+        #expect(many.code == .mapUndecodable)
+        #expect(many.reason.hasPrefix("the value has more than 131072 values"), "\(many.reason)")
+    }
+
+    /// Eight times as many take eight times as long, where the square would be 64 times.
+    @Test(arguments: ["json", "cloudevents"]) func manyHeadersAreReadInProportion(format: String) throws {
+        let growth = try ProcessorTime.growth(from: 3000) { count in
+            KafkaRecord(
+                topic: "events", partition: 0, offset: 0, timestampMilliseconds: 0, key: nil, value: Array("{}".utf8),
+                headers: [KafkaHeader(name: "ce_specversion", text: "1.0")]
+                    + (0..<count).reversed().map { KafkaHeader(name: "ce_\(100_000 + $0)", text: "") })
+        } work: { record in
+            let facts = SourceEvent.facts(of: record).object?["headers"]?.object
+            #expect(facts?.members.count == record.headers.count)
+            let event = try SourceEvent(record, format: #require(Source.Format(rawValue: format)), schemas: [:]).event
+            #expect(event.object?.members.count == (format == "json" ? 0 : record.headers.count + 1))
+        }
+        #expect(growth < 20)
+    }
+
+    /// Half of the bytes are the schema of an array's elements, the others its elements.
+    @Test func manyRowsOfDebeziumAreReadInProportion() throws {
+        let growth = try ProcessorTime.growth(from: 250) { count -> JSON in
+            let fields = JSON.array((0..<count).map { ["field": .string("\($0)")] })
+            let array: JSON = ["field": "x", "items": ["fields": fields]]
+            return [
+                "schema": ["fields": [array]],
+                "payload": ["op": "c", "x": .array(.init(repeating: ["1": 1], count: 4 * count))],
+            ]
+        } work: {
+            let event = try DebeziumEvent.event($0).event
+            #expect(event.object?["x"]?.array?.last == ["1": 1])
+        }
+        #expect(growth < 20)
+    }
+
+    /// Only an error needs the path of a value.
+    @Test func aLongNameAboveManyMembersIsReadInProportion() throws {
+        let growth = try ProcessorTime.growth(from: 1000) { count -> JSON in
+            let members = (0..<count).map { ("\($0)", JSON.integer(1)) }
+            return .object(
+                JSONObject([("op", "c"), (String(repeating: "n", count: 20 * count), .object(JSONObject(members)))]))
+        } work: {
+            let event = try DebeziumEvent.event($0).event
+            #expect(event.object?.members.count == 2)
+        }
+        #expect(growth < 20)
+    }
+
     @Test func whatIsNotMappedIsIgnoredOrADeadLetter() throws {
         let nothing = "function map(e) end"
         #expect(try SourceFixture.map(nothing, value: "{}").isIgnored)
@@ -242,6 +301,11 @@ import Testing
         #expect(try event("r")?.object?["silent"] == true)
         #expect(try event("d") == nil)
         #expect(try SourceFixture.map(program, value: "{}", format: "debezium").fault?.code == .mapUndecodable)
+        for (wrong, place) in [("TbwA", "$.after.price"), ("/w==", "$.after.big")] {
+            let text = value.replacing("\"OP\"", with: "\"u\"").replacing(wrong, with: "?")
+            let fault = try SourceFixture.map(program, value: text, format: "debezium").fault
+            #expect(fault?.reason.hasSuffix("\(place) is not a decimal of its schema") == true)
+        }
     }
 
     /// The least and the greatest number, which databases have for infinity, end no worker.

@@ -8,7 +8,7 @@ import Model
 /// Source: Apache Avro 1.11 specification, "Binary Encoding", "Logical Types"
 struct AvroDecoder {
     /// The most values, which the fields of empty records count towards.
-    private static let valueLimit = 1_000_000
+    private static let valueLimit = JSON.entryLimit
 
     private let schema: AvroSchema
     private let bytes: [UInt8]

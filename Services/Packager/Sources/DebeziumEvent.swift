@@ -12,7 +12,7 @@ enum DebeziumEvent {
         guard let object = json.object else {
             throw ChangeFault(code: .mapUndecodable, reason: "the value must be an object, it is \(json.kind)")
         }
-        let schema = object["payload"] == nil ? nil : object["schema"]
+        let schema = object["payload"] == nil ? nil : Schema(object["schema"])
         var envelope = object["payload"] ?? json
         if envelope == .null { return SourceEvent(event: .null, isDeletion: true) }
         guard envelope.object?["op"]?.string != nil else {
@@ -20,40 +20,74 @@ enum DebeziumEvent {
                 code: .mapUndecodable,
                 reason: "the value is no change of Debezium: $.op is missing. A topic that is unwrapped is json")
         }
-        envelope = try Self.converted(envelope, schema, path: "$")
+        var path = ["$"]
+        envelope = try Self.converted(envelope, schema, &path)
         let operation = envelope.object?["op"]?.string
         return SourceEvent(event: envelope, isDeletion: operation == "d", isSnapshot: operation == "r")
     }
 
+    /// The schema of a value. All rows of an array have one, which finds its fields once.
+    private final class Schema {
+        let members: JSONObject
+        /// Those of an object's members.
+        private(set) lazy var fields: [String: Schema] = {
+            let fields = self.members["fields"]?.array ?? []
+            var byName = [String: Schema](minimumCapacity: fields.count)
+            for field in fields {
+                guard let object = field.object, let name = (object["field"] ?? object["name"])?.string else {
+                    continue
+                }
+                byName[name] = Schema(field)
+            }
+            return byName
+        }()
+        /// That of an array's elements.
+        private(set) lazy var items = Schema(self.members["items"])
+
+        init?(_ json: JSON?) {
+            guard let members = json?.object else { return nil }
+            self.members = members
+        }
+    }
+
     /// Converts values by their schema: decimals to their digits, dates to their form in RFC 3339, and leaves out what
     /// the database did not send.
-    private static func converted(_ value: JSON, _ schema: JSON?, path: String) throws(ChangeFault) -> JSON {
+    ///
+    /// - Parameter path: the names that lead to the value; the same afterwards.
+    private static func converted(
+        _ value: JSON, _ schema: Schema?, _ path: inout [String]
+    ) throws(ChangeFault) -> JSON {
         switch value {
         case .object(let object):
-            if let decimal = try Self.variableDecimal(object, schema, path) { return decimal }
-            let fields = schema?.object?["fields"]?.array ?? []
-            var byName: [String: JSON] = [:]
-            for field in fields {
-                if let name = (field.object?["field"] ?? field.object?["name"])?.string { byName[name] = field }
+            if schema?.members["name"] == "io.debezium.data.VariableScaleDecimal" {
+                return try Self.variableDecimal(object, path)
             }
+            let fields = schema?.fields ?? [:]
             var members: [JSONObject.Member] = []
             for member in object.members where member.value != .string(Self.unavailable) {
-                let inside = try Self.converted(member.value, byName[member.name], path: "\(path).\(member.name)")
-                members.append(.init(name: member.name, value: inside))
+                path.append(member.name)
+                members.append(
+                    .init(name: member.name, value: try Self.converted(member.value, fields[member.name], &path)))
+                path.removeLast()
             }
             var duplicate: String?
             return .object(JSONObject(unsorted: members, duplicate: &duplicate))
         case .array(let elements):
-            let items = schema?.object?["items"]
+            let items = schema?.items
             var converted: [JSON] = []
-            for element in elements { converted.append(try Self.converted(element, items, path: path)) }
+            for element in elements { converted.append(try Self.converted(element, items, &path)) }
             return .array(converted)
         case .null, .bool: return value
-        case .number, .string: return try Self.scalar(value, schema?.object, path)
+        case .number, .string: return try Self.scalar(value, schema?.members, path)
         }
     }
 
-    private static func scalar(_ value: JSON, _ schema: JSONObject?, _ path: String) throws(ChangeFault) -> JSON {
+    private static func noDecimal(_ path: [String]) -> ChangeFault {
+        ChangeFault(
+            code: .mapUndecodable, reason: "\(path.joined(separator: ".")) is not a decimal of its schema")
+    }
+
+    private static func scalar(_ value: JSON, _ schema: JSONObject?, _ path: [String]) throws(ChangeFault) -> JSON {
         func moment(_ unit: Int64) throws(ChangeFault) -> JSON {
             guard let number = value.integer else { return value }
             return .string(RFC3339.format(epochSeconds: number / unit - (number % unit < 0 ? 1 : 0)))
@@ -62,7 +96,7 @@ enum DebeziumEvent {
         case "org.apache.kafka.connect.data.Decimal"?:
             guard let scale = (schema?["parameters"]?.object?["scale"]?.string).flatMap({ Int($0) }),
                 let text = value.string, let digits = Self.decimal(base64: text, scale: scale)
-            else { throw ChangeFault(code: .mapUndecodable, reason: "\(path) is not a decimal of its schema") }
+            else { throw Self.noDecimal(path) }
             return .string(digits)
         case "io.debezium.time.Date"?, "org.apache.kafka.connect.data.Date"?:
             guard let days = value.integer, (-800_000...3_000_000).contains(days) else { return value }
@@ -74,13 +108,10 @@ enum DebeziumEvent {
         }
     }
 
-    private static func variableDecimal(
-        _ object: JSONObject, _ schema: JSON?, _ path: String
-    ) throws(ChangeFault) -> JSON? {
-        guard schema?.object?["name"] == "io.debezium.data.VariableScaleDecimal" else { return nil }
+    private static func variableDecimal(_ object: JSONObject, _ path: [String]) throws(ChangeFault) -> JSON {
         guard let scale = object["scale"]?.integer, let text = object["value"]?.string,
             let digits = Self.decimal(base64: text, scale: Int(scale))
-        else { throw ChangeFault(code: .mapUndecodable, reason: "\(path) is not a decimal of its schema") }
+        else { throw Self.noDecimal(path) }
         return .string(digits)
     }
 

@@ -11,6 +11,9 @@ struct SourceEvent {
     /// True for a row that was there before the changes, as of Debezium's snapshot.
     var isSnapshot = false
 
+    /// The longest value, in bytes; of JSON it may have `JSON.entryLimit` entries.
+    static let valueLimit = OrderChange.valueLimit
+
     /// Decodes a record's value.
     ///
     /// - Throws: `map-undecodable` with what is expected.
@@ -23,6 +26,11 @@ struct SourceEvent {
         guard let value = record.value else {
             self.init(event: .null, isDeletion: true)
             return
+        }
+        guard value.count <= Self.valueLimit else {
+            throw ChangeFault(
+                code: .mapUndecodable,
+                reason: "the value has \(value.count) bytes, an event has at most \(Self.valueLimit)")
         }
         if format.hasSchemas {
             let event: JSON
@@ -68,7 +76,10 @@ struct SourceEvent {
     }
 
     private static func json(_ bytes: [UInt8]) throws(ChangeFault) -> JSON {
-        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
+        do { return try JSON(parsing: bytes) } catch {
+            if error.code == .tooManyEntries {
+                throw ChangeFault(code: .mapUndecodable, reason: "the value has \(error)")
+            }
             throw ChangeFault(code: .mapUndecodable, reason: "the value is not JSON: \(error)")
         }
     }
