@@ -15,10 +15,11 @@ import Testing
     }
 
     private func picture(_ number: Int, size: Int64) throws -> PictureFile {
-        let asset = String(repeating: String(number, radix: 16), count: 64)
+        let digits = String(100_000 + number)
+        let asset = String(repeating: "a", count: 64 - digits.utf8.count) + digits
         return try #require(
             PictureFile(
-                name: "picture-000000000000000\(number).png", contentDigest: Self.digits, asset: asset, checksum: 7,
+                name: "picture-0000000000\(digits).png", contentDigest: Self.digits, asset: asset, checksum: 7,
                 size: size))
     }
 
@@ -67,6 +68,42 @@ import Testing
                 ])
             #expect(package.assets.count == 1)
             #expect(brand.pictureHosts.urls(in: order) == [self.url(1), self.url(2)])
+        }
+    }
+
+    /// Eight times as many names take eight times as long, where the square would be 64 times.
+    @Test(arguments: ["none-", "https://other.example.com/", "https://cdn.example.com/"])
+    func manyMissingFilesAreLeftOutInProportion(_ name: String) throws {
+        try self.withBuilder { builder, brand in
+            let growth = try ProcessorTime.growth(from: 250) { count in
+                self.order((0..<count).map { "\(name)\($0).png" })
+            } work: { order in
+                let package = try builder.build(order, signingEpochSeconds: BrandFolder.moment)
+                #expect(package.omittedFiles.count + package.missingPictures.count >= 250)
+                #expect(brand.pictureHosts.urls(in: order) == package.missingPictures)
+            }
+            #expect(growth < 20)
+        }
+    }
+
+    @Test func manyPicturesThatDoNotFitAreLeftOutInProportion() throws {
+        try self.withBuilder { builder, _ in
+            let growth = try ProcessorTime.growth(from: 100) { count in
+                let numbers = 0..<count
+                return (
+                    self.order(numbers.map(self.url)),
+                    try Dictionary(
+                        uniqueKeysWithValues: numbers.map {
+                            (self.url($0), try self.picture($0, size: 100_000 + Int64($0)))
+                        })
+                )
+            } work: { (order: JSON, pictures: [String: PictureFile]) in
+                let package = try builder.build(order, pictures: pictures, signingEpochSeconds: BrandFolder.moment)
+                #expect(package.assets.count == 49, "the smallest ones")
+                #expect(package.size <= OrderPackage.sizeLimit)
+                #expect(package.omittedFiles.count == pictures.count - 49)
+            }
+            #expect(growth < 20)
         }
     }
 

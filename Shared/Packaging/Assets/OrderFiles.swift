@@ -13,20 +13,26 @@ enum OrderFiles {
     }
 
     private static func change(_ path: ArraySlice<FilePlace.Step>, in value: inout JSON, to new: JSON?) {
-        guard let step = path.first else { return }
-        switch (step, value) {
-        case (.member(let name), .object(var object)):
+        // Each value is taken out before it is changed: one that has a second owner would be copied, with all its
+        // elements, for each of its names.
+        switch path.first {
+        case .member(let name)?:
+            guard var object = value.object else { return }
+            value = .null
             if path.count == 1 {
                 object[name] = new
             } else if var inner = object[name] {
+                object[name] = .null
                 self.change(path.dropFirst(), in: &inner, to: new)
                 object[name] = inner
             }
             value = .object(object)
-        case (.element(let index), .array(var elements)) where elements.indices.contains(index):
+        case .element(let index)?:
+            guard var elements = value.array, elements.indices.contains(index) else { return }
+            value = .null
             self.change(path.dropFirst(), in: &elements[index], to: new)
             value = .array(elements)
-        default: break
+        case nil: break
         }
     }
 }

@@ -277,15 +277,17 @@ struct PackageFileFinder: Sendable {
     /// Pictures never make a package too large: the largest ones are then left out.
     /// - Parameter pictures: the fetched pictures, by `PictureHosts.identity`.
     func files(of json: JSON, pictures: [String: PictureFile]) -> PackageFiles {
-        var refused: Set<String> = []
-        while true {
-            let (files, shown) = self.resolve(json, pictures, refused: refused)
-            guard let largest = shown.max(by: { ($0.value.size, $0.key) < ($1.value.size, $1.key) }) else {
-                return files
-            }
-            if files.isWithinLimit { return files }
-            refused.insert(largest.key)
+        let (files, shown) = self.resolve(json, pictures, refused: [])
+        if files.isWithinLimit || shown.isEmpty { return files }
+        // The fewest that make the others fit, found by halves: an order may have thousands.
+        let largest = shown.sorted { ($0.value.size, $0.key) > ($1.value.size, $1.key) }.map(\.key)
+        var (least, most) = (1, largest.count)
+        while least < most {
+            let middle = (least + most) / 2
+            let (some, _) = self.resolve(json, pictures, refused: Set(largest.prefix(middle)))
+            if some.isWithinLimit { most = middle } else { least = middle + 1 }
         }
+        return self.resolve(json, pictures, refused: Set(largest.prefix(most))).files
     }
 
     /// - Parameter refused: URLs of existing pictures that must not be shown.
@@ -299,6 +301,7 @@ struct PackageFileFinder: Sendable {
         var files = PackageFiles(order: json, assets: .none)
         var missing: [FilePlace] = []
         var renamed: [(place: FilePlace, name: String)] = []
+        var missingPictures: Set<String> = []
         object.forEachFile { name, place in
             if let file = self.catalog.find(name, for: place) {
                 indices += file.indices
@@ -310,7 +313,7 @@ struct PackageFileFinder: Sendable {
             } else {
                 missing.append(place)
                 if place.isPicture, !refused.contains(name), self.hosts.allows(url: name) {
-                    if !files.missingPictures.contains(name) { files.missingPictures.append(name) }
+                    if missingPictures.insert(name).inserted { files.missingPictures.append(name) }
                 } else {
                     files.omitted.append(self.describe(name, place, isTooLarge: refused.contains(name)))
                 }

@@ -86,8 +86,9 @@ public struct PictureHosts: Hashable, Sendable {
     public func urls(in orderJSON: JSON) -> [String] {
         guard !self.isEmpty, let order = orderJSON.object else { return [] }
         var urls: [String] = []
+        var seen: Set<String> = []
         order.forEachFile { name, place in
-            if place.isPicture, self.allows(url: name), !urls.contains(name) { urls.append(name) }
+            if place.isPicture, self.allows(url: name), seen.insert(name).inserted { urls.append(name) }
         }
         return urls
     }
