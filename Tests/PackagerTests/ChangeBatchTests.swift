@@ -1,6 +1,8 @@
 import Kafka
+import Logging
 import Model
 import Operations
+import TestKit
 import Testing
 
 @testable import Packager
@@ -14,6 +16,19 @@ import Testing
             default: .unknown
             }
         }
+    }
+
+    @Test func aLineOfTheLogNamesTwentyElementsAndSaysHowManyMore() throws {
+        let journal = LogJournal()
+        var result = FoldResult(state: nil, effect: .none, outcomes: [])
+        result.withheld = (0..<70_000).map { "lineItems \($0) without quantity, title" }
+        let order = BatchOrder(place: 0, key: try ChangeLog.key("o"))
+        ChangeAccount(
+            metrics: PackagerMetrics(factory: MetricsRegistry()), logger: Logger(label: "test") { _ in journal }
+        ).count([OrderDraft(order, stored: nil, folded: result, pictures: [])])
+        let elements = try #require(journal.lines.first?.metadata["elements"])
+        #expect(elements.hasPrefix("lineItems 0 without quantity, title; lineItems 1 without"))
+        #expect(elements.hasSuffix("lineItems 19 without quantity, title; and 69980 more"))
     }
 
     @Test func changesAreGroupedByOrderInOffsetOrder() throws {

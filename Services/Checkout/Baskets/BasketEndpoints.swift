@@ -156,7 +156,7 @@ struct BasketEndpoints: Sendable {
     private func invalid(
         _ text: String, _ violations: [Violation], _ merchant: Merchant, _ identifier: String
     ) -> CheckoutFailure {
-        let places = violations.map(\.path).joined(separator: ", ")
+        let places = violations.map(\.path).listed()
         self.log(text, merchant, identifier, ["places": "\(places)"])
         return CheckoutFailure(.upstreamInvalid, "the shop's answer is not valid")
     }

@@ -121,7 +121,7 @@ struct PaymentEndpoint: Sendable {
         do throws(CheckoutFailure) {
             try self.publisher.check(document, of: key)
         } catch {
-            let places = error.details.map(\.path).joined(separator: ", ")
+            let places = error.details.map(\.path).listed()
             self.log(
                 "shop's order is invalid", merchant, identifier, ["order": "\(key)", "places": "\(places)"])
             return nil

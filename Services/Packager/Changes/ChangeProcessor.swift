@@ -200,14 +200,14 @@ struct ChangeAccount: Sendable {
             if !draft.result.withheld.isEmpty {
                 self.logger.notice(
                     "incomplete elements are hidden",
-                    metadata: ["order": "\(draft.key)", "elements": "\(draft.result.withheld.joined(separator: "; "))"]
+                    metadata: ["order": "\(draft.key)", "elements": "\(draft.result.withheld.listed(separator: "; "))"]
                         .traced(draft.traces.first))
             }
             guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
             self.metrics.filesOmitted.increment(by: omitted.count)
             self.logger.warning(
                 "files left out of a package",
-                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"]
+                metadata: ["order": "\(draft.key)", "files": "\(omitted.listed())"]
                     .traced(draft.traces.first))
         }
     }

@@ -214,7 +214,7 @@ struct OrderPackager: Sendable {
         let violations = OrderValidator.violations(
             in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
         guard violations.isEmpty else {
-            let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
+            let shown = violations.map(\.description).listed(most: 3, separator: "; ")
             return draft.refused("with the current brand the order would not be valid: \(shown)")
         }
         let package = try self.build(renewed, pictures, nowEpochSeconds)
