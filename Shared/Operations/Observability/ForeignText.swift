@@ -20,10 +20,7 @@ public enum ForeignText {
     /// Returns at most 500 Unicode scalars of a text, with `…` for what could identify a device.
     public static func harmless(_ message: String) -> String {
         let scalars = message.unicodeScalars.prefix(Self.characterLimit).map { scalar -> Unicode.Scalar in
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator: " "
-            default: scalar
-            }
+            scalar.isHidden ? " " : scalar
         }
         return Self.withoutNamed(Self.withoutRuns(scalars[...]))
     }
@@ -83,6 +80,17 @@ public enum ForeignText {
         switch scalar {
         case " ", "\"", "'", ":", "=", "/", "(", ")", "<", ">", "[", "]", "{", "}", ",", ";": false
         default: true
+        }
+    }
+}
+
+extension Unicode.Scalar {
+    /// True for what ends a line, controls a terminal, or reverses the direction of writing.
+    var isHidden: Bool {
+        if self.isASCII { return self.value < 0x20 || self.value == 0x7F }
+        return switch self.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator: true
+        default: false
         }
     }
 }

@@ -60,14 +60,13 @@ struct LineLogHandler: LogHandler {
     private static func visible(_ text: String) -> String {
         var visible = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator: visible.append(" ")
-            default: visible.append(scalar)
-            }
+            visible.append(scalar.isHidden ? " " : scalar)
         }
         return String(visible)
     }
 
+    /// Returns the text as JSON, with escapes for what `visible` replaces: readers of JSON get all of it.
+    ///
     /// Source: RFC 8259 §7
     private static func quoted(_ text: String) -> String {
         var quoted = "\""
@@ -76,9 +75,11 @@ struct LineLogHandler: LogHandler {
             case "\"": quoted += "\\\""
             case "\\": quoted += "\\\\"
             case "\n": quoted += "\\n"
-            case "\u{0}"..<"\u{20}", "\u{7F}":
-                let digits = String(scalar.value, radix: 16)
-                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            case _ where scalar.isHidden:
+                for unit in String(scalar).utf16 {
+                    let digits = String(unit, radix: 16)
+                    quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+                }
             default: quoted.unicodeScalars.append(scalar)
             }
         }
