@@ -67,7 +67,7 @@ enum Ingest {
 
     /// Returns the role's requirements for Kafka's topics.
     static func needs(_ topics: Topics, _ sources: [String]) -> [KafkaTopicNeed] {
-        sources.filter { !Topics.isPattern($0) }.map { KafkaTopicNeed($0, isRead: true) } + [
+        sources.filter { !Topics.isPattern($0) }.map { KafkaTopicNeed($0, isRead: true, isForeign: true) } + [
             KafkaTopicNeed(topics.orderChanges, isWritten: true, messageBytes: 1 << 20),
             KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
         ]

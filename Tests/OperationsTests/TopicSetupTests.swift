@@ -97,6 +97,27 @@ import Testing
         await server.stop()
     }
 
+    /// A batch of other programs is unpacked by a broker alone, which holds it to a size, if it is stored unpacked.
+    @Test(.server, .timeLimit(.minutes(1))) func aTopicOfOthersThatTakesCompressedBatchesIsAWarning() async throws {
+        let setting = ["compression.type": "producer", "max.message.bytes": "4194304"]
+        let server = try await ScriptedKafka.start(
+            ["waybill.order-changes": .init(settings: setting), "waybill.dead-letters": .init(settings: setting)])
+        #expect(try await Self.run(server.bootstrap).warnings.isEmpty, "a topic of this command is as it should be")
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: server.bootstrap))
+        let setup = TopicSetup(Topics(), partitions: 5, replication: 3)
+        let report = try await setup.run(admin, creates: false)
+        #expect(report.isWell && report.hasDeadlines)
+        #expect(report.warnings.count == 1, "others do not write to the topic of dead letters")
+        let lines = report.text.split(separator: "\n").filter { $0.hasPrefix("warning: ") }
+        #expect(lines.count == 1)
+        #expect(lines[0].contains("waybill.order-changes: compression.type=producer lets a batch of 4194304 bytes"))
+        #expect(lines[0].hasSuffix("--entity-name waybill.order-changes --add-config compression.type=uncompressed"))
+        try server.tell(["waybill.order-changes": .init(settings: ["compression.type": "uncompressed"])])
+        #expect(try await setup.run(admin, creates: false).warnings.isEmpty)
+        await admin.close()
+        await server.stop()
+    }
+
     @Test(.server, .timeLimit(.minutes(1))) func settingsThatTheBrokerHidesAreNotAFault() async throws {
         let server = try await ScriptedKafka.start(["waybill.orders": .init(settings: nil)])
         let report = try await Self.run(server.bootstrap)

@@ -26,7 +26,12 @@ import Testing
             },
         ] + CheckFault.topic("waybill.orders", isCompacted: true)
             + CheckFault.topic("waybill.order-changes", isCompacted: false)
-            + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false)
+            + CheckFault.topic("waybill.registrations", isCompacted: true, isLarge: false) + [
+                CheckFault(
+                    "kafka", "topic waybill.order-changes: compression.type=gzip lets a batch of",
+                    "compression.type=uncompressed", isWarning: true
+                ) { $0.topics["waybill.order-changes"]?.settings?["compression.type"] = "gzip" }
+            ]
     }
 
     /// Gives the role `ingest` a source.
@@ -52,6 +57,13 @@ import Testing
             CheckFault("kafka", "topic shop.orders is refused", "grant Read on topic shop.orders") {
                 try source($0)
                 $0.topics["shop.orders"]?.error = 29
+            },
+            CheckFault(
+                "kafka", "topic shop.orders: compression.type=producer lets a batch", "compression.type=uncompressed",
+                isWarning: true
+            ) {
+                try source($0)
+                $0.topics["shop.orders"]?.settings?["compression.type"] = "producer"
             },
         ]
     }

@@ -8,19 +8,22 @@ public struct KafkaTopicNeed: Sendable {
     /// True if the last record of each key must be kept forever; otherwise a newer record of the same key must not
     /// remove an older one.
     let isCompacted: Bool
+    /// True if other programs than Waybill's write to it.
+    let isForeign: Bool
     /// The size in bytes of the largest record that must fit.
     let messageBytes: Int
     /// The size in bytes of the largest possible record: a topic that does not accept it gets a warning.
     let largestBytes: Int
 
     public init(
-        _ name: String, isRead: Bool = false, isWritten: Bool = false, isCompacted: Bool = false, messageBytes: Int = 0,
-        largestBytes: Int = 0
+        _ name: String, isRead: Bool = false, isWritten: Bool = false, isCompacted: Bool = false,
+        isForeign: Bool = false, messageBytes: Int = 0, largestBytes: Int = 0
     ) {
         self.name = name
         self.isRead = isRead
         self.isWritten = isWritten
         self.isCompacted = isCompacted
+        self.isForeign = isForeign
         self.messageBytes = messageBytes
         self.largestBytes = largestBytes
     }
@@ -161,6 +164,25 @@ extension KafkaTopicNeed {
         }
         return risks
     }
+
+    /// Returns the risk that a batch of other programs becomes much more in memory than the broker took.
+    ///
+    /// librdkafka unpacks a batch into memory as a whole, to any size. A broker that unpacks it itself holds it to
+    /// `max.message.bytes`. Source: Kafka documentation, `compression.type`; rdkafka_msgset_reader.c at v2.0.2
+    func compression(_ settings: [String: String]) -> [KafkaFault] {
+        guard self.isForeign, let type = settings["compression.type"], type != Self.plain else { return [] }
+        let most = settings["max.message.bytes"].map { " of \($0) bytes" } ?? ""
+        return [
+            KafkaFault(
+                kind: .warning,
+                problem: "topic \(self.name): compression.type=\(type) lets a batch\(most) unpack to a thousand times "
+                    + "that in memory, so each of its producers can end a service that reads it",
+                fix: "trust them all, or \(self.command("compression.type=\(Self.plain)"))")
+        ]
+    }
+
+    /// The `compression.type` of a topic whose batches a broker stores unpacked.
+    static let plain = "uncompressed"
 
     /// Returns the settings with which data of removed orders stays without a limit, or a removal may be lost.
     ///

@@ -18,6 +18,8 @@ public struct TopicSetup {
         var faults: [String] = []
         /// Settings with which a removed order stays without a limit, one line each with its correction.
         var deadlines: [String] = []
+        /// Settings that are a risk if other programs are not trusted, one line each with its correction.
+        var warnings: [String] = []
         /// The reason why the settings of existing topics could not be checked.
         var unchecked: String?
 
@@ -34,7 +36,7 @@ public struct TopicSetup {
                 case .found(let partitions): "\(name): exists with \(partitions) partitions"
                 }
             }
-            lines += self.faults + self.deadlines
+            lines += self.faults + self.deadlines + self.warnings.map { "warning: \($0)" }
             if let unchecked { lines.append("settings of existing topics are not checked: \(unchecked)") }
             return lines.map { "\($0)\n" }.joined()
         }
@@ -88,6 +90,7 @@ public struct TopicSetup {
             report.faults += need.risks(existing.partitions, settings[need.name] ?? [:])
                 .filter { $0.kind != .warning }.map(\.text)
             report.deadlines += need.deadlines(settings[need.name] ?? [:]).map(\.text)
+            if !creates { report.warnings += need.compression(settings[need.name] ?? [:]).map(\.text) }
         }
         return report
     }
@@ -119,8 +122,11 @@ extension KafkaTopicNeed {
 
     /// Returns the topics of an installation, as the one that requires most of each needs it.
     static func installation(_ topics: Topics) -> [KafkaTopicNeed] {
-        let changes = topics.orderChangeSources.filter { !Topics.isPattern($0) } + [topics.deadLetters]
-        return changes.map { KafkaTopicNeed($0, isWritten: true, largestBytes: Self.largestRecord) } + [
+        let changes = topics.orderChangeSources.filter { !Topics.isPattern($0) }
+        return changes.map {
+            KafkaTopicNeed($0, isWritten: true, isForeign: true, largestBytes: Self.largestRecord)
+        } + [
+            KafkaTopicNeed(topics.deadLetters, isWritten: true, largestBytes: Self.largestRecord),
             KafkaTopicNeed(topics.orders, isWritten: true, isCompacted: true, largestBytes: Self.largestRecord),
             KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true),
             KafkaTopicNeed(topics.pushPending, isWritten: true, isCompacted: true),

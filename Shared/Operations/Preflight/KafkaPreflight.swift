@@ -55,6 +55,9 @@ struct KafkaPreflight: Sendable {
                 case .success(let values):
                     findings += need.faults(.success(partitions), settings: values).map(\.finding)
                     findings += need.risks(partitions, values).map(\.finding)
+                    if need.isRead || self.role.reads.contains(need.name) {
+                        findings += need.compression(values).map(\.finding)
+                    }
                 case .failure(let error): findings.append(Self.hidden(need.name, error.message))
                 case nil: break
                 }
