@@ -82,6 +82,9 @@ class Shop:
                 scripted = shop.answers.get(f"{self.command} {path}")
                 if scripted is not None:
                     status, told = scripted(value) if callable(scripted) else scripted
+                    if status == 0:  # A network that fails.
+                        self.close_connection = True
+                        return None
                     return self.reply(status, json.dumps(told).encode(), "application/json")
                 if path == "/applepay/waybill.js":
                     return self.reply(200, classic(), "text/javascript")

@@ -194,28 +194,6 @@ class ModuleTests(unittest.TestCase):
         page.wait("!document.querySelector('[data-waybill-sheet]')")
         self.assertIn("abort", self.titles(page))
 
-    def test_errors_of_the_shop_keep_the_sheet_open(self):
-        self.shop.answers["POST /applepay/payment"] = (200, {"status": "failure", "code": "address", "errors": [
-            {"code": "shippingContactInvalid", "contactField": "postalCode", "message": "No such postal code"}]})
-        page = self.open()
-        self.pay(page)
-        self.told(page, "failed")
-        page.wait(f"({chromium.sheet('.errors')}).textContent === 'No such postal code'")
-
-    def test_a_late_address_check_keeps_the_sheet_alive(self):
-        page = self.open(before="""
-            const own = window.fetch, slow = window.setTimeout;
-            window.fetch = (url, options) => {
-              if (!String(url).endsWith("validatepostalcode")) return own(url, options);
-              window.setTimeout = (work, time) => slow(work, (time || 0) / 50);
-              return new Promise(() => {});
-            }""")
-        page.wait("window.hasButton")
-        page.evaluate("waybill.polyfill.timeScale = 100")
-        page.click(chromium.main_page_button())
-        page.wait(f"(({chromium.sheet('.errors')}) || {{}}).textContent === "
-                  "'The address could not be checked. Try again.'")
-
     def test_browsers_without_apple_pay_get_no_button_and_no_css(self):
         shapes = {
             "no API": "",
@@ -259,7 +237,8 @@ class ModuleTests(unittest.TestCase):
         page = self.open()
         page.wait("window.hasButton")
         table = [({}, 3), ({"total": {"label": "x", "amount": "0.00"}}, 4), ({"supportedNetworks": ["visa", "elo"]}, 5),
-                 ({"couponCode": "x"}, 12), ({"multiTokenContexts": []}, 14)]
+                 ({"couponCode": "x"}, 12), ({"multiTokenContexts": []}, 14), ({"deferredPaymentRequest": {}}, 15),
+                 ({"applePayLaterAvailability": "available"}, 3), ({"supportedNetworks": ["visa", "pagoBancomat"]}, 3)]
         for change, version in table:
             request = json.dumps(dict(shops.REQUEST, **change))
             self.assertEqual(page.evaluate(f"waybillModule.requiredVersion({request})"), version, change)
@@ -321,6 +300,111 @@ class ModuleTests(unittest.TestCase):
                 self.assertEqual(told["newTotal"], update["newTotal"])
                 self.assertEqual(told["newLineItems"], update["newLineItems"])
                 self.assertEqual(told["newShippingMethods"], methods)
+
+    def test_what_only_apple_pay_shows_is_in_the_modifier(self):
+        plain = {"identifier": "post", "label": "Post", "detail": "", "amount": "5.00"}
+        ranged = {"identifier": "bike", "label": "Bike", "detail": "Today", "amount": "9.00",
+                  "dateComponentsRange": {"startDateComponents": {"hours": 2}, "endDateComponents": {"hours": 4}}}
+        billing = {"label": "Bulbs", "amount": "4.00", "paymentTiming": "recurring"}
+        request = dict(
+            shops.REQUEST, shippingMethods=[plain, ranged, dict(plain, identifier="shop")],
+            lineItems=[{"label": "Lamp", "amount": "1.00", "type": "pending"}, billing, {"label": "Tax", "amount": "0.10"}],
+            total={"label": "Shop", "amount": "19.99", "paymentTiming": "immediate"},
+            recurringPaymentRequest={"paymentDescription": "Bulbs"}, merchantCategoryCode="5411")
+        page = self.open()
+        page.wait("window.hasButton")
+        methods, details, options = page.evaluate(
+            f"Object.values(waybillModule.paymentRequestArguments(14, {json.dumps(request)}, 'merchant.x'))")
+        self.assertEqual(details["displayItems"], [
+            {"label": "Lamp", "amount": {"currency": "GBP", "value": "1.00"}, "pending": True}])
+        self.assertEqual(details["shippingOptions"], [
+            {"id": "post", "label": "Post", "amount": {"currency": "GBP", "value": "5.00"}, "selected": True}])
+        self.assertEqual(details["modifiers"], [{"supportedMethods": "https://apple.com/apple-pay", "data": {
+            "recurringPaymentRequest": {"paymentDescription": "Bulbs"}, "total": request["total"],
+            # What follows is there too, since browsers append these lists.
+            "additionalLineItems": [billing, {"label": "Tax", "amount": "0.10"}],
+            "additionalShippingMethods": [
+                dict(ranged, selected=False), dict(plain, identifier="shop", selected=False)],
+        }}])
+        self.assertEqual(methods[0]["data"]["merchantCategoryCode"], "5411")
+        self.assertNotIn("recurringPaymentRequest", methods[0]["data"])
+        self.assertTrue(options["requestShipping"])
+        # A browser before version 13 could not be told which method is selected.
+        old = page.evaluate("ApplePaySession.supportsVersion = (version) => version < 13, "
+                            f"waybillModule.paymentRequestArguments(12, {json.dumps(request)}, 'merchant.x').details")
+        self.assertEqual([option["id"] for option in old["shippingOptions"]], ["post", "bike", "shop"])
+        self.assertNotIn("additionalShippingMethods", old["modifiers"][0]["data"])
+
+    def test_the_polyfill_s_payment_request_is_as_strict_as_webkit(self):
+        page = self.open(script="""
+            const money = { currency: "GBP", value: "19.99" };
+            const method = { supportedMethods: "https://apple.com/apple-pay", data: {
+              version: 12, merchantIdentifier: "merchant.x", countryCode: "GB", supportedNetworks: ["visa"],
+              merchantCapabilities: ["supports3DS"], supportsCouponCode: true } };
+            const option = { id: "post", label: "Post", amount: { currency: "GBP", value: "5.00" }, selected: true };
+            window.update = {}; window.events = []; window.results = [];
+            document.querySelector("#pay").hidden = false;
+            document.querySelector("#pay").textContent = "pay";
+            document.querySelector("#pay").addEventListener("click", async () => {
+              const request = window.request = new PaymentRequest(
+                [method], Object.assign({ total: { label: "Shop", amount: money } }, window.more), { requestShipping: true });
+              request.onmerchantvalidation = (event) => event.complete(
+                fetch("/applepay/validate", { method: "POST" }).then((answer) => answer.json()));
+              for (const name of ["paymentmethodchange", "shippingaddresschange", "shippingoptionchange"]) {
+                request["on" + name] = (event) => {
+                  events.push([name, event.methodDetails || null]);
+                  event.updateWith(window.update[name] || {});
+                };
+              }
+              try { window.response = await request.show(); } catch (error) { window.failure = error.name; }
+            });
+            window.note = (promise) => promise.then(() => results.push("resolved"), (error) => results.push(error.name));
+            window.option = option;
+            window.ready = true;
+            """)
+        page.wait("window.ready")
+        wrong = "{ error: 'Not served', shippingAddressErrors: { postalCode: 'No such code' } }"
+
+        def show(more, update, expected):
+            page.evaluate(f"window.response = undefined; window.more = {more}; window.update = {update}")
+            page.click("document.querySelector('#pay')")
+            page.wait(f"(({chromium.sheet('.errors.contact')}) || {{}}).textContent === {json.dumps(expected)}"
+                      f" && ({chromium.sheet('.pay')}).disabled === {json.dumps(bool(expected))}")
+
+        def cancel():
+            page.evaluate("window.failure = undefined")
+            page.click(chromium.sheet(".plain"))
+            page.wait("window.failure === 'AbortError'")
+
+        show("{}", f"{{ shippingaddresschange: {wrong} }}", "Not served No such code")
+        cancel()
+        show("{ shippingOptions: [option] }", f"{{ shippingaddresschange: {wrong} }}", "")
+        cancel()
+        show("{ shippingOptions: [option] }", "{ shippingaddresschange: { paymentMethodErrors:"
+             " [new ApplePayError('addressUnserviceable', undefined, 'Not there')] } }", "Not there")
+        cancel()
+        # Errors that are none of Apple's classes are ignored.
+        show("{}", "{ shippingaddresschange: { paymentMethodErrors: [{ code: 'addressUnserviceable' }] } }", "")
+        page.evaluate(f"Object.assign({chromium.sheet('input[type=text]')}, {{ value: 'SPRING' }}).focus()")
+        page.press("Enter")
+        page.wait("events.length && events[events.length - 1][1] && events[events.length - 1][1].couponCode === 'SPRING'")
+        self.assertEqual(page.evaluate("events[events.length - 1][0]"), "paymentmethodchange")
+        page.wait(f"!({chromium.sheet('.pay')}).disabled")
+        page.click(chromium.sheet(".pay"))
+        page.wait("window.response")
+        page.evaluate("window.first = response.details.token.transactionIdentifier;"
+                      " note(response.retry({ paymentMethod: [{ code: 'unknown' }] }))")
+        page.wait("results.length === 1")
+        page.evaluate("note(response.retry({ shippingAddress: { postalCode: 'No such code' } })); note(response.retry({}))")
+        page.wait("results.length === 2")
+        page.wait(f"({chromium.sheet('.errors.contact')}).textContent === 'No such code'")
+        page.click(chromium.sheet(".pay"))
+        page.wait("results.length === 3")
+        self.assertNotEqual(page.evaluate("response.details.token.transactionIdentifier"), page.evaluate("window.first"))
+        page.evaluate("note(response.complete('fail').then(() => response.complete('success')))")
+        page.wait("results.length === 4")
+        self.assertEqual(page.evaluate("results"), ["TypeError", "InvalidStateError", "resolved", "InvalidStateError"])
+        page.wait("!document.querySelector('[data-waybill-sheet]')")
 
     def test_an_answer_that_changes_nothing_keeps_the_last_total(self):
         page = self.open("""onContactSelected: async () => ({
@@ -436,6 +520,23 @@ class ModuleTests(unittest.TestCase):
         page.evaluate("waybillModule.addToWallet({ orderIdentifier: '1', link: async () => '/track' })")
         page.wait("document.title === 'tracked'")
 
+    def test_a_return_url_is_a_web_address(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        self.shop.answers["POST /confirm"] = (200, {"id": "pi_1"})
+        for address in ("javascript:window.ran=1", "data:text/html,x", "https://"):
+            result = page.evaluate("waybillModule.confirmPayment({ confirmURL: '/confirm', elements: { session: {"
+                                   " completePayment(value) { window.completed = value; } } },"
+                                   f" confirmParams: {{ return_url: {json.dumps(address)} }} }})")
+            self.assertEqual((result["error"]["code"], result["error"]["outcome"]), ("return_url_invalid", "none"), address)
+            self.assertEqual(page.evaluate("completed.status"), 1)
+        # It is refused before anything is charged.
+        self.assertEqual(self.shop.asked("/confirm"), [])
+        self.assertIsNone(page.evaluate("window.ran"))
+        self.shop.pages["/thanks"] = "<title>thanks</title>"
+        page.evaluate("void waybillModule.confirmPayment({ confirmURL: '/confirm', confirmParams: { return_url: '/thanks' } })")
+        page.wait("document.title === 'thanks'")
+
     def test_the_classic_script_has_one_global(self):
         page = self.open(script="window.hasButton = true")
         before = set(page.evaluate("Object.getOwnPropertyNames(window)"))
@@ -474,15 +575,29 @@ class ModuleTests(unittest.TestCase):
             ({"total": {"label": "", "amount": "1"}}, "$.total.label"),
             ({"total": {"label": "x", "amount": "-1"}}, "$.total.amount"),
             ({"lineItems": [{"label": "x"}]}, "$.lineItems[0].amount"),
-            ({"shippingMethods": [{"label": "a", "identifier": "1", "amount": "1"}] * 2}, "$.shippingMethods[1].identifier"),
+            ({"shippingMethods": [{"label": "a", "detail": "", "identifier": "1", "amount": "1"}] * 2},
+             "$.shippingMethods[1].identifier"),
+            ({"shippingMethods": [{"label": "a", "identifier": "1", "amount": "1"}]}, "$.shippingMethods[0].detail"),
             ({"recurringPaymentRequest": {}, "deferredPaymentRequest": {}}, "$.deferredPaymentRequest"),
+            ({"merchantCategoryCode": "grocer"}, "$.merchantCategoryCode"),
+            ({"deferredPaymentRequest": {"freeCancellationDate": "2031-01-01T00:00:00Z"}},
+             "$.deferredPaymentRequest.freeCancellationDateTimeZone"),
+            ({"deferredPaymentRequest": {"freeCancellationDateTimeZone": "Europe/Berlin"}},
+             "$.deferredPaymentRequest.freeCancellationDate"),
+            ({"deferredPaymentRequest": {"freeCancellationDate": "2031-01-01T00:00:00Z",
+                                         "freeCancellationDateTimeZone": "Mars/Olympus"}},
+             "$.deferredPaymentRequest.freeCancellationDateTimeZone"),
         ]
-        for networks in (["visa"], ["visa", "networkOf2031"]):
-            request = json.dumps(dict(shops.REQUEST, supportedNetworks=networks))
-            self.assertEqual(page.evaluate(f"waybill.polyfill.problems({request}, 14)"), [])
+        for networks in (["visa"], ["visa", "networkOf2031"], ["visa", "pagoBancomat", "postFinance"]):
+            request = json.dumps(dict(
+                shops.REQUEST, supportedNetworks=networks, merchantCategoryCode="5411", disbursementRequest={},
+                merchantCapabilities=["supports3DS", "supportsInstantFundsOut"]))
+            self.assertEqual(page.evaluate(f"waybill.polyfill.problems({request}, 15)"), [])
+        deferred = json.dumps(dict(shops.REQUEST, deferredPaymentRequest={}))
+        self.assertEqual(page.evaluate(f"waybill.polyfill.problems({deferred}, 14)")[0]["path"], "$.deferredPaymentRequest")
         for change, path in table:
             request = json.dumps(dict(shops.REQUEST, **change))
-            found = page.evaluate(f"waybill.polyfill.problems({request}, 14)")
+            found = page.evaluate(f"waybill.polyfill.problems({request}, 15)")
             self.assertEqual([problem["path"] for problem in found], [path], change)
         # A well-formed session of another domain closes the sheet.
         own = self.shop.answers["POST /applepay/validate"]

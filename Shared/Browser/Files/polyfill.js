@@ -37,6 +37,20 @@
     visa: 1, jcb: 2, electron: 4, maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11,
     mir: 11, dankort: 13, bancomat: 14, bancontact: 14, bankAxept: 15,
   };
+  // Networks of later systems, which no version tells.
+  for (const name of [
+    "barcode", "nanaco", "waon", "postFinance", "postFinanceAG", "pagoBancomat", "tmoney", "meeza", "napas", "himyan",
+    "jaywan", "myDebit", "conecs", "maal", "elcard", "elCorteIngles", "humo", "payPak", "ruPay", "uzCard", "verve",
+  ]) NETWORKS[name] = 1;
+  // The versions that show these members; older browsers ignore them.
+  const MEMBER_VERSIONS = {
+    couponCode: 12, supportsCouponCode: 12, recurringPaymentRequest: 14, automaticReloadPaymentRequest: 14,
+    multiTokenContexts: 14, deferredPaymentRequest: 15,
+  };
+  const MODIFIER_MEMBERS = [
+    "recurringPaymentRequest", "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
+    "disbursementRequest",
+  ];
   const ERROR_CODES = [
     "shippingContactInvalid", "billingContactInvalid", "addressUnserviceable", "couponCodeInvalid",
     "couponCodeExpired", "unknown",
@@ -150,6 +164,7 @@
       if (!isObject(value)) { add(path, "must be an object"); return; }
       text(value.label, path + ".label");
       text(value.identifier, path + ".identifier");
+      if (typeof value.detail !== "string") add(path + ".detail", "must be a text, which may be empty");
       amount(value.amount, path + ".amount", false);
       if (identifiers.has(value.identifier)) add(path + ".identifier", "is there twice");
       identifiers.add(value.identifier);
@@ -163,6 +178,22 @@
       "recurringPaymentRequest", "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
     ].filter((name) => request[name] !== undefined);
     if (special.length > 1) add("$." + special[1], `cannot be used with ${special[0]}`);
+    for (const name of Object.keys(MEMBER_VERSIONS)) {
+      if (request[name] !== undefined && MEMBER_VERSIONS[name] > version) {
+        add("$." + name, `needs version ${MEMBER_VERSIONS[name]}`);
+      }
+    }
+    if (request.merchantCategoryCode !== undefined && !/^\d{4}$/.test(request.merchantCategoryCode)) {
+      add("$.merchantCategoryCode", "must have four digits, such as \"5411\"");
+    }
+    const { freeCancellationDate: date, freeCancellationDateTimeZone: zone } = request.deferredPaymentRequest || {};
+    if ((date === undefined) !== (zone === undefined)) {
+      const missing = date === undefined ? "freeCancellationDate" : "freeCancellationDateTimeZone";
+      add(`$.deferredPaymentRequest.${missing}`, "must be there with the other one of the two");
+    }
+    try { if (zone !== undefined) Intl.DateTimeFormat("en", { timeZone: zone }); } catch (error) {
+      add("$.deferredPaymentRequest.freeCancellationDateTimeZone", "must be a time zone, such as \"Europe/London\"");
+    }
     return found;
   }
 
@@ -220,9 +251,8 @@
   const digits = (count) => [...crypto.getRandomValues(new Uint8Array(count / 2))]
     .map((value) => value.toString(16).padStart(2, "0")).join("");
 
-  function payment(request) {
+  function payment(request, contact) {
     const identifier = digits(64);
-    const contact = contactOf(request);
     const made = {
       token: control.token || {
         paymentData: {
@@ -271,9 +301,10 @@
     .shade { background: rgba(0, 0, 0, .45); inset: 0; position: fixed; z-index: 2147483647; }
     .sheet {
       background: #fff; border-radius: 18px 18px 0 0; bottom: 0; box-shadow: 0 10px 60px rgba(0, 0, 0, .4);
-      box-sizing: border-box; color: #1d1d1f; font: 15px/1.4 -apple-system, system-ui, "Helvetica Neue", sans-serif;
-      left: 50%; max-height: 92vh; max-width: 400px; overflow: auto; padding: 18px 20px 22px; position: absolute;
-      transform: translateX(-50%); width: 100%;
+      box-sizing: border-box; color: #1d1d1f; display: flex; flex-direction: column;
+      font: 15px/1.4 -apple-system, system-ui, "Helvetica Neue", sans-serif; left: 50%; max-height: 92vh;
+      max-width: 400px; overflow-wrap: anywhere; padding: 18px 0 22px; position: absolute; transform: translateX(-50%);
+      width: 100%;
     }
     @media (min-width: 600px) {
       .sheet { border-radius: 18px; bottom: auto; top: 50%; transform: translate(-50%, -50%); }
@@ -285,21 +316,35 @@
     }
     dl { margin: 0; }
     dl div {
-      border-top: 1px solid rgba(128, 128, 128, .25); display: flex; gap: 12px; justify-content: space-between;
-      padding: 7px 0;
+      align-items: baseline; border-top: 1px solid rgba(128, 128, 128, .25); display: flex; gap: 12px;
+      justify-content: space-between; padding: 7px 0;
     }
-    dt { color: #6e6e73; } dd { margin: 0; text-align: right; }
+    dt { color: #6e6e73; min-width: 0; } dd { margin: 0; min-width: 0; text-align: right; }
+    dd.amount { flex: none; white-space: nowrap; }
+    small { display: block; font-size: 12px; }
+    label.choice { align-items: baseline; cursor: pointer; display: flex; flex: 1; gap: 8px; min-width: 0; }
+    label.choice input { flex: none; margin: 0; }
+    select, input[type="text"] {
+      background: transparent; border: 1px solid #86868b; border-radius: 8px; box-sizing: border-box; color: inherit;
+      font: inherit; min-height: 32px; min-width: 0; padding: 2px 8px; width: 100%;
+    }
+    form { align-items: center; display: flex; flex: 1; gap: 4px; min-width: 0; }
     .total { font-size: 19px; font-weight: 600; }
     .total dt { color: inherit; }
     .errors { color: #c00; margin: 8px 0 0; }
+    .errors:empty { display: none; }
+    dd.field { flex: 1; text-align: left; }
+    dd.field .errors { margin: 4px 0 0; }
     .status { color: #6e6e73; margin: 12px 0; min-height: 1.4em; text-align: center; }
     .done { color: #1a7f37; font-weight: 600; }
     button { border: 0; border-radius: 10px; cursor: pointer; font: inherit; }
-    button:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }
-    .pay { background: #000; color: #fff; font-weight: 600; min-height: 46px; width: 100%; }
+    button:focus-visible, select:focus-visible, input:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }
+    .pay { background: #000; color: #fff; font-weight: 600; min-height: 46px; }
     .pay:disabled { opacity: .4; cursor: default; }
-    .plain { background: none; color: #0066cc; min-height: 36px; padding: 0 8px; }
+    .plain { background: none; color: #0066cc; flex: none; min-height: 36px; padding: 0 8px; white-space: nowrap; }
     footer { display: flex; justify-content: center; margin-top: 8px; }
+    .sheet > * { flex: none; margin-left: 20px; margin-right: 20px; }
+    .sheet > .middle { flex: 0 1 auto; margin: 0; min-height: 60px; overflow: auto; padding: 0 20px; }
     @media (prefers-color-scheme: dark) {
       .sheet { background: #1c1c1e; color: #f5f5f7; } dt, .status { color: #a1a1a6; } .plain { color: #2997ff; }
       .pay { background: #fff; color: #000; } .badge { background: #4a3c00; color: #ffe9a8; }
@@ -317,6 +362,15 @@
     return made;
   };
 
+  /** Returns the place on the sheet where an error is shown: at the address, at the coupon, or above the button. */
+  const placeOf = ({ code }) => (["shippingContactInvalid", "addressUnserviceable"].includes(code) ? "contact"
+    : ["couponCodeInvalid", "couponCodeExpired"].includes(code) ? "coupon" : "payment");
+
+  const TIMINGS = { recurring: "again and again", deferred: "later", automaticReload: "when the balance is low" };
+  const rangeText = (range) => [range.startDateComponents || {}, range.endDateComponents || {}].map((one) => (
+    ["years", "months", "days", "hours"].filter((unit) => one[unit]).map((unit) => `${one[unit]} ${unit}`).join(" ")
+  )).join(" to ");
+
   class Sheet {
     constructor(machine) {
       this.machine = machine;
@@ -325,37 +379,100 @@
       sheetOf(this.root, style);
       this.status = element("p", { class: "status", role: "status" }, "Checking the merchant …");
       this.rows = element("dl");
-      this.errors = element("p", { class: "errors", role: "alert" });
+      this.total = element("dl");
+      this.errors = {};
+      for (const place of ["contact", "coupon", "payment"]) {
+        this.errors[place] = element("p", { class: `errors ${place}`, role: "alert" });
+      }
       this.pay = element("button", { class: "pay", type: "button", disabled: "" }, "Pay");
       this.cancel = element("button", { class: "plain", type: "button" }, "Cancel");
+      this.again = element("button", { class: "plain again", type: "button", hidden: "" }, "Try again");
       const fail = element("button", { class: "plain", type: "button" }, "Fail on the device");
       this.pay.addEventListener("click", () => machine.authorise());
       this.cancel.addEventListener("click", () => machine.cancel());
+      this.again.addEventListener("click", () => machine.askAgain());
       fail.addEventListener("click", () => machine.cancel("unknown"));
       const shade = element("div", { class: "shade" }, element(
         "div", { class: "sheet", role: "dialog", "aria-modal": "true", "aria-label": "Simulated Apple Pay" },
         element("header", {}, element("h2", {}, "Pay"), this.cancel),
         element("p", { class: "badge" }, "Waybill's polyfill: nothing is charged."),
-        this.rows, this.errors, this.status, this.pay, element("footer", {}, fail)));
-      this.buttons = [this.cancel, this.pay, fail];
+        element("div", { class: "middle" }, this.rows), this.total, this.errors.payment, this.status, this.pay,
+        element("footer", {}, this.again, fail)));
       this.onKey = (event) => this.key(event);
       document.addEventListener("keydown", this.onKey, true);
       this.root.append(shade);
       this.before = document.activeElement;
       document.body.append(this.host);
-      this.cancel.focus();
+      this.cancel.focus({ preventScroll: true });
+      this.prepare();
     }
 
-    show(request, contact) {
-      const row = (label, value, name) => element(
-        "div", { class: name || "" }, element("dt", {}, label), element("dd", {}, value));
-      const money = (amount) => `${amount === undefined ? "pending" : amount} ${request.currencyCode}`;
-      this.rows.replaceChildren(row("Card", "Visa •••• 1234"));
-      if ((request.requiredShippingContactFields || []).length > 0) {
-        this.rows.append(row("Contact", `${contact.givenName} ${contact.familyName}, ${contact.locality}`));
+    /** Makes the parts that keep what a person typed or chose. */
+    prepare() {
+      const { machine } = this;
+      this.contact = element("select", { "aria-label": "Deliver to" }, ...machine.contacts.map((one, index) => (
+        element("option", { value: String(index) }, `${one.givenName} ${one.familyName}, ${one.locality}`))));
+      this.contact.addEventListener("change", () => machine.choose(
+        "shippingcontactselected", () => { machine.contact = machine.contacts[Number(this.contact.value)]; }));
+      this.coupon = element("input", { type: "text", "aria-label": "Coupon code", autocomplete: "off" });
+      this.coupon.value = machine.request.couponCode || "";
+      this.form = element(
+        "form", {}, this.coupon, element("button", { class: "plain apply", type: "submit" }, "Apply"));
+      this.form.addEventListener("submit", (event) => {
+        event.preventDefault();
+        machine.choose("couponcodechanged", () => { machine.request.couponCode = this.coupon.value; });
+      });
+    }
+
+    show(request) {
+      const { machine } = this;
+      const row = (label, ...values) => element(
+        "div", {}, element("dt", { dir: "auto" }, label), element("dd", {}, ...values));
+      const field = (label, control, errors) => {
+        const made = row(label, control, errors);
+        made.lastChild.className = "field";
+        return made;
+      };
+      const price = (label, item, name) => {
+        const made = row(label, `${item.amount === undefined ? "pending" : item.amount} ${request.currencyCode}`);
+        made.className = name;
+        made.lastChild.className = "amount";
+        return made;
+      };
+      const rows = [row("Card", "Visa •••• 1234")];
+      if (machine.wantsAddress()) {
+        this.contact.value = String(machine.contacts.indexOf(machine.contact));
+        rows.push(field("Deliver to", this.contact, this.errors.contact));
+      } else if ((request.requiredShippingContactFields || []).length > 0) {
+        rows.push(row("Contact", `${machine.contact.givenName} ${machine.contact.familyName}`));
       }
-      for (const item of (request.lineItems || []).slice(0, 20)) this.rows.append(row(item.label, money(item.amount)));
-      this.rows.append(row("Pay " + request.total.label, money(request.total.amount), "total"));
+      for (const method of (request.shippingMethods || []).slice(0, 20)) {
+        const input = element("input", { type: "radio", name: "method", value: method.identifier });
+        input.checked = method.identifier === machine.shippingMethod;
+        input.addEventListener("change", () => machine.choose(
+          "shippingmethodselected", () => { machine.shippingMethod = method.identifier; }));
+        const text = element("span", { dir: "auto" }, method.label);
+        if (method.detail) text.append(element("small", {}, method.detail));
+        if (method.dateComponentsRange) text.append(element("small", {}, rangeText(method.dateComponentsRange)));
+        rows.push(price(element("label", { class: "choice" }, input, text), method, "method"));
+      }
+      for (const item of (request.lineItems || []).slice(0, 100)) {
+        const made = price(item.label, item, "item");
+        if (item.paymentTiming && item.paymentTiming !== "immediate") {
+          made.firstChild.append(element("small", {}, TIMINGS[item.paymentTiming] || item.paymentTiming));
+        }
+        rows.push(made);
+      }
+      if (request.supportsCouponCode) rows.push(field("Coupon", this.form, this.errors.coupon));
+      // What has the focus keeps it.
+      const focused = this.root.activeElement;
+      this.rows.replaceChildren(...rows);
+      if (focused && focused !== this.root.activeElement) {
+        const twin = focused.name === "method"
+          ? [...this.rows.querySelectorAll("[name=method]")].find(({ value }) => value === focused.value) : focused;
+        (twin && twin.isConnected && !twin.disabled ? twin : this.cancel).focus({ preventScroll: true });
+      }
+      this.total.replaceChildren(price("Pay " + request.total.label, request.total, "total"));
     }
 
     say(text, isDone) {
@@ -367,20 +484,29 @@
     key(event) {
       if (event.key === "Escape") this.machine.cancel();
       if (event.key !== "Tab") return;
-      const buttons = this.buttons.filter(({ disabled }) => !disabled);
-      const place = buttons.indexOf(this.root.activeElement) + (event.shiftKey ? -1 : 1);
+      const stops = [...this.root.querySelectorAll("button, select, input")].filter((one) => (
+        !one.disabled && !one.hidden && (one.type !== "radio" || one.checked)));
+      const place = stops.indexOf(this.root.activeElement) + (event.shiftKey ? -1 : 1);
       event.preventDefault();
-      buttons[(place + buttons.length) % buttons.length].focus();
+      stops[(place + stops.length) % stops.length].focus();
     }
 
     setReady(isReady) {
       // A button that is disabled loses the focus.
-      if (!isReady && this.root.activeElement === this.pay) this.cancel.focus();
+      if (!isReady && this.root.activeElement === this.pay) this.cancel.focus({ preventScroll: true });
       this.pay.disabled = !isReady;
-      if (isReady) this.pay.focus();
+      if (isReady && this.root.activeElement === this.cancel) this.pay.focus({ preventScroll: true });
     }
 
-    tellErrors(errors) { this.errors.textContent = errors.map((error) => error.message || error.code).join(" "); }
+    /** Shows each error at its place; `canAsk`: the question that they answer can be asked again. */
+    tellErrors(errors, canAsk) {
+      for (const place of Object.keys(this.errors)) {
+        this.errors[place].textContent = errors.filter((error) => placeOf(error) === place)
+          .map((error) => error.message || error.code).join(" ");
+      }
+      if (this.root.activeElement === this.again && !canAsk) this.cancel.focus({ preventScroll: true });
+      this.again.hidden = !canAsk;
+    }
 
     close() {
       document.removeEventListener("keydown", this.onKey, true);
@@ -405,6 +531,21 @@
       this.state = "idle";
       this.awaited = undefined;
       this.isValidated = false;
+      const own = contactOf(request);
+      this.contacts = [own].concat(Object.values(people).filter((one) => one !== own));
+      this.contact = own;
+      /** Errors by the question that they answer; none stands while the payment can be authorised. */
+      this.errors = {};
+      this.selectMethod();
+    }
+
+    /** Keeps the selected method, if it still exists; else the one that says so is selected, or the first. */
+    selectMethod() {
+      const methods = this.request.shippingMethods || [];
+      const selected = methods.find((method) => method.selected)
+        || methods.find((method) => method.identifier === this.shippingMethod) || methods[0];
+      this.shippingMethod = selected && selected.identifier;
+      for (const method of methods) delete method.selected;
     }
 
     begin() {
@@ -414,7 +555,7 @@
       this.state = "active";
       record("begin", { version: this.version, request: this.request });
       this.sheet = new Sheet(this);
-      this.sheet.show(this.request, contactOf(this.request));
+      this.sheet.show(this.request);
       setTimeout(() => this.ask("validatemerchant", { validationURL: control.validationURL }));
     }
 
@@ -471,15 +612,55 @@
     /** Continues as a device does after the page has answered an event. */
     proceed(name) {
       if (this.state !== "active") return;
-      if (name === "paymentmethodselected" && this.wantsAddress()) {
-        this.ask("shippingcontactselected", { shippingContact: redacted(contactOf(this.request)) });
+      this.sheet.tellErrors(this.allErrors(), Object.keys(this.errors).length > 0);
+      if (name === "paymentmethodselected" && this.wantsAddress() && !this.hasAddress) {
+        this.hasAddress = true;
+        this.question("shippingcontactselected");
         return;
       }
-      this.sheet.setReady(true);
+      const isReady = Object.keys(this.errors).length === 0;
+      this.sheet.setReady(isReady);
+      if (isReady) this.automate();
+    }
+
+    /** Takes the next of the steps that stand in for a person. */
+    automate() {
       const step = control.automatic.shift();
       if (step === "pay") this.authorise();
       if (step === "cancel") this.cancel();
       if (step === "fail") this.cancel("unknown");
+    }
+
+    allErrors() { return [].concat(...Object.values(this.errors)); }
+
+    /** Asks the page about what is chosen on the sheet. */
+    question(name) {
+      const details = {
+        paymentmethodselected: () => ({ paymentMethod: { type: "debit", network: "Visa" } }),
+        shippingcontactselected: () => ({ shippingContact: redacted(this.contact) }),
+        shippingmethodselected: () => ({
+          shippingMethod: copy(this.request.shippingMethods.find((one) => one.identifier === this.shippingMethod)),
+        }),
+        couponcodechanged: () => ({ couponCode: this.request.couponCode || "" }),
+      };
+      this.ask(name, details[name]());
+    }
+
+    /** A person chooses something on the sheet, which waits while another answer is awaited. */
+    choose(name, change) {
+      if (this.state !== "active" || !this.isValidated || this.awaited) {
+        if (this.sheet) this.sheet.show(this.request);
+        return;
+      }
+      change();
+      this.sheet.setReady(false);
+      this.sheet.say("");
+      this.question(name);
+    }
+
+    askAgain() {
+      const [name] = Object.keys(this.errors);
+      if (name) this.choose(name, () => {});
     }
 
     wantsAddress() { return (this.request.requiredShippingContactFields || []).includes("postalAddress"); }
@@ -489,33 +670,36 @@
         throw invalidAccess("The session does not wait for this answer.");
       }
       const changed = Object.assign({}, this.request);
-      if (update.newTotal) changed.total = copy(update.newTotal);
-      if (update.newLineItems) changed.lineItems = copy(update.newLineItems);
-      if (update.newShippingMethods) changed.shippingMethods = copy(update.newShippingMethods);
+      for (const member of Object.keys(update).filter((one) => one.startsWith("new") && update[one])) {
+        changed[member[3].toLowerCase() + member.slice(4)] = copy(update[member]);
+      }
       const found = problems(changed, this.version);
       if (found.length > 0) throw new TypeError(`${found[0].path} ${found[0].message}`);
       this.answered(name);
       this.request = changed;
-      this.sheet.show(changed, contactOf(changed));
-      const errors = update.errors || [];
-      this.sheet.tellErrors(errors);
+      this.selectMethod();
+      this.sheet.show(changed);
+      // An answer to a shipping method has no place for errors.
+      const errors = name === "shippingmethodselected" ? [] : update.errors || [];
+      delete this.errors[name];
+      if (errors.length > 0) this.errors[name] = errors;
       const told = { newTotal: changed.total, errors: errors.length };
       if (update.newLineItems) told.newLineItems = changed.lineItems;
       if (update.newShippingMethods) told.newShippingMethods = changed.shippingMethods;
       record("answer to " + name, told);
-      if (errors.length > 0) this.sheet.setReady(false);
-      else setTimeout(() => this.proceed(name));
+      setTimeout(() => this.proceed(name));
     }
 
     authorise() {
       if (this.state !== "active" || !this.isValidated || this.awaited) return;
       this.sheet.setReady(false);
+      this.sheet.tellErrors([], false);
       this.sheet.say("Processing …");
       this.state = "authorized";
-      this.ask("paymentauthorized", { payment: payment(this.request) });
+      this.ask("paymentauthorized", { payment: payment(this.request, this.contact) });
     }
 
-    /** Applies the page's result; `result.orderDetails` are checked before anything is sent. */
+    /** Applies the page's result, whose order details are checked before anything is sent. Only errors keep the sheet. */
     finish(result) {
       if (this.state !== "authorized") throw invalidAccess("The payment is not authorized.");
       let details;
@@ -527,17 +711,19 @@
       }
       this.answered("paymentauthorized");
       record("complete", { status: result.isSuccess ? "success" : "failure", hasOrderDetails: Boolean(details) });
-      if (!result.isSuccess) {
+      const errors = result.errors || [];
+      if (errors.length > 0) {
         // Devices let the customer try again.
         this.state = "active";
-        this.sheet.tellErrors(result.errors || []);
+        this.sheet.tellErrors(errors, false);
         this.sheet.say("Payment not completed");
         this.sheet.setReady(true);
+        setTimeout(() => this.automate());
         return;
       }
       this.end("completed");
-      this.sheet.say("Done", true);
-      if (details) handOver(details);
+      this.sheet.say(result.isSuccess ? "Done" : "Payment not completed", result.isSuccess);
+      if (details && result.isSuccess) handOver(details);
       later(700, () => this.sheet.close());
     }
 
@@ -640,6 +826,7 @@
       if (told === null || typeof told !== "object" || !told.newTotal) {
         throw new TypeError("Member newTotal is required and must be an instance of ApplePayLineItem");
       }
+      if (told.errors !== undefined) applePayErrors(told.errors);
       machine.update(name, told);
     }
 
@@ -656,6 +843,7 @@
       }
       const told = typeof result === "number" ? { status: result } : result;
       if (told.status === undefined) throw new TypeError("Member status is required and must be an instance of unsigned short");
+      if (told.errors !== undefined) applePayErrors(told.errors);
       const isSuccess = Number(told.status) === ApplePaySession.STATUS_SUCCESS;
       machine.finish({ isSuccess, errors: told.errors, orderDetails: told.orderDetails });
     }
@@ -694,6 +882,14 @@
     }
   }
 
+  /** Returns a list of errors as it is, or throws what browsers throw for anything else. */
+  const applePayErrors = (value) => {
+    if (!Array.isArray(value) || !value.every((error) => error instanceof ApplePayError)) {
+      throw new TypeError("The errors must be a sequence of ApplePayError");
+    }
+    return value;
+  };
+
   // --- The Payment Request API -----------------------------------------------------------------------------------
 
   const NativePaymentRequest = window.PaymentRequest;
@@ -714,26 +910,32 @@
       this.shippingAddress = null;
       this.shippingOption = null;
       for (const name of PaymentRequest.handlers) this["on" + name] = null;
-      const { line, method: shipping } = PaymentRequest.converters;
-      const fields = [];
-      if (options.requestPayerName) fields.push("name");
-      if (options.requestPayerEmail) fields.push("email");
-      if (options.requestPayerPhone) fields.push("phone");
-      if (options.requestShipping) fields.push("postalAddress");
-      const request = Object.assign({}, data, {
-        currencyCode: details.total.amount.currency, total: line(details.total),
-        lineItems: (details.displayItems || []).map(line),
+      const fields = (data.requiredShippingContactFields || []).slice();
+      for (const [option, field] of [
+        ["requestPayerName", "name"], ["requestPayerEmail", "email"], ["requestPayerPhone", "phone"],
+        ["requestShipping", "postalAddress"],
+      ]) if (options[option] && !fields.includes(field)) fields.push(field);
+      const own = { data, options, shown: false, details: Object.assign({}, details), heard: new Set() };
+      this.waybill = own;
+      if (details.shippingOptions && options.requestShipping) this.waybillSelect(details.shippingOptions);
+      // The total and the items of a modifier count from the first answer on.
+      const { newShippingMethods, special } = this.waybillCompute();
+      const request = Object.assign({}, data, special, {
+        currencyCode: details.total.amount.currency, total: toLine(details.total),
+        lineItems: (details.displayItems || []).map(toLine),
       });
-      if (details.shippingOptions) {
-        request.shippingMethods = details.shippingOptions.map(shipping);
-        this.waybillSelect(details.shippingOptions);
-      }
+      if (newShippingMethods.length > 0) request.shippingMethods = newShippingMethods;
       delete request.version;
       delete request.merchantIdentifier;
       if (fields.length > 0) request.requiredShippingContactFields = fields;
       const found = problems(request, data.version);
       if (found.length > 0) throw new TypeError(`Invalid payment request: ${found[0].path} ${found[0].message}`);
-      this.waybill = { data, request, shown: false };
+      own.request = request;
+    }
+
+    addEventListener(name, ...rest) {
+      this.waybill.heard.add(name);
+      super.addEventListener(name, ...rest);
     }
 
     async canMakePayment() { return window.isSecureContext && this.waybill.data.version <= HIGHEST_VERSION; }
@@ -763,26 +965,114 @@
       this.shippingOption = selected ? selected.id : null;
     }
 
+    /** Returns what the details and the first modifier for Apple Pay make together. */
+    waybillCompute() {
+      const { details } = this.waybill;
+      const data = (details.modifiers || []).filter((one) => one.supportedMethods === APPLE_PAY && one.data)
+        .map((one) => JSON.parse(JSON.stringify(one.data)))
+        .find((one) => one.paymentMethodType === undefined || one.paymentMethodType === "debit") || {};
+      const special = {};
+      for (const name of MODIFIER_MEMBERS) if (data[name] !== undefined) special[name] = data[name];
+      const options = (details.shippingOptions || []).map((option) => ({
+        label: option.label, detail: "", amount: option.amount.value, identifier: option.id,
+        selected: option.id === this.shippingOption,
+      }));
+      return {
+        newTotal: data.total || toLine(details.total), special,
+        newLineItems: (details.displayItems || []).map(toLine).concat(data.additionalLineItems || []),
+        newShippingMethods: options.concat(data.additionalShippingMethods || []),
+      };
+    }
+
+    /** Returns the errors of an update or of `retry`, as WebKit finds them. */
+    waybillErrors({ error, shippingAddress, payer, paymentMethod }, isRetry) {
+      const { options, details } = this.waybill;
+      const found = [];
+      const add = (message, field) => {
+        if (message !== undefined) found.push(new ApplePayError("shippingContactInvalid", field, message));
+      };
+      const each = (values, fields) => {
+        for (const name of Object.keys(fields)) add((values || {})[name], fields[name]);
+      };
+      // Addresses are refused this way only while there are no shipping options.
+      const hasOptions = (details.shippingOptions || []).length > 0;
+      if (options.requestShipping && (isRetry || !hasOptions)) {
+        add(error);
+        each(shippingAddress, ADDRESS_FIELDS);
+      }
+      for (const [name, option] of [["name", "Name"], ["email", "Email"], ["phone", "Phone"]]) {
+        if (options["requestPayer" + option]) each(payer, { [name]: PAYER_FIELDS[name] });
+      }
+      try {
+        if (paymentMethod) found.push(...applePayErrors(paymentMethod));
+      } catch (fault) {
+        if (isRetry) throw fault;
+        console.warn("Browsers ignore paymentMethodErrors that are no ApplePayErrors.");
+      }
+      return found;
+    }
+
+    waybillUpdate(name, told) {
+      const { machine, details, options } = this.waybill;
+      for (const member of ["total", "displayItems", "modifiers"]) if (told[member]) details[member] = told[member];
+      if (told.shippingOptions && options.requestShipping) {
+        details.shippingOptions = told.shippingOptions;
+        this.waybillSelect(told.shippingOptions);
+      }
+      const { special, ...change } = this.waybillCompute();
+      change.errors = this.waybillErrors({
+        error: told.error, shippingAddress: told.shippingAddressErrors, payer: told.payerErrors,
+        paymentMethod: told.paymentMethodErrors,
+      }, false);
+      machine.request = Object.assign({}, machine.request, special);
+      machine.update(name, change);
+    }
+
     waybillTell(name, detail, resolve, reject) {
-      const machine = this.waybill.machine;
+      const { machine } = this.waybill;
+      const end = (error) => {
+        reject(error);
+        if (this.waybill.response) this.waybill.response.waybillEnd(error);
+      };
       if (name === "cancel") {
-        reject(new DOMException("The payment was canceled.", "AbortError"));
+        end(new DOMException("The payment was canceled.", "AbortError"));
         return true;
       }
       if (name === "paymentauthorized") {
-        resolve(new PaymentResponse(this.id, machine, detail.payment));
+        // After `retry`, the same response has the next payment.
+        const response = this.waybill.response || new PaymentResponse(this, machine);
+        this.waybill.response = response;
+        response.waybillAccept(detail.payment);
+        resolve(response);
         return true;
       }
-      const event = new Event(PaymentRequest.names[name]);
-      if (name === "validatemerchant") {
+      const type = {
+        validatemerchant: "merchantvalidation", shippingcontactselected: "shippingaddresschange",
+        shippingmethodselected: "shippingoptionchange",
+      }[name] || "paymentmethodchange";
+      // A coupon is told as a payment method. Only that event may go unheard.
+      const isHeard = typeof this["on" + type] === "function" || this.waybill.heard.has(type);
+      if (type === "paymentmethodchange" && !isHeard) return false;
+      const failed = (error) => {
+        if (machine.state !== "active") return;
+        machine.abort();
+        end(error);
+      };
+      const event = new Event(type);
+      if (type === "merchantvalidation") {
         event.methodName = APPLE_PAY;
         event.validationURL = detail.validationURL;
         event.complete = (session) => {
-          Promise.resolve(session).then(
-            (value) => machine.completeMerchantValidation(value), () => machine.cancel());
+          Promise.resolve(session).then((value) => {
+            try { machine.completeMerchantValidation(value); } catch (error) { failed(error); }
+          }, () => failed(new DOMException("There is no merchant session.", "AbortError")));
         };
       } else {
-        if (name === "paymentmethodselected") event.methodDetails = detail.paymentMethod;
+        if (type === "paymentmethodchange") {
+          event.methodName = APPLE_PAY;
+          event.methodDetails = detail.paymentMethod || { couponCode: detail.couponCode };
+        }
+        if (name === "shippingmethodselected") this.shippingOption = detail.shippingMethod.identifier;
         if (name === "shippingcontactselected") {
           const contact = detail.shippingContact;
           this.shippingAddress = {
@@ -792,60 +1082,83 @@
         }
         event.updateWith = (update) => {
           Promise.resolve(update).then((told) => {
-            const { line, method } = PaymentRequest.converters;
-            const change = { newTotal: machine.request.total };
-            if (told && told.total) change.newTotal = line(told.total);
-            if (told && told.displayItems) change.newLineItems = told.displayItems.map(line);
-            if (told && told.shippingOptions) {
-              change.newShippingMethods = told.shippingOptions.map(method);
-              this.waybillSelect(told.shippingOptions);
-            }
-            if (told && told.error) change.errors = [{ message: told.error }];
-            machine.update(name, change);
-          }).catch(() => machine.cancel());
+            try { this.waybillUpdate(name, told || {}); } catch (error) { failed(error); }
+          }, () => failed(new DOMException("The update was rejected.", "AbortError")));
         };
       }
-      const handler = this["on" + event.type];
+      const handler = this["on" + type];
       this.dispatchEvent(event);
       if (typeof handler === "function") handler.call(this, event);
-      return typeof handler === "function";
+      return true;
     }
   }
-  PaymentRequest.converters = {
-    line: (item) => {
-      const made = { label: item.label, amount: item.amount.value };
-      if (item.pending) made.type = "pending";
-      return made;
-    },
-    method: (option) => ({ label: option.label, detail: "", amount: option.amount.value, identifier: option.id }),
+  const toLine = (item) => {
+    const made = { label: item.label, amount: item.amount.value };
+    if (item.pending) made.type = "pending";
+    return made;
   };
   PaymentRequest.handlers = [
     "merchantvalidation", "paymentmethodchange", "shippingaddresschange", "shippingoptionchange",
   ];
-  PaymentRequest.names = {
-    validatemerchant: "merchantvalidation", paymentmethodselected: "paymentmethodchange",
-    shippingcontactselected: "shippingaddresschange", shippingmethodselected: "shippingoptionchange",
-    couponcodechanged: "couponcodechange",
+  const ADDRESS_FIELDS = {
+    addressLine: "addressLines", city: "locality", country: "country", dependentLocality: "subLocality",
+    phone: "phoneNumber", postalCode: "postalCode", recipient: "name", region: "administrativeArea",
   };
+  const PAYER_FIELDS = { name: "name", email: "emailAddress", phone: "phoneNumber" };
 
-  class PaymentResponse {
-    constructor(requestId, machine, details) {
+  /** States: created, retrying, completed. */
+  class PaymentResponse extends EventTarget {
+    constructor(request, machine) {
+      super();
+      this.requestId = request.id;
+      this.methodName = APPLE_PAY;
+      Object.defineProperty(this, "waybill", { value: { request, machine, state: "created" } });
+    }
+
+    waybillAccept(details) {
+      const { request } = this.waybill;
       const contact = details.shippingContact || {};
-      Object.assign(this, { requestId, methodName: APPLE_PAY, details });
+      const { shippingAddress, shippingOption } = request;
+      Object.assign(this, { details, shippingAddress, shippingOption });
       this.payerName = contact.givenName ? `${contact.givenName} ${contact.familyName}` : null;
       this.payerEmail = contact.emailAddress || null;
       this.payerPhone = contact.phoneNumber || null;
-      Object.defineProperty(this, "machine", { value: machine });
+      if (this.waybill.state !== "retrying") return;
+      this.waybill.state = "created";
+      this.waybill.resolve();
+    }
+
+    /** The customer has closed the sheet. */
+    waybillEnd(error) {
+      const { state, reject } = this.waybill;
+      this.waybill.state = "completed";
+      this.waybill.ended = error;
+      if (state === "retrying") reject(error);
+    }
+
+    waybillRequire() {
+      if (this.waybill.ended) throw this.waybill.ended;
+      if (this.waybill.state !== "created") {
+        throw new DOMException("The response was completed, or is being retried.", "InvalidStateError");
+      }
     }
 
     async complete(status = "unknown", { data } = {}) {
-      if (this.machine.state !== "authorized") {
-        throw new DOMException("The response was completed before.", "InvalidStateError");
-      }
+      this.waybillRequire();
       // Values that JSON cannot express are lost here, as in the browser.
       const told = data === undefined ? {} : JSON.parse(JSON.stringify(data));
-      this.machine.finish({ isSuccess: status === "success", orderDetails: told.orderDetails });
-      if (status !== "success") this.machine.cancel();
+      this.waybill.machine.finish({ isSuccess: status === "success", orderDetails: told.orderDetails });
+      this.waybill.state = "completed";
+    }
+
+    async retry(told = {}) {
+      this.waybillRequire();
+      const errors = this.waybill.request.waybillErrors(told, true);
+      if (errors.length === 0) errors.push(new ApplePayError("unknown"));
+      const authorised = new Promise((resolve, reject) => Object.assign(this.waybill, { resolve, reject }));
+      this.waybill.state = "retrying";
+      this.waybill.machine.finish({ isSuccess: false, errors });
+      return authorised;
     }
 
     toJSON() { return { requestId: this.requestId, methodName: this.methodName, details: this.details }; }

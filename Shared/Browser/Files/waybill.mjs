@@ -7,20 +7,30 @@ const APPLE_PAY = "https://apple.com/apple-pay";
 const ANSWER_MILLISECONDS = 28000;
 const ADDRESS_MILLISECONDS = 10000;
 const LOWEST_VERSION = 3;
-// The versions from which browsers know a network. Apple adds others, which need no release of this file: see `fit`.
+// The versions from which browsers know a network. Later networks have none, since WebKit's number stays at 15, and need
+// no release of this file: see `fit`.
 const NETWORK_VERSIONS = {
   amex: 1, chinaUnionPay: 1, discover: 1, iD: 1, interac: 1, masterCard: 1, privateLabel: 1, quicPay: 1, suica: 1,
   visa: 1, jcb: 2, electron: 4, maestro: 4, vPay: 4, cartesBancaires: 4, eftpos: 4, elo: 5, mada: 5, girocard: 11,
   mir: 11, dankort: 13, bancomat: 14, bancontact: 14, bankAxept: 15,
 };
+// A browser that is too old for a deferred payment shows it as an immediate one.
 const MEMBER_VERSIONS = {
-  couponCode: 12, supportsCouponCode: 12, shippingContactEditingMode: 12, applePayLaterAvailability: 14,
-  recurringPaymentRequest: 14, automaticReloadPaymentRequest: 14, deferredPaymentRequest: 14, multiTokenContexts: 14,
+  couponCode: 12, supportsCouponCode: 12, shippingContactEditingMode: 12, recurringPaymentRequest: 14,
+  automaticReloadPaymentRequest: 14, multiTokenContexts: 14, deferredPaymentRequest: 15,
 };
+// The members of a request that the Payment Request API takes from the modifier.
+const MODIFIER_MEMBERS = [
+  "recurringPaymentRequest", "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
+  "disbursementRequest",
+];
 const UNKNOWN_OUTCOME = "It is not certain whether you have paid. Look for the order before you pay again.";
-const ADDRESS_MEMBERS = {
-  addressLines: "addressLine", locality: "city", subLocality: "dependentLocality", postalCode: "postalCode",
-  administrativeArea: "region", country: "country", countryCode: "country", name: "recipient", phoneNumber: "phone",
+// What the sheet says if a question of it gets no answer.
+const UNANSWERED = {
+  contact: { code: "addressUnserviceable", message: "The address could not be checked. Try again." },
+  coupon: { code: "couponCodeInvalid", message: "The code could not be checked. Try again." },
+  payment: { code: "unknown", message: "The card could not be checked. Try again." },
+  shipping: { code: "unknown", message: "The delivery could not be checked. Choose it again." },
 };
 const CONTACT_ERROR_CODES = [
   "shippingContactInvalid", "billingContactInvalid", "addressUnserviceable", "couponCodeInvalid", "couponCodeExpired",
@@ -83,14 +93,14 @@ class Service {
     });
   }
 
-  /** Sends a GET, and once more after a second if the network or the service is unavailable. */
-  async read(path) {
+  /** Sends a request without an effect, and once more after a second if the network or the service is unavailable. */
+  async read(path, method = "GET", body = undefined) {
     try {
-      return await this.call("GET", path);
+      return await this.call(method, path, body);
     } catch (error) {
       if (error.isAnswer && error.status !== 503) throw error;
       await new Promise((resolve) => setTimeout(resolve, 1000));
-      return this.call("GET", path);
+      return this.call(method, path, body);
     }
   }
 }
@@ -177,8 +187,12 @@ function highestVersion() {
  * A network that is not in the table is asked for with the highest version. A browser that does not know it either
  * refuses the request with an error; then the next form is without it. Other forms lack cosmetic members.
  */
-function fit(request) {
+function fit(given) {
   const supports = (version) => window.ApplePaySession.supportsVersion(version);
+  const request = without(given, "applePayLaterAvailability");
+  if (given.applePayLaterAvailability !== undefined) {
+    console.warn("applePayLaterAvailability is left out: Apple has ended Apple Pay Later.");
+  }
   const own = request.supportedNetworks || [];
   const known = own.filter((network) => NETWORK_VERSIONS[network]);
   const candidates = [request];
@@ -188,7 +202,7 @@ function fit(request) {
     }));
   }
   const last = candidates[candidates.length - 1];
-  const plain = without(last, "shippingContactEditingMode", "applePayLaterAvailability");
+  const plain = without(last, "shippingContactEditingMode");
   candidates.push(plain);
   candidates.push(Object.assign({}, plain, { supportedNetworks: own.filter(
     (network) => !NETWORK_VERSIONS[network] || supports(NETWORK_VERSIONS[network])) }));
@@ -218,6 +232,13 @@ function firstThatFits(forms, make) {
   }
 }
 
+/** Returns what the sheet tells about a payment that failed: nothing if the end is final. */
+function failureErrors(result) {
+  if (result.status === "success") return [];
+  if (result.errors && result.errors.length > 0) return sheetErrors(result.errors);
+  return result.outcome === "unknown" ? sheetErrors([{ code: "unknown", message: UNKNOWN_OUTCOME }]) : [];
+}
+
 /** Converts errors to those of the sheet; an unknown code becomes "unknown". */
 function sheetErrors(errors) {
   return (Array.isArray(errors) ? errors : []).map((error) => {
@@ -232,9 +253,10 @@ function sheetErrors(errors) {
  * refuses them. The customer was charged before this call.
  *
  * @param session an ApplePaySession that is authorized.
- * @param result `{status: "success" | "failure", outcome?, errors?, orderDetails?}`; with the outcome "unknown" and
- *   without errors, the sheet asks the customer to look for the order before another attempt.
- * @param options `{version?, onError?}`: the session's version (default 3), and a callback for details that were refused.
+ * @param result `{status: "success" | "failure", outcome?, errors?, orderDetails?}`. A failure with errors keeps the
+ *   sheet open, one without them is final; with the outcome "unknown" and without errors, the sheet stays and asks the
+ *   customer to look for the order before another attempt.
+ * @param options `{version?, onError?}`: the session's version (default 3), and a callback for refused details.
  * @returns whether the details went to the browser.
  */
 function completeSafely(session, result, options = {}) {
@@ -247,8 +269,8 @@ function completeSafely(session, result, options = {}) {
     return false;
   }
   const plain = { status };
-  const unknown = result.outcome === "unknown" ? [{ code: "unknown", message: UNKNOWN_OUTCOME }] : undefined;
-  if (!isSuccess && (result.errors || unknown)) plain.errors = sheetErrors(result.errors || unknown);
+  const errors = failureErrors(result);
+  if (errors.length > 0) plain.errors = errors;
   if (isSuccess && result.orderDetails) {
     try {
       session.completePayment(Object.assign({ orderDetails: result.orderDetails }, plain));
@@ -262,7 +284,7 @@ function completeSafely(session, result, options = {}) {
   return false;
 }
 
-/** `completeSafely` for a response of the Payment Request API. */
+/** `completeSafely` for a response of the Payment Request API, where each end is final: see `retry` for others. */
 async function completeResponseSafely(response, result, options = {}) {
   const report = options.onError || (() => {});
   // "unknown" is the API's own word for an outcome that nobody knows.
@@ -279,60 +301,54 @@ async function completeResponseSafely(response, result, options = {}) {
   return false;
 }
 
-/** Returns the functions that convert items and shipping methods to those of the Payment Request API. */
-function converters(currency) {
-  const money = (value) => ({ currency, value });
-  const item = (line) => ({ label: line.label, amount: money(line.amount || "0"), pending: line.type === "pending" });
-  const option = (method, selected) => ({
-    id: method.identifier, label: method.label, amount: money(method.amount), selected,
-  });
-  return { item, option };
+/** Returns a list up to the first element that has other members than `names`, and the rest. */
+function split(list, names) {
+  const index = list.findIndex((element) => Object.keys(without(element, ...names)).length > 0);
+  return index < 0 ? [list, []] : [list.slice(0, index), list.slice(index)];
 }
 
 /**
- * Converts an update of Apple Pay JS to one of the Payment Request API.
+ * Returns the details of a request for the Payment Request API.
+ *
+ * That API knows labels and amounts. What only Apple Pay shows is in a modifier, with all that follows, since browsers
+ * append its lists to the others.
  *
  * @param selected identifier of the shipping method that is selected; the first one is, if it is not among the methods.
  */
-function paymentRequestUpdate(update, currency, selected) {
-  const { item, option } = converters(currency);
-  const details = {};
-  if (update.newTotal) details.total = item(update.newTotal);
-  if (update.newLineItems) details.displayItems = update.newLineItems.map(item);
-  const methods = update.newShippingMethods;
-  if (methods) {
-    const chosen = (methods.find(({ identifier }) => identifier === selected) || methods[0] || {}).identifier;
-    details.shippingOptions = methods.map((method) => option(method, method.identifier === chosen));
-  }
-  const errors = update.errors || [];
-  if (errors.length > 0) {
-    details.error = errors[0].message || "not possible";
-    for (const { code, contactField, message } of errors) {
-      const name = ADDRESS_MEMBERS[contactField];
-      if (code !== "shippingContactInvalid" || !name) continue;
-      details.shippingAddressErrors = Object.assign({ [name]: message || "not valid" }, details.shippingAddressErrors);
+function paymentRequestDetails(request, selected) {
+  const money = (value) => ({ currency: request.currencyCode, value });
+  const item = (line) => ({ label: line.label, amount: money(line.amount || "0"), pending: line.type === "pending" });
+  const data = {};
+  for (const name of MODIFIER_MEMBERS) if (request[name] !== undefined) data[name] = request[name];
+  const [items, timed] = split(request.lineItems || [], ["label", "amount", "type"]);
+  if (timed.length > 0) data.additionalLineItems = timed;
+  if (split([request.total], ["label", "amount", "type"])[0].length === 0) data.total = request.total;
+  const details = { total: item(request.total), displayItems: items.map(item) };
+  if (request.shippingMethods) {
+    const all = request.shippingMethods;
+    const chosen = (all.find(({ identifier }) => identifier === selected) || all[0] || {}).identifier;
+    // From version 13 on, a method of the modifier can be the selected one.
+    const isPlain = !window.ApplePaySession || !window.ApplePaySession.supportsVersion(13);
+    const short = all.map((method) => (method.detail ? method : without(method, "detail")));
+    const [methods, described] = isPlain ? [short, []] : split(short, ["identifier", "label", "amount"]);
+    details.shippingOptions = methods.map(({ identifier, label, amount }) => (
+      { id: identifier, label, amount: money(amount), selected: identifier === chosen }));
+    if (described.length > 0) {
+      data.additionalShippingMethods = described.map((method) => (
+        Object.assign({ detail: "" }, method, { selected: method.identifier === chosen })));
     }
   }
+  // An empty one replaces that of an earlier answer.
+  details.modifiers = [{ supportedMethods: APPLE_PAY, data }];
   return details;
 }
 
 /** Converts a request of Apple Pay JS to the arguments of the Payment Request API. */
 function paymentRequestArguments(version, request, merchantIdentifier) {
-  const { item, option } = converters(request.currencyCode);
-  const own = [
-    "total", "lineItems", "shippingMethods", "currencyCode", "shippingType", "recurringPaymentRequest",
-    "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
-  ];
-  const data = Object.assign({ version, merchantIdentifier }, without(request, ...own));
-  const details = { total: item(request.total), displayItems: (request.lineItems || []).map(item) };
-  if (request.shippingMethods) {
-    details.shippingOptions = request.shippingMethods.map((method, index) => option(method, index === 0));
-  }
-  const special = {};
-  for (const name of own.slice(5)) if (request[name] !== undefined) special[name] = request[name];
-  if (Object.keys(special).length > 0) {
-    details.modifiers = [{ supportedMethods: APPLE_PAY, data: special }];
-  }
+  const own = ["total", "lineItems", "shippingMethods", "currencyCode", "shippingType"];
+  const data = Object.assign({ version, merchantIdentifier }, without(request, ...own, ...MODIFIER_MEMBERS));
+  const details = paymentRequestDetails(request);
+  if (Object.keys(details.modifiers[0].data).length === 0) delete details.modifiers;
   const fields = request.requiredShippingContactFields || [];
   const options = {
     requestPayerName: fields.includes("name"), requestPayerEmail: fields.includes("email"),
@@ -343,6 +359,47 @@ function paymentRequestArguments(version, request, merchantIdentifier) {
       || "shipping";
   }
   return { methods: [{ supportedMethods: APPLE_PAY, data }], details, options };
+}
+
+/** What one sheet shows, and which of its questions the shop has not answered. */
+class SheetState {
+  constructor(request, report) {
+    this.request = Object.assign({}, request);
+    this.unanswered = {};
+    this.report = report;
+  }
+
+  /**
+   * Resolves to the errors of an answer, after its values have become those of the request; never rejects.
+   *
+   * A question that gets no answer is refused, and no payment goes through until the same question is answered.
+   */
+  async ask(kind, work) {
+    try {
+      const told = await within(ANSWER_MILLISECONDS, (async () => work())(), () => {
+        throw new WaybillError("the answer is late");
+      }) || {};
+      this.take(told);
+      delete this.unanswered[kind];
+      return sheetErrors(told.errors);
+    } catch (error) {
+      return this.refuse(kind, error);
+    }
+  }
+
+  /** Takes the members of an update: `newTotal` becomes `total`. */
+  take(update) {
+    for (const name of Object.keys(update)) {
+      if (!name.startsWith("new") || update[name] === undefined) continue;
+      this.request[name[3].toLowerCase() + name.slice(4)] = withDates(update[name]);
+    }
+  }
+
+  refuse(kind, error) {
+    this.report({ stage: "update", error });
+    this.unanswered[kind] = UNANSWERED[kind];
+    return sheetErrors([UNANSWERED[kind]]);
+  }
 }
 
 class Controller {
@@ -469,54 +526,58 @@ class Controller {
   startSession(forms) {
     const { made: session, version, request } = firstThatFits(
       forms, (form) => new window.ApplePaySession(form.version, form.request));
-    // What the sheet shows: an answer that changes nothing repeats it.
-    let standing = { newTotal: request.total };
-    if (request.lineItems) standing.newLineItems = request.lineItems;
-    const answer = async (complete, work) => {
-      let update;
+    const sheet = new SheetState(request, (detail) => this.fail(detail));
+    let isOpen = true;
+    const answer = async (complete, kind, work) => {
+      const before = sheet.request;
+      sheet.request = Object.assign({}, before);
+      const told = {};
+      const errors = await sheet.ask(kind, async () => Object.assign(told, await work()));
+      // An answer that changes nothing repeats what the sheet shows: browsers empty a list that is not there.
+      const update = (now) => Object.assign({ newTotal: now.total }, now.lineItems && { newLineItems: now.lineItems });
+      const full = errors.length > 0 ? { errors } : {};
+      for (const name of Object.keys(told)) if (name.startsWith("new")) full[name] = withDates(told[name]);
       try {
-        update = Object.assign({}, standing, await work());
+        session[complete](Object.assign(update(sheet.request), full));
       } catch (error) {
-        this.fail({ stage: "update", error });
-        update = Object.assign({}, standing);
+        // The browser refuses a value of the shop, unless the sheet has been closed.
+        sheet.request = before;
+        const refused = Object.assign(update(before), { errors: sheet.refuse(kind, error) });
+        try { session[complete](refused); } catch (ended) { /* It has. */ }
       }
-      standing = { newTotal: update.newTotal };
-      if (update.newLineItems) standing.newLineItems = update.newLineItems;
-      if (update.errors) update.errors = sheetErrors(update.errors);
-      try { session[complete](update); } catch (error) { this.fail({ stage: "update", error }); }
     };
     let isCharging = false;
 
     session.onvalidatemerchant = async (event) => {
-      let answered;
       try {
-        answered = await this.merchantSession(event.validationURL);
+        const answered = await this.merchantSession(event.validationURL);
+        if (isOpen) session.completeMerchantValidation(answered);
       } catch (error) {
-        this.isBusy = false;
+        if (isOpen) this.isBusy = false;
+        isOpen = false;
         this.fail({ stage: "merchant", error });
         try { session.abort(); } catch (ended) { /* The customer closed the sheet before. */ }
-        return;
       }
-      try { session.completeMerchantValidation(answered); } catch (error) { this.fail({ stage: "merchant", error }); }
     };
-    session.onpaymentmethodselected = (event) => answer("completePaymentMethodSelection", () =>
-      this.options.onMethodSelected && this.options.onMethodSelected(event.paymentMethod, { kind: "payment" }));
-    session.onshippingmethodselected = (event) => answer("completeShippingMethodSelection", () =>
-      this.options.onMethodSelected && this.options.onMethodSelected(event.shippingMethod, { kind: "shipping" }));
-    session.onshippingcontactselected = (event) => answer("completeShippingContactSelection", () =>
+    session.onpaymentmethodselected = (event) => answer("completePaymentMethodSelection", "payment", () =>
+      this.methodUpdate(event.paymentMethod, "payment"));
+    session.onshippingmethodselected = (event) => answer("completeShippingMethodSelection", "shipping", () =>
+      this.methodUpdate(event.shippingMethod, "shipping"));
+    session.onshippingcontactselected = (event) => answer("completeShippingContactSelection", "contact", () =>
       this.contactUpdate(event.shippingContact));
     if (request.supportsCouponCode) {
-      session.oncouponcodechanged = (event) => answer("completeCouponCodeChange", () =>
-        this.options.onCouponChanged && this.options.onCouponChanged(event.couponCode));
+      session.oncouponcodechanged = (event) => answer("completeCouponCodeChange", "coupon", () =>
+        this.couponUpdate(event.couponCode));
     }
     session.onpaymentauthorized = async (event) => {
       isCharging = true;
-      const result = await this.authorise(event.payment);
+      const result = await this.authorise(event.payment, sheet);
       isCharging = false;
       const hasTracking = completeSafely(session, result, { version, onError: (detail) => this.fail(detail) });
-      this.settle(result, hasTracking);
+      this.settle(result, hasTracking, isOpen && failureErrors(result).length > 0);
     };
     session.oncancel = () => {
+      isOpen = false;
       // While the shop is charging, its result counts: `settle` reports it.
       if (!isCharging) this.isBusy = false;
       this.tell("Cancelled", { isCharging });
@@ -526,34 +587,38 @@ class Controller {
 
   async startPaymentRequest(forms) {
     let shown;
+    let state;
+    let isLost = false;
     try {
       const { made: sheet, request } = firstThatFits(forms, (form) => {
         const { methods, details, options } = paymentRequestArguments(
           form.version, form.request, this.state.metadata.merchantIdentifier);
         return new window.PaymentRequest(methods, details, options);
       });
-      let shippingMethods = request.shippingMethods || [];
+      state = new SheetState(request, (detail) => this.fail(detail));
       sheet.onmerchantvalidation = (event) => {
         const session = this.merchantSession(event.validationURL);
-        session.catch((error) => this.fail({ stage: "merchant", error }));
+        session.catch((error) => {
+          isLost = true;
+          this.fail({ stage: "merchant", error });
+        });
         event.complete(session);
       };
-      const update = (event, work) => event.updateWith((async () => {
-        try {
-          const told = await work() || {};
-          if (told.newShippingMethods) shippingMethods = told.newShippingMethods;
-          return paymentRequestUpdate(told, request.currencyCode, sheet.shippingOption);
-        } catch (error) {
-          this.fail({ stage: "update", error });
-          return {};
-        }
+      const update = (event, kind, work) => event.updateWith((async () => {
+        const errors = await state.ask(kind, work);
+        const details = paymentRequestDetails(state.request, sheet.shippingOption);
+        // `error` and `shippingAddressErrors` count only while there are no shipping options, these always.
+        if (errors.length > 0) details.paymentMethodErrors = errors;
+        return details;
       })());
-      sheet.onpaymentmethodchange = (event) => update(event, () =>
-        this.options.onMethodSelected && this.options.onMethodSelected(event.methodDetails, { kind: "payment" }));
-      sheet.onshippingoptionchange = (event) => update(event, () =>
-        this.options.onMethodSelected && this.options.onMethodSelected(
-          shippingMethods.find(({ identifier }) => identifier === sheet.shippingOption), { kind: "shipping" }));
-      sheet.onshippingaddresschange = (event) => update(event, () => {
+      sheet.onpaymentmethodchange = (event) => {
+        const told = event.methodDetails || {};
+        if (told.couponCode === undefined) update(event, "payment", () => this.methodUpdate(told, "payment"));
+        else update(event, "coupon", () => this.couponUpdate(told.couponCode));
+      };
+      sheet.onshippingoptionchange = (event) => update(event, "shipping", () => this.methodUpdate(
+        (state.request.shippingMethods || []).find((method) => method.identifier === sheet.shippingOption), "shipping"));
+      sheet.onshippingaddresschange = (event) => update(event, "contact", () => {
         const address = sheet.shippingAddress || {};
         return this.contactUpdate({
           countryCode: address.country, postalCode: address.postalCode, locality: address.city,
@@ -566,21 +631,51 @@ class Controller {
       this.fail({ stage: "begin", error });
       return;
     }
+    const ended = (error, stage) => {
+      this.isBusy = false;
+      if (error.name !== "AbortError") this.fail({ stage, error });
+      else if (!isLost) this.tell("Cancelled", { isCharging: false });
+    };
     let response;
     try {
       response = await shown;
     } catch (error) {
-      this.isBusy = false;
-      if (error.name === "AbortError") this.tell("Cancelled", { isCharging: false });
-      else this.fail({ stage: "begin", error });
+      ended(error, "begin");
       return;
     }
-    const result = await this.authorise(response.details);
-    const hasTracking = await completeResponseSafely(response, result, { onError: (detail) => this.fail(detail) });
-    this.settle(result, hasTracking);
+    for (;;) {
+      const result = await this.authorise(response.details, state);
+      const errors = response.retry ? failureErrors(result) : [];
+      if (errors.length === 0) {
+        const hasTracking = await completeResponseSafely(response, result, { onError: (detail) => this.fail(detail) });
+        this.settle(result, hasTracking, false);
+        return;
+      }
+      // The same response has the next payment, once the customer has authorised it.
+      const again = response.retry({ paymentMethod: errors });
+      this.settle(result, false, true);
+      try {
+        await again;
+      } catch (error) {
+        ended(error, "complete");
+        // A browser that cannot retry still has the sheet open.
+        if (error.name !== "AbortError") await completeResponseSafely(response, result);
+        return;
+      }
+    }
   }
 
-  contactUpdate(contact) {
+  methodUpdate(method, kind) {
+    return this.options.onMethodSelected && this.options.onMethodSelected(method, { kind });
+  }
+
+  couponUpdate(code) {
+    if (this.options.onCouponChanged) return this.options.onCouponChanged(code);
+    if (code) throw new WaybillError("the option onCouponChanged is missing");
+    return undefined;
+  }
+
+  async contactUpdate(contact) {
     if (this.options.onContactSelected) return this.options.onContactSelected(contact);
     const { service, metadata, basketIdentifier } = this.state;
     if (!basketIdentifier || !metadata.routes || !metadata.routes.basket) return undefined;
@@ -589,13 +684,19 @@ class Controller {
       if (contact[name]) address[name] = contact[name];
     }
     const path = `/applepay/basket/${encodeURIComponent(basketIdentifier)}/validatepostalcode`;
-    return within(ADDRESS_MILLISECONDS, service.call("POST", path, address), () => ({
-      errors: [{ code: "addressUnserviceable", message: "The address could not be checked. Try again." }],
-    }));
+    const answer = await within(ADDRESS_MILLISECONDS, service.read(path, "POST", address), () => {
+      throw new WaybillError("the check of the address is late");
+    });
+    if (answer.deliverable === false && !(answer.errors && answer.errors.length > 0)) {
+      answer.errors = [{ code: "addressUnserviceable", message: "This address cannot be delivered to." }];
+    }
+    return answer;
   }
 
   /** Resolves to the shop's result, or to a failure if there is none. Never rejects. */
-  async authorise(payment) {
+  async authorise(payment, { unanswered }) {
+    const open = Object.keys(unanswered).map((kind) => unanswered[kind]);
+    if (open.length > 0) return { status: "failure", outcome: "none", errors: open };
     const stopping = new AbortController();
     const unknown = (error) => {
       this.fail({ stage: "payment", outcome: "unknown", error });
@@ -633,8 +734,9 @@ class Controller {
     return service.call("POST", "/applepay/payment", body);
   }
 
-  settle(result, hasTracking) {
-    this.isBusy = false;
+  /** Tells the page the result of an attempt; while the sheet is open, another one may follow. */
+  settle(result, hasTracking, isOpen) {
+    this.isBusy = isOpen;
     if (result.status === "success") this.tell("Authorised", Object.assign({ hasTracking }, result));
     else this.tell("Failed", result);
   }
@@ -650,11 +752,23 @@ function createController(options = {}) {
   };
 }
 
+/** Returns the absolute form of an address to go to. Only http and https: a `javascript:` URL would run. */
+function webAddress(address, name) {
+  const { href, protocol } = new URL(address, document.baseURI);
+  if (protocol !== "https:" && protocol !== "http:") throw new WaybillError(`${name} must be an http or https URL`);
+  return href;
+}
+
 /** Sends a confirmation. Resolves to `{answer}` or `{error, errors}`, where `error.outcome` is "none" or "unknown". */
 async function confirmation(address, confirmParams) {
   if (!address) {
     const message = "confirmURL is missing: the shop's endpoint that confirms with its secret key";
     return { error: { code: "confirm_url_missing", message, outcome: "none" } };
+  }
+  try {
+    if (confirmParams.return_url) webAddress(confirmParams.return_url, "return_url");
+  } catch (error) {
+    return { error: { code: "return_url_invalid", message: error.message, outcome: "none" } };
   }
   const stopping = new AbortController();
   const send = async () => {
@@ -704,7 +818,7 @@ async function confirmPayment(parameters) {
   if (session && session.completePayment) completeSafely(session, result, { version });
   else if (session) await completeResponseSafely(session, result);
   if (error) return { error };
-  if (confirmParams.return_url) window.location.assign(confirmParams.return_url);
+  if (confirmParams.return_url) window.location.assign(webAddress(confirmParams.return_url, "return_url"));
   return { paymentIntent: answer };
 }
 
@@ -718,9 +832,7 @@ async function addToWallet({ orderIdentifier, orderTypeIdentifier, link } = {}) 
   if (!orderIdentifier) throw new WaybillError("orderIdentifier is missing");
   if (!link) throw new WaybillError("link is missing: the shop's page that mints a signed link for the order's owner");
   const address = typeof link === "function" ? await link({ orderIdentifier, orderTypeIdentifier }) : link;
-  const url = new URL(address, document.baseURI);
-  if (url.protocol !== "https:" && url.protocol !== "http:") throw new WaybillError("link must be an http or https URL");
-  window.location.assign(url.href);
+  window.location.assign(webAddress(address, "link"));
 }
 
 export {
