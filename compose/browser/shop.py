@@ -71,8 +71,11 @@ class Shop:
                     "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
                 }.items():
                     self.send_header(name, str(value))
-                self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.end_headers()
+                    self.wfile.write(body)
+                except (BrokenPipeError, ConnectionResetError):
+                    pass  # The page has gone on.
 
             def answer(self):
                 path = self.path.split("?")[0]

@@ -488,10 +488,10 @@ class PlaygroundTests(unittest.TestCase):
                     self.assertEqual([one["detail"]["status"] for one in completed], ["failure"])
                     self.assertEqual(page.evaluate(
                         "waybill.polyfill.transcript.some(({title}) => title === 'details handed to the device')"), False)
-                    if name == "declined" and api == "applepay":
-                        page.wait(f"({chromium.sheet('.errors')}).textContent === 'Declined'")
-                    if name == "out of order" and api == "applepay":
-                        page.wait(f"({chromium.sheet('.errors')}).textContent.includes('not certain')")
+                    if name == "declined":
+                        page.wait(f"({chromium.sheet('.errors.payment')}).textContent === 'Declined'")
+                    if name == "out of order":
+                        page.wait(f"({chromium.sheet('.errors.payment')}).textContent.includes('not certain')")
             with self.subTest(api=api, customer="cancels"):
                 page = self.open_source(sources[api, "HTML"], sources[api, "JavaScript"])
                 page.click(chromium.main_page_button())

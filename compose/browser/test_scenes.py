@@ -55,6 +55,11 @@ def unserved(*errors):
     return 200, {"deliverable": False, "errors": list(errors), "newTotal": TOTAL}
 
 
+def paid(order):
+    return 200, {"status": "success", "orderIdentifier": order,
+                 "orderDetails": dict(shops.DETAILS, orderIdentifier=order)}
+
+
 def declined(*errors):
     return 200, {"status": "failure", "errors": list(errors)}
 
@@ -154,7 +159,7 @@ SCENES = {
     "a delivery that has its price": {
         "options": PRICED_METHODS, "request": {"shippingMethods": METHODS, "lineItems": [
             {"label": "Lamp", "amount": "19.99"},
-            {"label": "Bulbs", "amount": "4.00", "paymentTiming": "recurring", "recurringPaymentIntervalUnit": "month"}]},
+            {"label": "Bulbs", "amount": "4.00", "paymentTiming": "recurring"}]},
         "steps": [
             (None, READY | {"methods": ["Post Handed to a neighbour too 5.00 GBP", "Bike 2 hours to 4 hours 9.00 GBP"],
                             "method": "post", "items": ["Lamp 19.99 GBP", "Bulbs again and again 4.00 GBP"]}),
@@ -176,8 +181,8 @@ SCENES = {
         "told": ["error update", "failed none", "authorised"],
     },
     "a card that is declined, and another one": {
-        "answers": {PAY: lambda body, count: declined(refused("unknown", "The card was declined.")) if count == 1 else (
-            200, {"status": "success", "orderIdentifier": "2", "orderDetails": dict(shops.DETAILS, orderIdentifier="2")})},
+        "answers": {PAY: lambda body, count: declined(
+            refused("unknown", "The card was declined.")) if count == 1 else paid("2")},
         "steps": [
             (("pay",), READY | {"payment": "The card was declined.", "status": "Payment not completed"}),
             (("pay",), CLOSED),
@@ -186,9 +191,8 @@ SCENES = {
     },
     "an address that is refused with the payment, and mended": {
         "request": {"shippingMethods": METHODS},
-        "answers": {PAY: lambda body, count: (200, {"status": "success", "orderIdentifier": "1",
-                                                    "orderDetails": shops.DETAILS})
-                    if body["payment"]["shippingContact"]["countryCode"] == "US" else declined(OTHER_ADDRESS)},
+        "answers": {PAY: lambda body, count: paid("1") if (
+            body["payment"]["shippingContact"]["countryCode"] == "US") else declined(OTHER_ADDRESS)},
         "steps": [
             (("pay",), READY | {"contact": "No such postal code", "status": "Payment not completed"}),
             (("address", "Cupertino"), READY | {"status": ""}),
@@ -229,7 +233,8 @@ SCENES = {
     "long words and many items": {
         "request": {
             "total": {"label": "Donaudampfschifffahrtsgesellschaft" * 5, "amount": "19.99"},
-            "lineItems": [{"label": label, "amount": "1.00"} for label in ["A" * 200] + [f"Item {n}" for n in range(60)]],
+            "lineItems": [{"label": label, "amount": "1.00"}
+                          for label in ["A" * 200] + [f"Item {number}" for number in range(60)]],
         },
         "answers": {CHECK: (200, {})},
         "steps": [(None, READY | {"total": "19.99 GBP"}), (("click", ".plain"), CLOSED)],
@@ -242,7 +247,8 @@ SEEN = """(() => {
   if (!host) return { isOpen: false };
   const root = host.shadowRoot, one = (selector) => root.querySelector(selector);
   const text = (element) => (element ? element.textContent : "");
-  const rows = (kind) => [...root.querySelectorAll(`.${kind}`)].map((row) => row.innerText.replace(/\\s+/g, " ").trim());
+  const rows = (kind) => [...root.querySelectorAll(`.${kind}`)].map(
+    (row) => row.innerText.replace(/\\s+/g, " ").trim());
   const inside = (element) => {
     const box = element.getBoundingClientRect(), sheet = one(".sheet").getBoundingClientRect();
     return box.left >= sheet.left && box.right <= sheet.right && box.width > 0;
@@ -252,7 +258,8 @@ SEEN = """(() => {
     contact: text(one(".errors.contact")), coupon: text(one(".errors.coupon")), payment: text(one(".errors.payment")),
     methods: rows("method"), items: rows("item"), method: (one("[name=method]:checked") || {}).value,
     isWhole: [...root.querySelectorAll("dd.amount, button, select, input")].every((each) => each.hidden || inside(each))
-      && [...root.querySelectorAll("dd.amount")].every((each) => each.offsetHeight < 40) && one(".middle").scrollTop === 0
+      && [...root.querySelectorAll("dd.amount")].every((each) => each.offsetHeight < 40)
+      && one(".middle").scrollTop === 0
       && [".sheet header", ".badge", ".pay"].every((selector) => {
         const box = one(selector).getBoundingClientRect();
         return box.top >= 0 && box.bottom <= innerHeight;
@@ -278,10 +285,23 @@ class SceneTests(unittest.TestCase):
         cls.browser.close()
         cls.shop.close()
 
+    def open(self, options="", before="", script=MODULE):
+        self.shop.pages["/"] = (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</title>'
+            '<meta name="viewport" content="width=device-width"><script src="/before.js"></script>'
+            '<script src="/applepay/polyfill.js" data-wallet="/wallet"></script><div id="pay" hidden></div>'
+            '<script type="module" src="/page.js"></script>')
+        self.shop.scripts["/before.js"] = f"{before};\nwindow.options = {{ {options} }};"
+        self.shop.scripts["/page.js"] = script
+        self.page.open(self.shop.url + "/")
+
+    def setUp(self):
+        self.page.call("Page.navigate", url="about:blank")
+        self.page.wait("location.href === 'about:blank'")
+        self.shop.answers = dict(self.answers)
+
     def play(self, name, scene, api):
         page, shop = self.page, self.shop
-        page.call("Page.navigate", url="about:blank")
-        page.wait("location.href === 'about:blank'")
         shop.requests.clear()
         answers = dict(self.answers, **scene.get("answers", {}))
         counted = answers[PAY]
@@ -289,16 +309,9 @@ class SceneTests(unittest.TestCase):
             answers[PAY] = lambda body: counted(body, len(shop.asked("/applepay/payment")))
         shop.answers = answers
         request = dict(shops.REQUEST, **scene.get("request", {}))
-        shop.answers["GET /applepay/basket/b1"] = (200, {"basketIdentifier": "b1", "version": 1, "paymentRequest": request})
-        shop.pages["/"] = (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</title>'
-            '<meta name="viewport" content="width=device-width"><script src="/before.js"></script>'
-            '<script src="/applepay/polyfill.js" data-wallet="/wallet"></script><div id="pay" hidden></div>'
-            '<script type="module" src="/page.js"></script>')
-        options = f"api: '{api}', {scene.get('options', '')}"
-        shop.scripts["/before.js"] = f"{scene.get('before', '')};\nwindow.options = {{ {options} }};"
-        shop.scripts["/page.js"] = MODULE
-        page.open(shop.url + "/")
+        shop.answers["GET /applepay/basket/b1"] = (
+            200, {"basketIdentifier": "b1", "version": 1, "paymentRequest": request})
+        self.open(f"api: '{api}', {scene.get('options', '')}", scene.get("before", ""))
         page.wait("window.hasButton")
         page.evaluate(f"waybill.polyfill.timeScale = {scene.get('scale', 1)}")
         page.click(chromium.main_page_button())
@@ -321,8 +334,8 @@ class SceneTests(unittest.TestCase):
         charges = scene.get("charges", 1 if scene["told"][-1] == "authorised" else 0)
         self.assertEqual(len(shop.asked("/applepay/payment")), charges)
         if "complete" in scene:
-            last = page.evaluate("waybill.polyfill.transcript.filter(({title}) => title === 'complete').pop().detail.status")
-            self.assertEqual(last, scene["complete"])
+            last = page.evaluate("waybill.polyfill.transcript.filter(({title}) => title === 'complete').pop()")
+            self.assertEqual(last["detail"]["status"], scene["complete"])
         # The button works again.
         page.wait("!document.querySelector('[data-waybill-sheet]')")
         page.click(chromium.main_page_button())
@@ -357,6 +370,80 @@ class SceneTests(unittest.TestCase):
                 list.value = [...list.options].find((one) => one.textContent.includes({json.dumps(values[0])})).value;
                 list.dispatchEvent(new Event("change"));
             }})()""")
+
+    def test_the_polyfill_s_payment_request_is_as_strict_as_webkit(self):
+        page = self.page
+        self.open(script="""
+            const money = { currency: "GBP", value: "19.99" };
+            const method = { supportedMethods: "https://apple.com/apple-pay", data: {
+              version: 12, merchantIdentifier: "merchant.x", countryCode: "GB", supportedNetworks: ["visa"],
+              merchantCapabilities: ["supports3DS"], supportsCouponCode: true } };
+            const option = { id: "post", label: "Post", amount: { currency: "GBP", value: "5.00" }, selected: true };
+            window.update = {}; window.events = []; window.results = [];
+            document.querySelector("#pay").hidden = false;
+            document.querySelector("#pay").textContent = "pay";
+            document.querySelector("#pay").addEventListener("click", async () => {
+              const request = window.request = new PaymentRequest(
+                [method], Object.assign({ total: { label: "Shop", amount: money } }, window.more),
+                { requestShipping: true });
+              request.onmerchantvalidation = (event) => event.complete(
+                fetch("/applepay/validate", { method: "POST" }).then((answer) => answer.json()));
+              for (const name of ["paymentmethodchange", "shippingaddresschange", "shippingoptionchange"]) {
+                request["on" + name] = (event) => {
+                  events.push([name, event.methodDetails || null]);
+                  event.updateWith(window.update[name] || {});
+                };
+              }
+              try { window.response = await request.show(); } catch (error) { window.failure = error.name; }
+            });
+            window.note = (promise) => promise.then(
+              () => results.push("resolved"), (error) => results.push(error.name));
+            window.option = option;
+            window.ready = true;
+            """)
+        page.wait("window.ready")
+        wrong = "{ error: 'Not served', shippingAddressErrors: { postalCode: 'No such code' } }"
+
+        def show(more, update, expected):
+            page.evaluate(f"window.response = undefined; window.more = {more}; window.update = {update}")
+            page.click("document.querySelector('#pay')")
+            page.wait(f"(({chromium.sheet('.errors.contact')}) || {{}}).textContent === {json.dumps(expected)}"
+                      f" && ({chromium.sheet('.pay')}).disabled === {json.dumps(bool(expected))}")
+
+        def cancel():
+            page.evaluate("window.failure = undefined")
+            page.click(chromium.sheet(".plain"))
+            page.wait("window.failure === 'AbortError'")
+
+        show("{}", f"{{ shippingaddresschange: {wrong} }}", "Not served No such code")
+        cancel()
+        show("{ shippingOptions: [option] }", f"{{ shippingaddresschange: {wrong} }}", "")
+        cancel()
+        show("{ shippingOptions: [option] }", "{ shippingaddresschange: { paymentMethodErrors:"
+             " [new ApplePayError('addressUnserviceable', undefined, 'Not there')] } }", "Not there")
+        cancel()
+        # Errors that are none of Apple's classes are ignored.
+        show("{}", "{ shippingaddresschange: { paymentMethodErrors: [{ code: 'addressUnserviceable' }] } }", "")
+        page.evaluate(f"Object.assign({chromium.sheet('input[type=text]')}, {{ value: 'SPRING' }}).focus()")
+        page.press("Enter")
+        page.wait("events.some(([name, told]) => name === 'paymentmethodchange' && told.couponCode === 'SPRING')")
+        page.wait(f"!({chromium.sheet('.pay')}).disabled")
+        page.click(chromium.sheet(".pay"))
+        page.wait("window.response")
+        page.evaluate("window.first = response.details.token.transactionIdentifier;"
+                      " note(response.retry({ paymentMethod: [{ code: 'unknown' }] }))")
+        page.wait("results.length === 1")
+        page.evaluate("note(response.retry({ shippingAddress: { postalCode: 'No such code' } }));"
+                      " note(response.retry({}))")
+        page.wait("results.length === 2")
+        page.wait(f"({chromium.sheet('.errors.contact')}).textContent === 'No such code'")
+        page.click(chromium.sheet(".pay"))
+        page.wait("results.length === 3")
+        self.assertTrue(page.evaluate("response.details.token.transactionIdentifier !== window.first"))
+        page.evaluate("note(response.complete('fail').then(() => response.complete('success')))")
+        page.wait("results.length === 4")
+        self.assertEqual(page.evaluate("results"), ["TypeError", "InvalidStateError", "resolved", "InvalidStateError"])
+        page.wait("!document.querySelector('[data-waybill-sheet]')")
 
     def see(self, page, wanted):
         end = time.monotonic() + chromium.DEADLINE_SECONDS

@@ -114,16 +114,26 @@ document.querySelector("apple-pay-button").addEventListener("click", async () =>
     return;
   }
   let result;
-  try {
-    result = await charge(response.details);
-  } catch (error) {
-    console.warn(unknown.message);
-    await response.complete("unknown");
-    return;
-  }
-  if (result.status !== "success") {
-    await response.complete("fail");
-    return;
+  for (;;) {
+    try {
+      result = await charge(response.details);
+    } catch (error) {
+      result = { status: "failure", errors: [unknown] };
+    }
+    if (result.status === "success") break;
+    const errors = (result.errors || []).map(
+      ({ code, contactField, message }) => new ApplePayError(code, contactField, message));
+    if (errors.length === 0) {
+      await response.complete("fail");
+      return;
+    }
+    try {
+      // The sheet stays open; the same response has the next payment.
+      await response.retry({ paymentMethod: errors });
+    } catch (error) {
+      console.info("The customer closed the sheet:", error.message);
+      return;
+    }
   }
   try {
     await response.complete("success", { data: { orderDetails: result.orderDetails } });
