@@ -1,4 +1,4 @@
-/// The reasons that Apple documents, each with its status.
+/// The reasons that Apple documents, each with its statuses.
 ///
 /// Source: Wallet Orders §4.6
 public enum PushReason: String, Hashable, Sendable, CaseIterable {
@@ -35,7 +35,19 @@ public enum PushReason: String, Hashable, Sendable, CaseIterable {
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
 
-    /// The status that Apple documents for the reason.
+    /// Apple's documents and servers spell one reason differently.
+    private static let otherSpellings = ["BadEnvironmentKeyIdInToken": PushReason.badEnvironmentKeyInToken]
+
+    /// Finds the reason that an answer names; nil for one that Apple does not document.
+    public init?(named name: String) {
+        guard let reason = PushReason(rawValue: name) ?? Self.otherSpellings[name] else { return nil }
+        self = reason
+    }
+
+    /// All statuses that Apple documents, or once documented, for the reason, the present one first.
+    public var statuses: [Int] { self == .expiredToken ? [self.status, 400] : [self.status] }
+
+    /// The status that Apple documents for the reason at present.
     public var status: Int {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
@@ -95,7 +107,10 @@ extension PushReason {
         case .badMessageID, .duplicateHeaders, .missingDeviceToken, .payloadEmpty, .payloadTooLarge, .badPath,
             .methodNotAllowed:
             "the request was malformed, which is a mistake of the pusher: report it"
-        case .unregistered, .expiredToken: "the device no longer accepts notifications: nothing to do"
+        case .unregistered:
+            "the device does not accept notifications with this push token: nothing to do until it registers another"
+        case .expiredToken:
+            "the push token is out of date: if many are, see what answers in APNs' place, and compare WAYBILL_APNS_URL"
         case .idleTimeout, .internalServerError, .serviceUnavailable, .shutdown:
             "APNs could not take it: see Apple's system status if it lasts"
         }

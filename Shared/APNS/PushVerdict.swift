@@ -10,9 +10,10 @@ public enum PushVerdict: Hashable, Sendable {
     ///
     /// Only an entry that is still stored as it was looked up is deleted; a device that has registered again stays.
     case retire(registeredBeforeMilliseconds: Int64)
-    /// APNs does not know the push token (BadDeviceToken): it is garbage, or belongs to the other environment.
+    /// APNs does not know the push token (BadDeviceToken): it is garbage, or belongs to the other environment. Or it
+    /// expired (ExpiredToken with 400, the status of an older document), for which there is no proof of a timestamp.
     ///
-    /// One answer cannot distinguish the two, so `TokenBreaker` decides about deleting the token.
+    /// One answer cannot distinguish these, so `TokenBreaker` decides about deleting the token.
     case unknownToken
     /// Send the notification again later.
     case retry(PushRetry)
@@ -28,7 +29,7 @@ public enum PushVerdict: Hashable, Sendable {
 /// Returns the verdict on an outcome: by the table if it has a row for the answer, else by the class of the status.
 ///
 /// An answer that is not of APNs says nothing about the notification, which is sent again as if APNs were unavailable.
-/// A reason counts only together with the status that Apple documents for it: nothing is deleted or stopped because of
+/// A reason counts only together with a status that Apple documents for it: nothing is deleted or stopped because of
 /// an answer that contradicts itself. 429 is a retry whatever its body is (RFC 6585 §4), for the device, connection or
 /// service as the reason requires: one notification too many costs less than a customer who is not notified.
 /// Source: Wallet Orders §4.6
@@ -56,6 +57,8 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
     }
     switch reason {
     case .badDeviceToken:
+        return .unknownToken
+    case .expiredToken where answer.status == 400:
         return .unknownToken
     case .unregistered, .expiredToken:
         return .retire(registeredBeforeMilliseconds: answer.timestampMilliseconds ?? sentEpochMilliseconds)
@@ -128,11 +131,11 @@ public struct PushAnswer: Hashable, Sendable {
         self.retryAfterSeconds = retryAfterSeconds
     }
 
-    /// The reason, if Apple documents it for the status.
+    /// The reason, if Apple documents it for the status, now or in an earlier edition.
     ///
     /// Source: Wallet Orders §4.6
     public var documentedReason: PushReason? {
-        self.reason.flatMap(PushReason.init).flatMap { $0.status == self.status ? $0 : nil }
+        self.reason.flatMap(PushReason.init(named:)).flatMap { $0.statuses.contains(self.status) ? $0 : nil }
     }
 
     /// True if the answer is not one of APNs, but of something in its place: a proxy, another server, a middlebox.

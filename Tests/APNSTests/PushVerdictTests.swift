@@ -10,6 +10,7 @@ import Testing
     /// The table of Wallet Orders §4.6, row by row.
     private static let rows: [(Int, String, Row)] = [
         (400, "BadDeviceToken", .unknownToken),
+        (400, "ExpiredToken", .unknownToken),
         (400, "DeviceTokenNotForTopic", .drop),
         (400, "BadTopic", .stop),
         (400, "MissingTopic", .stop),
@@ -84,8 +85,11 @@ import Testing
     }
 
     @Test func theTableHasEveryReasonThatAppleDocuments() {
-        #expect(Self.rows.count == PushReason.allCases.count)
-        for (status, reason, _) in Self.rows { #expect(PushReason(rawValue: reason)?.status == status) }
+        let documented = PushReason.allCases.flatMap { reason in reason.statuses.map { "\($0) \(reason.rawValue)" } }
+        #expect(Set(Self.rows.map { "\($0.0) \($0.1)" }) == Set(documented))
+        #expect(Self.rows.count == documented.count)
+        #expect(PushReason.allCases.allSatisfy { $0.status == $0.statuses.first })
+        #expect(Self.judge(403, "BadEnvironmentKeyIdInToken") == (.stop, "403 BadEnvironmentKeyIdInToken"))
         #expect(Set(Self.codes.keys) == Set(APNSError.Code.allCases))
     }
 
@@ -128,7 +132,7 @@ import Testing
 
     @Test func aReasonContradictingItsStatusIsDroppedOrRetried() {
         for reason in PushReason.allCases {
-            for status in [400, 403, 404, 405, 410, 413, 418, 429, 500, 503] where status != reason.status {
+            for status in [400, 403, 404, 405, 410, 413, 418, 429, 500, 503] where !reason.statuses.contains(status) {
                 let expected: Row = status >= 500 || status == 429 ? .service : .drop
                 #expect(Self.judge(status, reason.rawValue) == (expected, "\(status) \(reason.rawValue)"))
             }

@@ -105,6 +105,54 @@ import Testing
         }
     }
 
+    /// A middlebox that answers in APNs' place must not retire a fleet; one device whose token expired is retired.
+    @Test func aHundredTokensThatExpiredWith400OpenTheBreaker() async throws {
+        try await PusherFixture.run { fixture in
+            for device in 0..<100 { try await fixture.register("d\(device)", for: "o", token: device + 1) }
+            let expired = APNSSimulatorAnswer(400, "ExpiredToken")
+            try await PushTable.run(fixture) { table in
+                try await table.process([try fixture.changed("o", offset: 0)])
+                try await eventually("all are notified") { fixture.pushes("delivered") == 100 }
+                try await fixture.apns.add(
+                    APNSSimulatorFault(
+                        .answer(expired, delayMilliseconds: 0), token: PusherFixture.token(1), count: 1))
+                try await table.process([try fixture.changed("o", offset: 1)])
+                try await eventually("one is retired") { fixture.retired == 1 }
+                try await eventually("the others are notified") { fixture.pushes("delivered") == 199 }
+                try await fixture.apns.add(APNSSimulatorFault(.answer(expired, delayMilliseconds: 0), count: 99))
+                try await table.process([try fixture.changed("o", offset: 2)])
+                #expect(table.scheduler.credentialStates.map(\.breaker.gauge) == [1])
+                #expect(table.scheduler.credentialStates.map(\.health) == [.healthy])
+                #expect(fixture.retired <= TokenBreaker.inARow)
+                try await table.process([try fixture.changed("o", offset: 3)])
+                try await eventually("all that stayed are notified") {
+                    fixture.pushes("delivered") == 199 + 100 - fixture.retired
+                }
+            }
+            let letters = try await fixture.deadLetters(100 - Int(fixture.retired))
+            #expect(letters.count == 100 - Int(fixture.retired))
+            #expect(Set(letters.map(\.code)) == ["push-token-unknown"])
+        }
+    }
+
+    @Test func aDeviceThatRegisteredAfterThePushStaysThoughItsTokenExpiredWith400() async throws {
+        try await PusherFixture.run { fixture in
+            let registration = try await fixture.register("d1", for: "o", token: 1, at: PusherFixture.noon * 1000 + 1)
+            try await fixture.register("d2", for: "o", token: 2)
+            try await PushTable.run(fixture) { table in
+                try await table.process([try fixture.changed("o", offset: 0)])
+                let expired = APNSSimulatorAnswer(400, "ExpiredToken")
+                try await fixture.apns.add(
+                    APNSSimulatorFault(
+                        .answer(expired, delayMilliseconds: 0), token: PusherFixture.token(1), count: 1))
+                try await table.process([try fixture.changed("o", offset: 1)])
+            }
+            #expect(try await fixture.isRegistered(registration.key))
+            #expect(fixture.retired == 0)
+            #expect(fixture.pushes("delivered") == 4, "it is notified again")
+        }
+    }
+
     @Test func fortyUnknownTokensLeaveTheCredentialHealthy() async throws {
         try await PusherFixture.run { fixture in
             for device in 0..<40 { try await fixture.register("bad\(device)", for: "flood", token: 1000 + device) }

@@ -157,9 +157,15 @@ import Testing
     @Test func everyDeadLetterReasonIncludesAdviceAndOmitsTheDevice() throws {
         for code in PushDeadLetterCode.allCases {
             for reason in PushReason.allCases {
-                let sentence = try Self.deadLetter(code, "\(reason.status) \(reason.rawValue)").reason
-                #expect(sentence.hasSuffix("\(reason.status) \(reason.rawValue); \(reason.advice)"))
-                #expect(!sentence.contains("secret"))
+                for status in reason.statuses {
+                    let sentence = try Self.deadLetter(code, "\(status) \(reason.rawValue)").reason
+                    #expect(sentence.hasSuffix("\(status) \(reason.rawValue); \(reason.advice)"))
+                    #expect(!sentence.contains("secret"))
+                }
+                let contradiction = try Self.deadLetter(code, "418 \(reason.rawValue)").reason
+                #expect(
+                    contradiction.hasSuffix(
+                        "; APNs gives this reason with \(reason.status): see what answers in APNs' place"))
             }
             // A transport's error may be long; the schema allows 4,096.
             let long = try Self.deadLetter(code, String(repeating: "ä", count: 100_000)).reason

@@ -45,14 +45,23 @@ struct PushDeadLetter: Hashable, Sendable {
             case .undeliverable:
                 "dropped after \(self.history.count) attempts, the last one: \(self.cause)"
             case .refused: "APNs refuses the notification: \(self.cause)"
-            case .tokenUnknown: "APNs does not know the push token; the registration stays: \(self.cause)"
+            case .tokenUnknown: "APNs does not take the push token; the registration stays: \(self.cause)"
             }
         return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
     }
 
-    /// Advice for the reason in the cause.
+    /// Advice for the status and reason in the cause.
     private var advice: String? {
-        self.cause.split(separator: " ").lazy.compactMap { PushReason(rawValue: String($0)) }.first?.advice
+        let words = self.cause.split(separator: " ")
+        for (status, word) in zip(words, words.dropFirst()) {
+            guard let reason = PushReason(named: String(word)) else { continue }
+            // The advice for a reason would contradict an answer that contradicts itself.
+            guard Int(status).map(reason.statuses.contains) != false else {
+                return "APNs gives this reason with \(reason.status): see what answers in APNs' place"
+            }
+            return reason.advice
+        }
+        return nil
     }
 
     /// Returns the record for `waybill.dead-letters`. Its timestamp is the time when the notification was dropped.

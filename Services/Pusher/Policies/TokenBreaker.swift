@@ -1,10 +1,11 @@
 import Model
 
-/// Decides if a push token that APNs does not know (BadDeviceToken) is deleted.
+/// Decides if a push token that APNs does not know (BadDeviceToken, or ExpiredToken with 400) is deleted.
 ///
-/// APNs gives the same answer for garbage and for every good token that is sent to the wrong environment, so the answer
-/// is trusted only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is
-/// deleted, and an alarm is raised. 410 needs no breaker: it has a timestamp.
+/// APNs gives the same answer for garbage and for every good token that is sent to the wrong environment, and a
+/// middlebox may give it for all, so the answer is trusted only while the credential delivers to others and few tokens
+/// are bad; else the breaker is open, nothing is deleted, and an alarm is raised. 410 needs no breaker: it has a
+/// timestamp.
 ///
 /// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet. A value of
 /// constant size without a clock.
@@ -67,7 +68,7 @@ struct TokenBreaker: Sendable {
         return self.closeIfQuiet(now)
     }
 
-    /// Counts an answer of BadDeviceToken, and decides if the registration is removed.
+    /// Counts an answer that APNs does not know a token, and decides if the registration is removed.
     mutating func refused(now: MonotonicTime) -> Ruling {
         self.window.record(now: now) { $0.unknown += 1 }
         self.run += 1

@@ -279,7 +279,7 @@ extension CredentialSeries {
 
     /// The series of a GOAWAY. Source: Wallet Orders §4.5; RFC 9113 §7
     init(goAway reason: String?, code: String) {
-        let documented = reason.map { PushReason(rawValue: $0)?.rawValue ?? Self.other } ?? "none"
+        let documented = reason.map { PushReason(named: $0)?.rawValue ?? Self.other } ?? "none"
         self = .goAway(reason: documented, code: Self.frameCodes.contains(code) ? code : Self.other)
     }
 

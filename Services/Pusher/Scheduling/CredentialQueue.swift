@@ -232,7 +232,7 @@ struct CredentialQueue {
     }
 
     private mutating func unknown(_ tries: PushAttempts, now: MonotonicTime) -> Ruling {
-        let text = "400 \(PushReason.badDeviceToken.rawValue)"
+        let text = tries.history.newest?.text ?? "400 \(PushReason.badDeviceToken.rawValue)"
         let ruling = self.breaker.refused(now: now)
         if let change = ruling.change { self.changes.append(.breaker(change)) }
         return switch ruling.decision {

@@ -390,7 +390,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 ///
 /// Source: Wallet Orders §4.6
 func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {
-    switch answer.reason.flatMap(PushReason.init) {
+    switch answer.reason.flatMap(PushReason.init(named:)) {
     case .idleTimeout, .shutdown: .answer
     case .expiredProviderToken, .unrelatedKeyIDInToken: .providerToken
     case .badCertificate, .badCertificateEnvironment: .credential
