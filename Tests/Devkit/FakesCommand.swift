@@ -26,6 +26,8 @@ struct FakesCommand: AsyncParsableCommand {
     var domains: [String] = ["localhost", "127.0.0.1"]
     @Option(name: .customLong("basket"), help: "A basket that the shop knows; may be repeated.")
     var baskets: [String] = ["demo"]
+    @Option(name: .customLong("basket-file"), help: "ID=FILE: a basket, and the shop's answer, JSON; may be repeated.")
+    var basketFiles: [String] = []
     @Option(help: "The order document of paid orders, a JSON file.") var order: String?
     @Option(help: "The payment provider's secret key.") var key = "sk_test_waybill"
     @Option(help: "Port of the admin interface; 0 chooses a free one.") var adminPort = 0
@@ -42,7 +44,8 @@ struct FakesCommand: AsyncParsableCommand {
             ApplePayGatewayRules(domains: [self.merchant: Set(self.domains)]), certificates: made)
         let order = try self.order.map { JSON.object(OrderFile.document(try JSON(parsing: readFile($0)))) } ?? [:]
         let shop = ShopFake(
-            secret: secret, baskets: Set(self.baskets), paymentRequest: Self.paymentRequest, order: order)
+            secret: secret, baskets: Set(self.baskets), answers: try Self.answers(self.basketFiles),
+            paymentRequest: Self.paymentRequest, order: order)
         let tls = FakeServer.TLS(certificate: authority.serverCertificate, key: authority.serverKey)
         let provider = ProviderFake(key: self.key)
         let shopPort = try await shop.start(tls: tls)
@@ -64,6 +67,19 @@ struct FakesCommand: AsyncParsableCommand {
         await provider.stop()
         await shop.stop()
         await gateway.stop()
+    }
+
+    /// Reads the answers for baskets from files.
+    static func answers(_ options: [String]) throws -> [String: JSONObject] {
+        var answers: [String: JSONObject] = [:]
+        for option in options {
+            let parts = option.split(separator: "=", maxSplits: 1).map(String.init)
+            guard parts.count == 2, let answer = try JSON(parsing: readFile(parts[1])).object,
+                answer["paymentRequest"]?.object != nil
+            else { throw ValidationError("--basket-file must be ID=FILE, an object with paymentRequest: \(option)") }
+            answers[parts[0]] = answer
+        }
+        return answers
     }
 
     private static let paymentRequest: JSON = [

@@ -63,6 +63,29 @@ import Testing
         await shop.stop()
     }
 
+    @Test func aBasketOfAFileIsAnsweredAsItIs() async throws {
+        let directory = try TemporaryDirectory("baskets")
+        let file = try directory.write(
+            "basket.json", #"{"version":14,"paymentRequest":{"total":{"label":"S","amount":"2.00"},"x":1}}"#)
+        let answers = try FakesCommand.answers(["b2=\(file)"])
+        #expect(throws: (any Error).self) { try FakesCommand.answers(["b2"]) }
+        #expect(throws: (any Error).self) { try FakesCommand.answers(["b2=\(file).json"]) }
+        let shop = ShopFake(
+            secret: Self.secret, baskets: ["b1"], answers: answers, paymentRequest: [:], order: [:])
+        let port = try await shop.start()
+        let http = try HTTPClient(deadline: .answer)
+        let basket = try JSON(parsing: try await http.send(Self.request(.GET, port, "/baskets/b2")).body)
+        #expect(
+            basket == [
+                "version": 14, "basketIdentifier": "b2",
+                "paymentRequest": ["total": ["label": "S", "amount": "2.00"], "x": 1],
+            ])
+        let price = try await http.send(Self.request(.POST, port, "/baskets/b2/validatepostalcode", body: [:]))
+        #expect(try JSON(parsing: price.body).object?["newTotal"]?.object?["amount"] == "2.00")
+        await http.close()
+        await shop.stop()
+    }
+
     @Test func theProviderFakeFailsAsConfigured() async throws {
         let provider = ProviderFake(key: "sk_test_1")
         let port = try await provider.start()

@@ -25,8 +25,7 @@ public final class ShopFake: Sendable {
 
     public let conduct = FakeConduct<Fault>()
     private let secret: [UInt8]
-    private let paymentRequest: JSON
-    private let baskets: Set<String>
+    private let baskets: [String: JSONObject]
     private let order: JSON
     private let slowness: Duration
     private let payments = Mutex<[String: Payment]>([:])
@@ -34,15 +33,17 @@ public final class ShopFake: Sendable {
 
     /// - Parameters:
     ///   - secret: the key of the checkout role's signatures.
-    ///   - baskets: the identifiers of the known baskets.
+    ///   - baskets: the identifiers of baskets with `paymentRequest`.
+    ///   - answers: the answers for further baskets: `paymentRequest`, and `version` if the shop gives one.
     ///   - order: the document of every paid order.
     ///   - slowness: the delay of a `slow` answer.
     public init(
-        secret: String, baskets: Set<String>, paymentRequest: JSON, order: JSON, slowness: Duration = .seconds(3)
+        secret: String, baskets: Set<String>, answers: [String: JSONObject] = [:], paymentRequest: JSON, order: JSON,
+        slowness: Duration = .seconds(3)
     ) {
         self.secret = Array(secret.utf8)
-        self.baskets = baskets
-        self.paymentRequest = paymentRequest
+        let common: JSONObject = ["version": 1, "paymentRequest": paymentRequest]
+        self.baskets = answers.merging(baskets.map { ($0, common) }) { own, _ in own }
         self.order = order
         self.slowness = slowness
     }
@@ -89,22 +90,24 @@ public final class ShopFake: Sendable {
     }
 
     private func basket(_ identifier: String, _ fault: Fault?) -> FakeServer.Response {
-        guard self.baskets.contains(identifier) else { return Self.failure(404, "no such basket") }
-        var request = self.paymentRequest.object ?? JSONObject()
-        if fault == .invalidBasket { request["total"] = ["label": "", "amount": "free"] }
-        return Self.success([
-            "basketIdentifier": .string(identifier), "version": 1, "paymentRequest": .object(request),
-        ])
+        guard var answer = self.baskets[identifier] else { return Self.failure(404, "no such basket") }
+        answer["basketIdentifier"] = .string(identifier)
+        if fault == .invalidBasket {
+            var request = answer["paymentRequest"]?.object ?? JSONObject()
+            request["total"] = ["label": "", "amount": "free"]
+            answer["paymentRequest"] = .object(request)
+        }
+        return Self.success(.object(answer))
     }
 
     private func postalCode(_ identifier: String, _ request: FakeServer.Request) -> FakeServer.Response {
-        guard self.baskets.contains(identifier) else { return Self.failure(404, "no such basket") }
+        guard let basket = self.baskets[identifier] else { return Self.failure(404, "no such basket") }
         guard let address = (try? JSON(parsing: request.body))?.object,
             address.members.allSatisfy({
                 ["countryCode", "postalCode", "locality", "administrativeArea"].contains($0.name)
             })
         else { return Self.failure(400, "the address has members that a shop must not get before the payment") }
-        let total = self.paymentRequest.object?["total"] ?? .null
+        let total = basket["paymentRequest"]?.object?["total"] ?? .null
         let isServed = address["postalCode"]?.string != "99999"
         let errors: [JSON] =
             isServed
@@ -120,7 +123,7 @@ public final class ShopFake: Sendable {
 
     private func payment(_ request: FakeServer.Request, _ fault: Fault?) -> FakeServer.Response {
         guard let object = (try? JSON(parsing: request.body))?.object,
-            let basket = object["basketIdentifier"]?.string, self.baskets.contains(basket)
+            let basket = object["basketIdentifier"]?.string, self.baskets[basket] != nil
         else { return Self.failure(404, "no such basket") }
         guard let token = object["payment"]?.object?["token"]?.object?["transactionIdentifier"]?.string else {
             return Self.failure(400, "the payment has no token.transactionIdentifier")
