@@ -158,13 +158,73 @@ import Tokens
             #expect(invalid.status == 502)
             #expect(invalid.code == "upstream_invalid")
             #expect(!invalid.text.contains("amount"))
-            _ = try await fixture.child.line { $0.contains("$.total.amount") }
+            let line = try await fixture.child.line { $0.contains("$.total.amount") }
+            #expect(line.contains("$.total.amount must be an amount in a string"), "\(line)")
+            #expect(!line.contains("free"), "no value")
             #expect(try await Self.page(fixture, "GET", "/applepay/basket/b2").status == 404)
             #expect(try await Self.page(fixture, "GET", "/applepay/basket/..").status == 404)
             #expect(try await fixture.once("GET", "/applepay/basket/b1").code == "origin_refused")
             try shop.answer("/applepay/baskets/b1", 0, "")
             #expect(try await Self.page(fixture, "GET", "/applepay/basket/b1").code == "upstream_timeout")
         }
+    }
+
+    /// A shop may know members that this release does not; a person hears of each once.
+    @Test func membersThatAreNotKnownArePassedOnAndNamedOnce() async throws {
+        try await Self.with { fixture, shop in
+            func ask(_ members: JSONObject) async throws -> RawConnection.Response {
+                let request = JSON.object((Self.request.object ?? [:]).merging(members))
+                try shop.answer("/applepay/baskets/b1", 200, JSON.object(["paymentRequest": request]).text)
+                return try await Self.page(fixture, "GET", "/applepay/basket/b1")
+            }
+            let known: JSONObject = [
+                "merchantCategoryCode": "5999", "features": ["splitPayment"],
+                "merchantCapabilities": ["supports3DS", "supportsInstantFundsOut"],
+                "disbursementRequest": ["requiredRecipientContactFields": ["email"]],
+            ]
+            let silent = try await ask(known)
+            #expect(silent.status == 200, "\(silent.text)")
+            let unknown = known.merging([
+                "futureMember": .string(Self.marker), "lineItems": [["label": "x", "amount": "1.00", "colour": 1]],
+                "applePayLaterAvailability": "available",
+            ])
+            for _ in 0..<3 {
+                let answer = try await ask(unknown)
+                #expect(answer.status == 200, "\(answer.text)")
+                for (name, value) in unknown.members.map({ ($0.name, $0.value) }) {
+                    #expect(answer.json.object?["paymentRequest"]?.object?[name] == value)
+                }
+            }
+            for _ in 0..<2 { _ = try await ask(unknown.merging(["another": true])) }
+            _ = try await fixture.child.line { $0.contains("$.another is not a member") }
+            let lines = fixture.child.output.split(separator: "\n").filter { $0.contains("may be wrong") }
+            #expect(lines.count == 2, "\(lines)")
+            for part in [
+                "$.futureMember is not a member of a payment request", "$.lineItems[].colour is not a member of a line",
+                "$.applePayLaterAvailability is deprecated",
+            ] { #expect(lines.first?.contains(part) == true, "\(lines)") }
+            let wrong = try await ask(["merchantCategoryCode": "59", "futureMember": 1])
+            #expect(wrong.code == "upstream_invalid")
+            let reason = try await fixture.child.line { $0.contains("$.merchantCategoryCode") }
+            #expect(reason.contains("must be a merchant category code of four digits"))
+            #expect(!reason.contains("futureMember"))
+            try shop.answer(
+                "/applepay/baskets/b1/validatepostalcode", 200, #"{"newTotal":{"label":"S","amount":"1.00"}}"#)
+            let postal = try await Self.page(fixture, "POST", "/applepay/basket/b1/validatepostalcode", body: "{}")
+            #expect(postal.code == "upstream_invalid")
+            _ = try await fixture.child.line { $0.contains("$.deliverable must be true or false") }
+        }
+    }
+
+    @Test func adviceIsBoundedForAMerchant() {
+        let advice = GivenAdvice()
+        func violations(_ range: Range<Int>) -> [Violation] {
+            range.map { Violation(path: "$.items[\($0 % 3)].member\($0)", message: "is not a member of it") }
+        }
+        #expect(advice.news(violations(0..<15), of: "a").count == 15)
+        #expect(advice.news(violations(0..<15), of: "a").isEmpty)
+        #expect(advice.news(violations(15..<40), of: "a").count == GivenAdvice.limit - 15)
+        #expect(advice.news(violations(0..<1), of: "b") == ["$.items[].member0 is not a member of it"])
     }
 
     /// Checks the signature as a shop does.

@@ -26,6 +26,19 @@ import Testing
         ],
     ]
 
+    static let deferred: JSON = [
+        "paymentDescription": "Room", "managementURL": "https://x.example/",
+        "deferredBilling": [
+            "label": "Room", "amount": "9.00", "paymentTiming": "deferred",
+            "deferredPaymentDate": "2026-05-01T00:00:00Z",
+        ],
+    ]
+
+    /// A deferred payment request with a date of free cancellation and its zone.
+    static func cancellable(_ date: JSON?, _ zone: JSON?) -> JSON {
+        self.deferred.setting(date, "freeCancellationDate").setting(zone, "freeCancellationDateTimeZone")
+    }
+
     /// A request: the value set in the minimal request, our verdict, and the reference's verdict if it differs.
     struct Row {
         let path: String
@@ -50,11 +63,19 @@ import Testing
         row("supportedNetworks", ["maestro", "elo", "mir", "dankort", "vPay"], true, reference: false),
         row("supportedNetworks", ["iD", "quicPay", "girocard", "mada"], true),
         row("supportedNetworks", ["visa", "bankAxept", "networkOf2031"], true, reference: false),
+        row("supportedNetworks", ["pagoBancomat", "postFinance", "napas", "maal"], true, reference: false),
         row("supportedNetworks", ["master card"], false), row("supportedNetworks", ["v"], false),
         row("supportedNetworks", ["2visa"], false), row("supportedNetworks", [1], false),
         row("merchantCapabilities", [], false), row("merchantCapabilities", ["supports4DS"], false),
         row("merchantCapabilities", ["supportsCredit"], false, reference: true),
         row("merchantCapabilities", ["supportsEMV", "supports3DS"], true),
+        row("merchantCapabilities", ["supports3DS", "supportsInstantFundsOut"], true, reference: false),
+        row("merchantCategoryCode", "5999", true), row("merchantCategoryCode", "0742", true),
+        row("merchantCategoryCode", "742", false, reference: true),
+        row("merchantCategoryCode", "59999", false, reference: true),
+        row("merchantCategoryCode", "५९९९", false, reference: true),
+        row("merchantCategoryCode", 5999, false, reference: true), row("features", ["paymentRequestDeferred"], true),
+        row("features", [""], false, reference: true), row("features", "x", false, reference: true),
     ]
 
     static let totalRows: [Row] = [
@@ -118,15 +139,22 @@ import Testing
         row(
             "automaticReloadPaymentRequest",
             reload.setting(nil, "automaticReloadBilling.automaticReloadPaymentThresholdAmount"), false, reference: true),
+        row("deferredPaymentRequest", deferred, true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", "Europe/Berlin"), true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", "US/Pacific"), true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", nil), false, reference: true),
+        row("deferredPaymentRequest", cancellable(nil, "Europe/Berlin"), false, reference: true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", "Mars/Olympus"), false, reference: true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", "../etc/passwd"), false, reference: true),
+        row("deferredPaymentRequest", cancellable("2026-05-01T00:00:00Z", ""), false, reference: true),
+        row("disbursementRequest", [:], true),
+        row("disbursementRequest", ["requiredRecipientContactFields": ["email", "name"]], true),
+        row("disbursementRequest", ["requiredRecipientContactFields": ["mail"]], false, reference: true),
+        row("disbursementRequest", ["requiredRecipientContactFields": ["name", "name"]], false, reference: true),
+        row("lineItems", [["label": "Out", "amount": "9.00", "disbursementLineItemType": "disbursement"]], true),
         row(
-            "deferredPaymentRequest",
-            [
-                "paymentDescription": "Room", "managementURL": "https://x.example/",
-                "deferredBilling": [
-                    "label": "Room", "amount": "9.00", "paymentTiming": "deferred",
-                    "deferredPaymentDate": "2026-05-01T00:00:00Z",
-                ],
-            ], true),
+            "lineItems", [["label": "Out", "amount": "9.00", "disbursementLineItemType": "fee"]], false, reference: true
+        ),
         row("deferredPaymentRequest", [:], false, reference: true),
         row(
             "multiTokenContexts",
@@ -191,6 +219,50 @@ import Testing
         #expect(advice.map(\.path) == ["$.supportedNetworks[1]", "$.supportedNetworks[3]"])
         #expect(advice[0].message.contains("\"masterCard\""))
         #expect(PaymentRequestValidator.violations(in: request).map(\.path) == ["$.supportedNetworks[4]"])
+    }
+
+    /// A zone that a machine's own database has in its main list is known, however old or new that database is.
+    @Test(arguments: ["UTC", "Etc/GMT+12", "Asia/Kathmandu", "America/Argentina/Ushuaia", "Europe/Kyiv", "EST5EDT"])
+    func aTimeZoneOfTheDatabaseIsKnown(_ zone: String) {
+        #expect(TimeZones.names.contains(zone))
+        #expect(!TimeZones.names.contains(zone + "x"))
+    }
+
+    @Test func everyKnownTimeZoneIsOneOfTheSystems() throws {
+        let folder = "/usr/share/zoneinfo/"
+        // Without the older names, a system cannot be compared with.
+        try #require(TimeZones.names.count == 597)
+        guard FileManager.default.fileExists(atPath: folder + "US/Pacific") else { return }
+        let missing = TimeZones.names.filter { !FileManager.default.fileExists(atPath: folder + $0) }
+        #expect(missing.isSubset(of: ["America/Coyhaique"]), "newer than 2024")
+    }
+
+    @Test func unknownAndDeprecatedMembersAreAMatterOfAdvice() throws {
+        let request = Self.minimal.setting(1, "futureMember").setting("Lamp", "total.colour")
+            .setting([["label": "Lamp", "amount": "1.00", "Type": "final"]], "lineItems")
+            .setting("available", "applePayLaterAvailability")
+        #expect(PaymentRequestValidator.violations(in: request, allowUnknownMembers: true).isEmpty)
+        let advice = PaymentRequestValidator.questionableMembers(in: try #require(request.object))
+        #expect(
+            advice.map(\.description) == [
+                "$.futureMember is not a member of a payment request",
+                "$.lineItems[0].Type is not a member of a line item, is type meant?",
+                "$.total.colour is not a member of a total", "$.applePayLaterAvailability is deprecated: leave it out",
+            ])
+        #expect(PaymentRequestValidator.questionableMembers(in: try #require(Self.minimal.object)).isEmpty)
+        let many = try #require(
+            (0..<100).reduce(Self.minimal) { $0.setting(1, "member\($1)") }.object)
+        #expect(PaymentRequestValidator.questionableMembers(in: many).count == 20)
+    }
+
+    @Test func aSentenceForALogHasNoValue() {
+        func sentences(_ json: JSON) -> [String] { PaymentRequestValidator.violations(in: json).map(\.withoutValue) }
+        #expect(
+            sentences(Self.minimal.setting("jane@example.com", "shippingType")) == [
+                "$.shippingType must be shipping, delivery, storePickup or servicePickup"
+            ])
+        #expect(sentences(Self.minimal.setting(1, "couponCode")) == ["$.couponCode must be a string, it is a number"])
+        #expect(sentences(Self.minimal.setting(nil, "countryCode")) == ["$.countryCode is missing"])
     }
 
     @Test func aViolationTellsWhetherTheSchemaHasItsRule() {

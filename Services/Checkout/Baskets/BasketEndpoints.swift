@@ -3,12 +3,20 @@ import HTTPServer
 import Logging
 import Model
 import NIOHTTP1
+import Synchronization
 
 /// The endpoints that a page calls before a payment: the merchant's metadata, a basket, a price for an address.
 struct BasketEndpoints: Sendable {
     let upstream: UpstreamClient
     let rates: SessionRates
     let logger: Logger
+    private let advice = GivenAdvice()
+
+    init(upstream: UpstreamClient, rates: SessionRates, logger: Logger) {
+        self.upstream = upstream
+        self.rates = rates
+        self.logger = logger
+    }
 
     // MARK: Metadata
 
@@ -72,9 +80,15 @@ struct BasketEndpoints: Sendable {
         for member in (merchant.payment?.members ?? [:]).members where payment[member.name] == nil {
             payment[member.name] = member.value
         }
-        let violations = PaymentRequestValidator.violations(in: .object(payment))
+        let violations = PaymentRequestValidator.violations(in: .object(payment), allowUnknownMembers: true)
         guard violations.isEmpty else {
             throw self.invalid("shop's payment request for a basket is invalid", violations, merchant, identifier)
+        }
+        let news = self.advice.news(PaymentRequestValidator.questionableMembers(in: payment), of: merchant.name)
+        if !news.isEmpty {
+            self.log(
+                "shop's payment request has members that are passed on, but may be wrong", merchant, identifier,
+                ["members": "\(news.joined(separator: "; "))"])
         }
         var answer: JSONObject = ["basketIdentifier": .string(basket), "paymentRequest": .object(payment)]
         if let version = members["version"] { answer["version"] = version }
@@ -106,8 +120,12 @@ struct BasketEndpoints: Sendable {
             request: identifier, basketToken: try Self.basketToken(request))
         let members = try await self.object(call, merchant, upstream)
         let violations = PaymentRequestValidator.violations(inUpdate: members)
-        guard violations.isEmpty, let isDeliverable = members["deliverable"]?.bool else {
-            throw self.invalid("shop's answer to a postal code is invalid", violations, merchant, identifier)
+        let isDeliverable = members["deliverable"]?.bool
+        guard violations.isEmpty, let isDeliverable else {
+            let missing = Violation(path: "$.deliverable", message: "must be true or false")
+            throw self.invalid(
+                "shop's answer to a postal code is invalid", violations + (isDeliverable == nil ? [missing] : []),
+                merchant, identifier)
         }
         var answer: JSONObject = [
             "deliverable": .bool(isDeliverable), "errors": .array(PaymentErrors.clean(members["errors"])),
@@ -152,18 +170,38 @@ struct BasketEndpoints: Sendable {
         return token
     }
 
-    /// Logs places and no values, since an answer may be about a person.
+    /// Logs places and reasons, and no values, since an answer may be about a person.
     private func invalid(
         _ text: String, _ violations: [Violation], _ merchant: Merchant, _ identifier: String
     ) -> CheckoutFailure {
-        let places = violations.map(\.path).listed()
-        self.log(text, merchant, identifier, ["places": "\(places)"])
+        let reasons = violations.prefix(20).map(\.withoutValue).joined(separator: "; ")
+        self.log(text, merchant, identifier, ["reasons": "\(reasons)"])
         return CheckoutFailure(.upstreamInvalid, "the shop's answer is not valid")
     }
 
     private func log(_ text: String, _ merchant: Merchant, _ identifier: String, _ metadata: Logger.Metadata) {
         let base: Logger.Metadata = ["merchant": "\(merchant.name)", "request": "\(identifier)"]
         self.logger.warning("\(text)", metadata: base.merging(metadata) { $1 })
+    }
+}
+
+/// The advice on payment requests that was logged, so that each is given once for a merchant.
+///
+/// Bounded: `limit` sentences for each merchant, by their names, which the operator gives.
+final class GivenAdvice: Sendable {
+    static let limit = 20
+
+    private let given = Mutex<[String: Set<String>]>([:])
+
+    /// Returns the sentences that are new for a merchant, without the indices of elements.
+    func news(_ advice: [Violation], of merchant: String) -> [String] {
+        if advice.isEmpty { return [] }
+        return self.given.withLock { given in
+            advice.map { $0.withoutValue.replacing(/\[[0-9]+\]/, with: "[]") }.filter { sentence in
+                given[merchant, default: []].count < Self.limit
+                    && given[merchant, default: []].insert(sentence).inserted
+            }
+        }
     }
 }
 

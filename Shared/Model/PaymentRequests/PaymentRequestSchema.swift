@@ -14,8 +14,11 @@ enum PaymentRequestSchema {
         .optional("couponCode", .text(.any)),
         .required("currencyCode", .text(.knownCurrency)),
         .optional("deferredPaymentRequest", .object(Self.deferred)),
+        .optional("disbursementRequest", .object(Self.disbursement)),
+        .optional("features", .array(of: .text(.filled))),
         .optional("lineItems", .array(of: .object(Self.lineItem))),
         .required("merchantCapabilities", .array(of: .choice(Self.capabilities))),
+        .optional("merchantCategoryCode", .text(.categoryCode)),
         .optional("multiTokenContexts", .array(of: .object(Self.tokenContext))),
         .optional("recurringPaymentRequest", .object(Self.recurring)),
         .optional("requiredBillingContactFields", .array(of: .choice(Self.contactFields))),
@@ -41,14 +44,19 @@ enum PaymentRequestSchema {
         .required("label", .text(.filled)))
 
     /// The networks that this release knows, including those that only apps have. Apple adds others.
-    /// Source: Apple Pay on the Web, "Supporting payment networks"
+    /// Source: Apple Pay on the Web, "Supporting payment networks"; PassKit, `PKPaymentNetwork` of SDK 27.1
     static let networks: Set = [
-        "amex", "bancomat", "bancontact", "bankAxept", "cartesBancaires", "chinaUnionPay", "dankort", "discover",
-        "eftpos",
-        "electron", "elo", "girocard", "iD", "interac", "jcb", "mada", "maestro", "masterCard", "mir", "privateLabel",
-        "quicPay", "suica", "vPay", "visa",
+        "amex", "bancomat", "bancontact", "bankAxept", "barcode", "cartesBancaires", "chinaUnionPay", "conecs",
+        "dankort", "discover", "eftpos", "elCorteIngles", "elcard", "electron", "elo", "girocard", "himyan", "humo",
+        "iD", "interac", "jaywan", "jcb", "maal", "mada", "maestro", "masterCard", "meeza", "mir", "myDebit",
+        "nanaco", "napas", "pagoBancomat", "payPak", "postFinance", "privateLabel", "quicPay", "ruPay", "suica",
+        "tmoney", "uzCard", "vPay", "verve", "visa", "waon",
     ]
-    static let capabilities = ["supports3DS", "supportsEMV", "supportsCredit", "supportsDebit"]
+    static let capabilities = [
+        "supports3DS", "supportsEMV", "supportsCredit", "supportsDebit", "supportsInstantFundsOut",
+    ]
+    /// Members that Apple's present documents lack.
+    static let deprecated = ["applePayLaterAvailability"]
     private static let contactFields = ["email", "name", "phone", "postalAddress", "phoneticName"]
 
     private static func item(_ title: String, label: TextFormat, amount: MemberSchema) -> ObjectSchema {
@@ -57,6 +65,7 @@ enum PaymentRequestSchema {
             amount,
             .optional("automaticReloadPaymentThresholdAmount", .text(.price)),
             .optional("deferredPaymentDate", .text(.dateTime)),
+            .optional("disbursementLineItemType", .choice(["disbursement", "instantFundsOutFee"])),
             .required("label", .text(label)),
             .optional("paymentTiming", .choice(["immediate", "recurring", "deferred", "automaticReload"])),
             .optional("recurringPaymentEndDate", .text(.dateTime)),
@@ -110,13 +119,21 @@ enum PaymentRequestSchema {
 
     private static let deferred = ObjectSchema(
         "a deferred payment request",
+        needs: [
+            ("freeCancellationDate", "freeCancellationDateTimeZone"),
+            ("freeCancellationDateTimeZone", "freeCancellationDate"),
+        ],
         .optional("billingAgreement", .text(.any)),
         .required("deferredBilling", .object(Self.lineItem)),
         .optional("freeCancellationDate", .text(.dateTime)),
-        .optional("freeCancellationDateTimeZone", .text(.filled)),
+        .optional("freeCancellationDateTimeZone", .text(.timeZone)),
         .required("managementURL", .text(.url)),
         .required("paymentDescription", .text(.filled)),
         .optional("tokenNotificationURL", .text(.url)))
+
+    private static let disbursement = ObjectSchema(
+        "a disbursement request",
+        .optional("requiredRecipientContactFields", .array(of: .choice(Self.contactFields))))
 
     private static let tokenContext = ObjectSchema(
         "a payment token context",

@@ -11,7 +11,7 @@ public enum PaymentRequestValidator {
     ]
 
     /// - Parameters:
-    ///   - allowUnknownMembers: accepts unknown members, which browsers ignore.
+    ///   - allowUnknownMembers: accepts unknown members, which browsers ignore. Apple may have added them.
     ///   - version: the version of Apple Pay on the Web that the request is for.
     /// - Returns: the first 20 violations; none for a valid request.
     public static func violations(
@@ -25,6 +25,14 @@ public enum PaymentRequestValidator {
         walk.object(object, PaymentRequestSchema.request)
         walk.checkPaymentRules(of: object, version: version)
         return walk.violations
+    }
+
+    /// Returns the members of a request that this release does not know, or that are deprecated: advice on a request
+    /// that is valid otherwise. At most 20 unknown ones.
+    public static func questionableMembers(in request: JSONObject) -> [Violation] {
+        let deprecated = PaymentRequestSchema.deprecated.filter { request[$0] != nil }
+        return Self.violations(in: .object(request)).filter(\.isUnknownMember)
+            + deprecated.map { Violation(path: "$.\($0)", message: "is deprecated: leave it out") }
     }
 
     /// Returns the networks of a request that this release does not know. Apple may have added them, or they are typing
@@ -68,10 +76,10 @@ extension ValidationWalk {
             "supportedNetworks", "merchantCapabilities", "requiredBillingContactFields",
             "requiredShippingContactFields",
         ]
-        for name in lists {
-            guard let values = request[name]?.array, Set(values).count < values.count else { continue }
-            self.report("must name each once", path: "$.\(name)")
-        }
+        for name in lists { self.checkDistinct(request[name], path: "$.\(name)") }
+        self.checkDistinct(
+            request["disbursementRequest"]?.object?["requiredRecipientContactFields"],
+            path: "$.disbursementRequest.requiredRecipientContactFields")
         if let capabilities = request["merchantCapabilities"]?.array, !capabilities.isEmpty,
             !capabilities.contains("supports3DS")
         {
@@ -98,6 +106,11 @@ extension ValidationWalk {
         self.checkBilling(
             request["deferredPaymentRequest"], "deferredPaymentRequest", "deferredBilling", "deferred",
             needs: "deferredPaymentDate")
+    }
+
+    private mutating func checkDistinct(_ list: JSON?, path: String) {
+        guard let values = list?.array, Set(values).count < values.count else { return }
+        self.report("must name each once", path: path)
     }
 
     fileprivate mutating func checkItems(_ items: JSON?, path: String) {

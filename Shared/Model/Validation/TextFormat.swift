@@ -26,6 +26,10 @@ enum TextFormat: Sendable {
     case knownCountry, knownCurrency
     /// The form of a payment network's name, so that networks that Apple adds are accepted.
     case network
+    /// A merchant category code: four digits. Source: ISO 18245
+    case categoryCode
+    /// The name of a time zone in the IANA database.
+    case timeZone
     /// An amount in a payment request: signed; not below zero; from 0 to 100,000,000.
     case signedAmount, price, totalAmount
 
@@ -52,6 +56,8 @@ enum TextFormat: Sendable {
         case .knownCountry: ISOCodes.countries.contains(text)
         case .knownCurrency: ISOCodes.currencies.contains(text)
         case .network: isNetworkName(text.utf8.span)
+        case .categoryCode: text.utf8.count == 4 && text.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 }
+        case .timeZone: TimeZones.names.contains(text)
         case .signedAmount: isAmount(text, isSigned: true)
         case .price: isAmount(text, isSigned: false)
         case .totalAmount: isTotal(text)
@@ -84,6 +90,8 @@ enum TextFormat: Sendable {
         case .knownCountry: "an ISO 3166-1 code of a country like US"
         case .knownCurrency: "an ISO 4217 code of a currency like USD"
         case .network: "the name of a network like masterCard: 2 to 64 letters and digits, a small one first"
+        case .categoryCode: "a merchant category code of four digits in a string like \"5411\""
+        case .timeZone: "the name of a time zone in the IANA database like Europe/Berlin"
         case .signedAmount: "an amount in a string like \"-19.99\", with up to four decimals"
         case .price: "an amount in a string like \"19.99\", not below zero"
         case .totalAmount: "an amount in a string like \"19.99\", from 0 to 100000000"
@@ -95,7 +103,8 @@ enum TextFormat: Sendable {
         switch self {
         case .any, .filled, .url, .httpsURL, .email, .token, .base64: false
         case .dateTime, .duration, .image, .file, .label, .decimal, .currency, .country, .orderTypeIdentifier,
-            .orderIdentifier, .network, .knownCountry, .knownCurrency, .signedAmount, .price, .totalAmount:
+            .orderIdentifier, .network, .knownCountry, .knownCurrency, .categoryCode, .timeZone, .signedAmount, .price,
+            .totalAmount:
             true
         }
     }

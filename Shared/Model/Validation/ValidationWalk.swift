@@ -326,6 +326,15 @@ public struct Violation: Hashable, Sendable, CustomStringConvertible {
     /// True if a member is missing, which may still arrive, and no value is wrong.
     var isMissing: Bool { self.message.hasPrefix("is missing") }
 
+    /// True for a member that the schema does not know.
+    var isUnknownMember: Bool { self.message.hasPrefix("is not a member of ") }
+
+    /// The whole sentence without the value at fault, for a log: the value may be about a person.
+    public var withoutValue: String {
+        let end = self.message.firstRange(of: ", it is \"")?.lowerBound ?? self.message.endIndex
+        return "\(self.path) \(self.message[..<end])"
+    }
+
     /// The whole sentence.
     public var description: String { "\(self.path) \(self.message)" }
 }

@@ -79,11 +79,13 @@ struct PlaygroundReview: Sendable {
 
     /// Reviews a payment request by the rules of the checkout role.
     init(paymentRequest text: [UInt8]) {
-        self.init(text) { PaymentRequestValidator.violations(in: .object($0)) }
+        self.init(text) { PaymentRequestValidator.violations(in: .object($0), allowUnknownMembers: true) }
         guard let members = self.value?.object else { return }
         let places = JSONPlaces(text)
-        self.advice = PaymentRequestValidator.unknownNetworks(in: members).prefix(20)
-            .map { Problem($0, in: places, rule: "advice") }
+        let advice =
+            PaymentRequestValidator.questionableMembers(in: members)
+            + PaymentRequestValidator.unknownNetworks(in: members)
+        self.advice = advice.prefix(20).map { Problem($0, in: places, rule: "advice") }
     }
 
     private init(_ text: [UInt8], violations: (JSONObject) -> [Violation]) {
