@@ -70,7 +70,7 @@ struct CheckoutSettings {
         }
     }
 
-    private static func applePay(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
+    static func applePay(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
         var configuration = FetcherConfiguration()
         configuration.concurrency = 256
         configuration.queueLimit = 1024
@@ -81,12 +81,17 @@ struct CheckoutSettings {
         var addresses: Set<Fetch.IPAddress> = []
         for detour in text.split(separator: ",") {
             let parts = detour.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
-            guard parts.count == 4, AppleHost.all[parts[0]] != nil, let address = Fetch.IPAddress(parts[2]),
+            guard parts.count == 4, let address = Fetch.IPAddress(parts[2]),
                 UInt16(parts[1]) != nil, UInt16(parts[3]) != nil
             else {
                 throw SettingsError(
-                    .developmentApplePay, value: text,
+                    .developmentApplePay, value: String(detour),
                     "must be host:port:address:port, several separated by commas: hosts of Apple and IPv4 addresses")
+            }
+            guard AppleHost.all[parts[0]] != nil else {
+                throw SettingsError(
+                    .developmentApplePay, value: String(detour),
+                    "names no host of Apple for merchant sessions, such as apple-pay-gateway.apple.com")
             }
             addresses.insert(address)
             configuration.detours.append(String(detour))

@@ -84,16 +84,16 @@ final class AppleSessions: Sendable {
 
     func stop() async { _ = await self.child.stop() }
 
-    /// Returns a client certificate of a merchant. The extension is omitted if it is nil.
+    /// Returns a client certificate of a merchant. Its UID and the extension are omitted if they are nil.
     static func identity(
-        _ merchant: String, extension text: String? = nil, days: Int = 30, named name: String
+        _ merchant: String?, extension text: String? = nil, days: Int = 30, named name: String
     ) throws -> (certificate: [UInt8], key: [UInt8]) {
         let directory = try Self.made.get().directory
         let line = text.map { "1.2.840.113635.100.6.32 = ASN1:UTF8String:\($0)\n" } ?? ""
         try directory.write("\(name).cnf", "[leaf]\nextendedKeyUsage = clientAuth\n\(line)")
         try OpenSSLProgram.run([
             "req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", directory.path("\(name)-key.pem"), "-utf8",
-            "-subj", "/UID=\(merchant)/CN=Apple Pay Merchant Identity:\(merchant)".prefix(200).description,
+            "-subj", "\(merchant.map { "/UID=\($0)" } ?? "")/CN=Apple Pay Merchant Identity",
             "-out", directory.path("\(name).csr"),
         ])
         try OpenSSLProgram.run([

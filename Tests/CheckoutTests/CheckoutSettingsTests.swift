@@ -5,6 +5,21 @@ import Testing
 @testable import Checkout
 
 @Suite struct CheckoutSettingsTests {
+    /// Of a list of many hosts, the entry at fault is named.
+    @Test(arguments: [
+        ("apple-pay-gateway-nc-pod6.apple.com:443:127.0.0.1:1", "names no host of Apple"),
+        ("apple-pay-gateway.apple.com:443:localhost:1", "must be host:port:address:port"),
+        ("apple-pay-gateway.apple.com:443:127.0.0.1", "must be host:port:address:port"),
+    ])
+    func aWrongStandInForAppleIsNamed(_ entry: String, _ problem: String) throws {
+        let right = "apple-pay-gateway-cert.apple.com:443:127.0.0.1:1"
+        let settings = try Settings(environment: ["WAYBILL_DEVELOPMENT_APPLE_PAY": "\(right),\(entry),\(right)"])
+        let error = #expect(throws: SettingsError.self) { try CheckoutSettings.applePay(settings) }
+        #expect(error?.description.contains(problem) == true, "\(error as Any)")
+        #expect(error?.description.contains(entry) == true)
+        #expect(error?.description.contains("-cert") == false)
+    }
+
     @Test func theDefaultsOfTheCheckoutRoleAreThoseOfTheDocument() throws {
         let directory = try TemporaryDirectory("settings")
         try DevelopmentBrand.make(

@@ -33,7 +33,8 @@ import Testing
             "certificate": "identity.pem", "key": "key.pem",
             "origins": [Fixture.origin: ["association": "association.txt", "frames": ["outer.example.com"]]],
         ]
-        options.merchant = options.merchant.merging(members)
+        // Null takes a member away from those of all merchants in these tests.
+        for member in members.members { options.merchant[member.name] = member.value }
         return options
     }
 
@@ -89,15 +90,20 @@ import Testing
             }
             let embedded = #"{"validationUrl":"\#(Self.production)","domain":"outer.example.com"}"#
             #expect(try await Self.validate(fixture, embedded).status == 200)
-            #expect(try await Self.validate(fixture, "{}").status == 200)
+            // A session of the wrong environment is dropped by the browser without a reason.
+            let unnamed = try await Self.validate(fixture, "{}")
+            #expect(unnamed.status == 400)
+            #expect(unnamed.code == "missing_parameter")
+            #expect(unnamed.json.object?["error"]?.object?["param"] == "validationURL")
+            try await fixture.child.line { $0.contains("the page names no host") && $0.contains(#""merchant":"shop""#) }
             let seen = apple.seen
-            #expect(seen.map(\.serverName) == ["", "-cert", "", ""].map { "apple-pay-gateway\($0).apple.com" })
+            #expect(seen.map(\.serverName) == ["", "-cert", ""].map { "apple-pay-gateway\($0).apple.com" })
             #expect(seen.map(\.host) == seen.map(\.serverName))
             #expect(seen.allSatisfy { $0.path == "/paymentservices/paymentSession" })
             #expect(seen.allSatisfy { $0.method == "POST" })
             #expect(seen.allSatisfy { $0.client == Self.merchant })
             #expect(seen.allSatisfy { $0.contentType == "application/json" })
-            let contexts = ["shop.example.com", "shop.example.com", "outer.example.com", "shop.example.com"]
+            let contexts = ["shop.example.com", "shop.example.com", "outer.example.com"]
             for (request, context) in zip(seen, contexts) {
                 #expect(
                     request.body == [
@@ -106,6 +112,33 @@ import Testing
                     ])
             }
             #expect(apple.connections == 2, "a connection for each host, kept")
+        }
+    }
+
+    /// Each environment alone is a fallback for a page that names no host; older hosts are a merchant's choice.
+    @Test func olderHostsAreAcceptedForAMerchantThatWantsThem() async throws {
+        let members: JSONObject = ["legacyHosts": true, "regions": ["global", "cn"]]
+        let names = ["apple-pay-gateway-nc-pod5", "apple-pay-gateway-pr-pod1-dr", "cn-apple-pay-gateway-sh-pod1-dr"]
+            .map { "\($0).apple.com" }
+        try await Self.with(members) { fixture, apple in
+            for name in names {
+                let body = #"{"validationURL":"https://\#(name)/paymentservices/startSession"}"#
+                let answer = try await Self.validate(fixture, body)
+                #expect(answer.status == 200, "\(name)")
+            }
+            let unnamed = try await Self.validate(fixture, "{}")
+            #expect(unnamed.status == 200)
+            #expect(apple.seen.map(\.serverName) == names + ["apple-pay-gateway.apple.com"])
+        }
+    }
+
+    @Test func theSandboxAloneIsTheHostOfAPageThatNamesNone() async throws {
+        try await Self.with(["environments": ["sandbox"], "merchantIdentifier": .null]) { fixture, apple in
+            let answer = try await Self.validate(fixture, "{}")
+            #expect(answer.status == 200, "\(answer.text)")
+            #expect(apple.seen.map(\.serverName) == ["apple-pay-gateway-cert.apple.com"])
+            let identifiers = apple.seen.map { $0.body.object?["merchantIdentifier"]?.string }
+            #expect(identifiers == [Self.merchant], "read from the certificate")
         }
     }
 
@@ -273,12 +306,53 @@ import Testing
         "https://localhost/x",
         "https://apple.com/x", "https://www.apple.com/x", "https://gateway.apple.com/x",
         "https://apple-pay-gateway-nc-pod6.apple.com/x", "https://apple-pay-gateway-nc-pod0.apple.com/x",
+        "https://apple-pay-gateway-nc-pod6-dr.apple.com/x", "https://cn-apple-pay-gateway-sh-pod4-dr.apple.com/x",
+        "https://apple-pay-gateway-dr.apple.com/x", "https://apple-pay-gateway-nc-pod1-dr-dr.apple.com/x",
         "https://apple-pay-gateway-nc-pod10.apple.com/x", "https://cn-apple-pay-gateway-xx-pod1.apple.com/x",
         "file:///etc/passwd", "javascript:alert(1)", "gopher://\(host)/x", "https://*.apple.com/x",
         "https://\(String(repeating: "a", count: 5000)).apple.com/x",
     ]
 
     @Test(arguments: hostile) func aHostileURLIsRefused(_ url: String) { #expect(AppleHost(validationURL: url) == nil) }
+
+    @Test func theListHasEachOlderHostTwice() {
+        let older = AppleHost.all.values.filter(\.isLegacy)
+        #expect(older.count == 2 * (5 + 5 + 3 + 3))
+        #expect(older.count { $0.name.hasSuffix("-dr.apple.com") } == 16)
+        #expect(older.allSatisfy { $0.environment == .production })
+        #expect(older.count { $0.region == .china } == 12)
+    }
+
+    @Test func theIdentifierIsReadFromTheCertificate() throws {
+        let merchant = "merchant.com.example.read"
+        let digest = SHA256.hex(Array(merchant.utf8))
+        func read(_ identity: (certificate: [UInt8], key: [UInt8]), as given: String? = nil) throws -> String {
+            try MerchantIdentity(
+                certificatePEM: identity.certificate, keyPEM: identity.key, merchantIdentifier: given,
+                nowEpochSeconds: Int64(Date().timeIntervalSince1970)
+            ).merchantIdentifier
+        }
+        let whole = try AppleSessions.identity(merchant, extension: digest.uppercased(), named: "read-whole")
+        let bare = try AppleSessions.identity(merchant, named: "read-bare")
+        let hashed = try AppleSessions.identity(nil, extension: digest.uppercased(), named: "read-hashed")
+        let plain = try AppleSessions.identity(nil, extension: merchant, named: "read-plain")
+        for identity in [whole, bare, plain] { #expect(try read(identity) == merchant) }
+        #expect(try read(hashed) == digest.uppercased(), "Apple takes the digest as well")
+        for identity in [whole, bare, hashed, plain] {
+            #expect(try read(identity, as: merchant) == merchant)
+            #expect(throws: MerchantError.self) { try read(identity, as: "merchant.com.example.other") }
+        }
+        let contradiction = try AppleSessions.identity(
+            merchant, extension: "merchant.com.example.other", named: "read-contradiction")
+        #expect(throws: MerchantError.self) { try read(contradiction) }
+        for named in [nil, "pass.com.example"] {
+            let nobody = try AppleSessions.identity(named, named: "read-nobody")
+            let error = #expect(throws: MerchantError.self) { try read(nobody) }
+            #expect(error?.description.contains("give merchantIdentifier") == true)
+        }
+        #expect(MerchantIdentity.digest(of: merchant) == digest)
+        #expect(MerchantIdentity.digest(of: digest.uppercased()) == digest)
+    }
 
     static func load(_ certificate: [UInt8], _ key: [UInt8], as merchant: String) -> String? {
         do {

@@ -82,11 +82,11 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5113,
+        "Services/Checkout": 5203,
         "Services/Gateway": 2100,
         "Services/Packager": 14313,
-        "Services/Pusher": 6100,
-        "Shared/APNS": 3330,
+        "Services/Pusher": 6120,
+        "Shared/APNS": 3350,
         "Shared/Brands": 1880,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1350,
@@ -95,7 +95,7 @@ import Testing
         "Shared/HTTPServer": 4240,
         "Shared/Kafka": 4300,
         "Shared/Lua": 1030,
-        "Shared/Model": 6127,
+        "Shared/Model": 6267,
         "Shared/Operations": 4476,
         "Shared/Packaging": 1400,
         "Shared/Redis": 3430,

@@ -26,16 +26,19 @@ struct AppleHost: Hashable, Sendable {
             ("cn-apple-pay-gateway-sh-pod", 3, .china), ("cn-apple-pay-gateway-tj-pod", 3, .china),
         ]
         for pod in pods {
-            hosts += (1...pod.count).map { number in
-                AppleHost(
-                    name: "\(pod.prefix)\(number).apple.com", environment: .production, region: pod.region,
-                    isLegacy: true)
+            hosts += (1...pod.count).flatMap { number in
+                ["", "-dr"].map { ending in
+                    AppleHost(
+                        name: "\(pod.prefix)\(number)\(ending).apple.com", environment: .production,
+                        region: pod.region, isLegacy: true)
+                }
             }
         }
         return Dictionary(uniqueKeysWithValues: hosts.map { ($0.name, $0) })
     }()
 
-    /// Returns the host for a merchant whose page names none.
+    /// Returns the host for a merchant whose page names none, and which has one environment only: the browser drops a
+    /// session of the other one.
     static func standard(of merchant: Merchant) -> AppleHost? {
         let candidates = Self.all.values.filter { !$0.isLegacy && $0.isAllowed(for: merchant) }
         return candidates.min { ($0.rank, $0.name) < ($1.rank, $1.name) }

@@ -61,7 +61,7 @@ struct MerchantSessionClient: Sendable {
         default:
             // The message names the hash of a merchant identifier and the reason. It is for the operator only.
             let text = json?.object?["statusMessage"]?.string ?? ""
-            let isOurs = text.lowercased().contains(SHA256.hex(Array(merchant.merchantIdentifier.utf8)))
+            let isOurs = text.lowercased().contains(MerchantIdentity.digest(of: merchant.merchantIdentifier))
             self.log(
                 merchant, host, request,
                 [

@@ -49,6 +49,15 @@ struct MerchantSessionEndpoint: Sendable {
         _ validationURL: String?, _ merchant: Merchant, _ identifier: String
     ) throws(CheckoutFailure) -> AppleHost {
         guard let validationURL else {
+            guard merchant.environments.count == 1 else {
+                self.logger.warning(
+                    "merchant session refused: the page names no host, and the merchant has two environments",
+                    metadata: ["merchant": "\(merchant.name)", "request": "\(identifier)"])
+                throw CheckoutFailure(
+                    .missingParameter,
+                    "is missing: pass on that of the browser's event, since this merchant has two environments",
+                    param: "validationURL")
+            }
             guard let host = AppleHost.standard(of: merchant) else { throw CheckoutRoute.nothing }
             return host
         }

@@ -40,13 +40,17 @@ extension Merchant {
         var file = try JSONMembers(json, path: "$") { MerchantError($0) }
         var secretFiles: [String] = []
         self.name = name
-        self.merchantIdentifier = try file.text("merchantIdentifier")
-        guard Self.isMerchantIdentifier(self.merchantIdentifier) else {
+        let identifier = try file.optionalText("merchantIdentifier")
+        guard identifier.map(Self.isMerchantIdentifier) != false else {
             throw file.wrong("merchantIdentifier", "must look like merchant.com.example.shop")
         }
         self.displayName = try file.text("displayName")
         guard self.displayName.count <= 64 else { throw file.wrong("displayName", "may have 64 characters at most") }
-        self.identity = try Self.identity(&file, directory, self.merchantIdentifier, now, &secretFiles)
+        self.identity = try Self.identity(&file, directory, identifier, now, &secretFiles)
+        guard let identifier = identifier ?? self.identity?.merchantIdentifier else {
+            throw file.wrong("merchantIdentifier", "is missing, and there is no certificate to read it from")
+        }
+        self.merchantIdentifier = identifier
         self.environments = try file.choices("environments", default: [.production])
         self.regions = try file.choices("regions", default: [.global])
         self.hasLegacyHosts = try file.flag("legacyHosts")
@@ -80,7 +84,7 @@ extension Merchant {
     }
 
     /// Source: Apple Pay on the Web, "Configuring your environment"
-    private static func isMerchantIdentifier(_ text: String) -> Bool {
+    static func isMerchantIdentifier(_ text: String) -> Bool {
         let labels = text.split(separator: ".", omittingEmptySubsequences: false)
         return labels.first == "merchant" && labels.count >= 2 && text.utf8.count <= 255
             && labels.dropFirst().allSatisfy { label in
@@ -103,7 +107,7 @@ extension Merchant {
     }
 
     private static func identity(
-        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ merchant: String, _ now: Int64,
+        _ file: inout JSONMembers<MerchantError>, _ directory: String, _ merchant: String?, _ now: Int64,
         _ secretFiles: inout [String]
     ) throws(MerchantError) -> MerchantIdentity? {
         let (certificate, key) = (try file.optionalFile("certificate"), try file.optionalFile("key"))
