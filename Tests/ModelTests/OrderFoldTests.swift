@@ -48,6 +48,29 @@ import Testing
         #expect(state.document.members["authenticationToken"] == nil)
     }
 
+    @Test func aRemovalOfAnotherVersionIsSkipped() throws {
+        let state = try Examples.state(1)
+        let fold = Examples.fold(try Examples.rules(try Examples.order(1)))
+        func outcomes(_ version: Int64, after kinds: [OrderChange.Kind] = []) -> [ChangeOutcome] {
+            let all: [(kind: OrderChange.Kind, version: Int64?)] =
+                kinds.map { ($0, nil) } + [(.removed, version)]
+            let changes = all.enumerated().map { index, change in
+                (
+                    ChangePosition.at(Int64(1000 + index)),
+                    OrderChange(
+                        key: state.key, source: "/x", id: "\(index)", ifVersion: change.version, kind: change.kind)
+                )
+            }
+            return fold.fold(state, changes: changes, nowEpochSeconds: self.now).outcomes
+        }
+        #expect(outcomes(state.version) == [.applied])
+        #expect(outcomes(state.version + 1) == [.skipped(.anotherVersion)])
+        let patch = OrderChange.Kind.patched(["statusDescription": "new"])
+        #expect(outcomes(state.version, after: [patch]) == [.applied, .skipped(.anotherVersion)])
+        #expect(outcomes(state.version, after: [.announced(touch: true)]).last == .skipped(.anotherVersion))
+        #expect(outcomes(state.version, after: [.announced(touch: false)]).last == .applied)
+    }
+
     @Test func theTokenComesFromTheDocumentOrIsDerivedAndIsKept() throws {
         let order = try Examples.order(1)
         let given = try Examples.state(1)

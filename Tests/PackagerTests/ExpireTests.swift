@@ -62,6 +62,13 @@ import Testing
                 #expect(run.output.contains("4 orders read, 2 removed, 0 damaged"), "\(run.output)")
             }
             let removals = try await fixture.read(fixture.topics.orderChanges, 4)
+            // Each is of the version that was judged.
+            for name in ["o0", "o1"] {
+                let version = try #require(try await fixture.state(name)).version
+                let removal = removals.first { $0.keyText.hasSuffix("/\(name)") }
+                let text = String(decoding: removal?.value ?? [], as: UTF8.self)
+                #expect(text.contains("\"ifversion\":\"\(version)\""), "\(text)")
+            }
             #expect(Set(removals.map(\.keyText)) == Set(try ["o0", "o1"].map { "\(try ChangeLog.key($0))" }))
             let before = try await fixture.count(fixture.topics.orders)
             try await processor.process(removals)

@@ -9,7 +9,8 @@ import Store
 /// Goes through all stored orders of a brand, and publishes a removal for each that its `retention` no longer keeps.
 ///
 /// May run in any number of processes beside the packagers, and be stopped at any point: of two removals of one version
-/// the second is skipped as a repetition.
+/// the second is skipped as a repetition. A removal is of the version that was judged: an order that changed in the
+/// meantime stays.
 struct ExpireRun: Sendable {
     /// Orders that are read together.
     private static let chunk = 50
@@ -86,7 +87,9 @@ struct ExpireRun: Sendable {
                 guard let state = stored?.state, !state.isRemoved else { continue }
                 tally.read += 1
                 guard retention.isOver(state, nowEpochSeconds: seconds) else { continue }
-                removals.append(OrderRemoval.message(of: key, id: "retention-\(state.version)", self.topics))
+                removals.append(
+                    OrderRemoval.message(
+                        of: key, id: "retention-\(state.version)", version: state.version, self.topics))
             case .failure(let error):
                 guard error.isOfOneOrder else { throw error }
                 tally.read += 1

@@ -125,14 +125,19 @@ struct ForgetReport: Sendable {
 
 /// The change that removes an order, for the first topic of changes.
 enum OrderRemoval {
-    /// - Parameter id: the same for two removals of which one is enough.
-    static func message(of key: OrderKey, id: String, _ topics: Topics) -> KafkaMessage {
-        let event: JSON = [
-            "specversion": "1.0", "type": .string(ChangeType.orderRemoved.rawValue), "source": "waybill-packager",
-            "id": .string(id), "subject": .string(key.description),
+    /// - Parameters:
+    ///   - id: the same for two removals of which one is enough.
+    ///   - version: the version to be removed; nil removes any.
+    static func message(
+        of key: OrderKey, id: String, version: Int64? = nil, _ topics: Topics
+    ) -> KafkaMessage {
+        var event: [(String, JSON)] = [
+            ("specversion", "1.0"), ("type", .string(ChangeType.orderRemoved.rawValue)),
+            ("source", "waybill-packager"), ("id", .string(id)), ("subject", .string(key.description)),
         ]
+        if let version { event.append(("ifversion", .string(String(version)))) }
         return KafkaMessage(
-            topic: topics.orderChanges, key: Array(key.description.utf8), value: event.serialized,
+            topic: topics.orderChanges, key: Array(key.description.utf8), value: JSONObject(event).serialized,
             headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")])
     }
 }

@@ -17,6 +17,8 @@ struct CloudEvent {
     let isSilent: Bool
     /// Waybill's extension `owns`; nil when it is absent.
     let owns: OwnedPaths?
+    /// Waybill's extension `ifversion`; nil when it is absent.
+    let ifVersion: Int64?
     /// The extension for distributed tracing; nil if it is absent or not valid.
     let trace: TraceContext?
     /// The data; nil if it is absent or null.
@@ -170,6 +172,12 @@ struct CloudEvent {
         }
         self.owns = try value("owns").map { (names) throws(ChangeFault) in
             try OrderChange.owns(names, path: "\(prefix)owns")
+        }
+        self.ifVersion = try attribute("ifversion").map { (text) throws(ChangeFault) in
+            if let version = Int64(text), OrderState.versionRange.contains(version) { return version }
+            throw ChangeFault(
+                code: .invalidEvent,
+                reason: "\(prefix)ifversion must be the version of an order, it is \"\(clipped(text))\"")
         }
         // A trace that cannot be read is none.
         let parent = (try? value(TraceHeader.traceparent))?.string

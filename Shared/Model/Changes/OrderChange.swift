@@ -32,13 +32,15 @@ public struct OrderChange: Hashable, Sendable {
     public let epochMilliseconds: Int64?
     /// True if devices are not to be notified of it.
     public let isSilent: Bool
+    /// The version that a removal is about, which is skipped if the order has another one; nil for any.
+    public let ifVersion: Int64?
     /// The trace of the event, or else of its record; nil if neither has one.
     public let trace: TraceContext?
     public let kind: Kind
 
     public init(
         key: OrderKey, source: String, id: String, sequence: String? = nil, epochMilliseconds: Int64? = nil,
-        isSilent: Bool = false, trace: TraceContext? = nil, kind: Kind
+        isSilent: Bool = false, ifVersion: Int64? = nil, trace: TraceContext? = nil, kind: Kind
     ) {
         self.key = key
         self.source = source
@@ -46,6 +48,7 @@ public struct OrderChange: Hashable, Sendable {
         self.sequence = sequence
         self.epochMilliseconds = epochMilliseconds
         self.isSilent = isSilent
+        self.ifVersion = ifVersion
         self.trace = trace
         self.kind = kind
     }
@@ -118,7 +121,7 @@ extension OrderChange {
         }
         self.init(
             key: key, source: event.source, id: event.id, sequence: event.sequence,
-            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent,
+            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent, ifVersion: event.ifVersion,
             trace: event.trace ?? TraceContext(headers: headers), kind: try Self.kind(of: event))
     }
 

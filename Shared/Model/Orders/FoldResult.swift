@@ -41,6 +41,8 @@ public enum ChangeOutcome: Hashable, Sendable {
         case duplicate
         /// A later change of its source was applied before.
         case outOfSequence = "out_of_sequence"
+        /// It is about another version than the present one.
+        case anotherVersion = "another_version"
     }
 
     case applied
@@ -74,6 +76,8 @@ struct FoldWork {
     /// As in `OrderState`.
     var contributions: Contributions?
     let modified: Int64?
+    /// The version before these changes; nil for an order that was never seen.
+    let version: Int64?
     /// One outcome for each change.
     var outcomes: [ChangeOutcome] = []
     /// Changes of an order that does not exist, in the order of their arrival. They are not remembered
@@ -101,11 +105,17 @@ struct FoldWork {
         self.recent = state?.recent ?? RecentChanges()
         self.contributions = state?.contributions
         self.modified = state?.modifiedEpochSeconds
+        self.version = state?.version
     }
 
     /// Returns the reason to skip a change, or nil.
     func skip(_ change: OrderChange) -> ChangeOutcome.Skip? {
         if self.recent.contains(source: change.source, id: change.id) { return .duplicate }
+        if case .removed = change.kind, let version = change.ifVersion,
+            version != self.version || self.isTouched || self.isRenewed
+        {
+            return .anotherVersion
+        }
         guard let sequence = change.sequence else { return nil }
         return self.positions.isOutOfSequence(source: change.source, sequence: sequence) ? .outOfSequence : nil
     }
