@@ -1,5 +1,6 @@
 import Foundation
 import Kafka
+import Logging
 import Model
 import Operations
 import Redis
@@ -104,6 +105,43 @@ import Testing
                 #expect(try await restore([]).contains("0 orders restored"))
                 #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
             }
+        }
+    }
+
+    /// The records that came after a job began are its tail.
+    @Test func aTailThatFailsIsReadAgain() async throws {
+        try await PackagerFixture.run { fixture in
+            var log = ChangeLog()
+            let names = (0..<8).map { "o\($0)" }
+            try await fixture.processor().process(names.map { log.change("order.replaced", $0, ChangeLog.document()) })
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+            let journal = LogJournal()
+            let logger = Logger(label: "test") { _ in journal }
+            let reader = try KafkaReader(KafkaConfiguration(bootstrap: fixture.broker.bootstrap))
+            let queue = RestoreJobQueue(MaterializedView(redis: fixture.redis))
+            let topic = fixture.topics.orders
+            try await queue.note([.init(name: RestorePlan.name(topic, 0), from: 0, to: 5)], of: "plan")
+            // Redis refuses an order of the tail.
+            let broken = RedisArgument.string("waybill:1:gone:{\(try ChangeLog.key("o6"))}")
+            _ = try await fixture.redis.send(RedisCommand("SADD", broken, "1"))
+            let metrics = RestoreMetrics(factory: fixture.metrics)
+            let run = RestoreRun(
+                plan: "plan", queue: queue, reader: reader, ordersTopic: topic,
+                orders: OrderRestorer(store: OrderStore(redis: fixture.redis), metrics: metrics, logger: logger),
+                registrations: RegistrationRestorer(
+                    registrations: Registrations(redis: fixture.redis), metrics: metrics, logger: logger),
+                metrics: metrics, logger: logger, sizes: RangeSizes(partitions: 1)
+            ) { _ in }
+            try await withCleanup(reader.close) {
+                async let jobs = run.run()
+                try await eventually("it failed") {
+                    journal.lines.contains { $0.message == "restore is blocked, retrying" }
+                }
+                _ = try await fixture.redis.send(RedisCommand("DEL", broken))
+                #expect(try await jobs?.map(\.to) == [8])
+            }
+            #expect(try await OrderStore(redis: fixture.redis).versions(of: names.map(ChangeLog.key)).count == 8)
+            for name in names { #expect(try await fixture.state(name) != nil, "\(name)") }
         }
     }
 }

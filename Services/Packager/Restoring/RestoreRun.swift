@@ -123,22 +123,28 @@ struct RestoreRun: Sendable {
             try await self.keep(job, owner)
             return
         }
-        if topic == self.ordersTopic {
-            try await self.readBackwards(&job, topic, partition)
-        } else {
-            let start = job.from + job.done
-            try await self.readForwards(
-                &job, topic, partition, owner, to: min(job.to, start + Self.registrationOffsets))
+        if job.done < job.to - job.from {
+            if topic == self.ordersTopic {
+                try await self.readBackwards(&job, topic, partition)
+            } else {
+                let end = min(job.to, job.from + job.done + Self.registrationOffsets)
+                try await self.readForwards(&job, topic, partition, to: end) { try await self.keep($0, owner) }
+            }
         }
         if job.done < job.to - job.from {
             // To the end of the queue: the newest of all partitions come first.
             return try await self.queue.giveBack(job, of: self.plan, by: owner, pause: .zero)
         }
         for _ in 0..<Self.endLimit {
-            // Records that were on their way when the job began have arrived.
+            // Records that were on their way when the job began have arrived. The job ends where it did until all of
+            // them are read: a worker that takes it over begins with them again.
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
-            job.to = bounds.end
-            try await self.readForwards(&job, topic, partition, owner, to: job.to)
+            var tail = RestoreJobQueue.Job(name: job.name, from: job.to, to: bounds.end)
+            let standing = job
+            try await self.readForwards(&tail, topic, partition, to: tail.to) { _ in
+                try await self.keep(standing, owner)
+            }
+            (job.to, job.done) = (tail.to, tail.to - job.from)
         }
         job.isDone = true
         try await self.keep(job, owner)
@@ -157,8 +163,10 @@ struct RestoreRun: Sendable {
         job.done = job.to - range.from
     }
 
+    /// - Parameter keep: called with the progress.
     private func readForwards(
-        _ job: inout RestoreJobQueue.Job, _ topic: String, _ partition: Int32, _ owner: String, to end: Int64
+        _ job: inout RestoreJobQueue.Job, _ topic: String, _ partition: Int32, to end: Int64,
+        keep: (RestoreJobQueue.Job) async throws -> Void
     ) async throws {
         var position = job
         let start = job.from + job.done
@@ -171,7 +179,7 @@ struct RestoreRun: Sendable {
                 try await self.registrations.restore(records)
             }
             position.done = (records.last?.offset ?? start) + 1 - position.from
-            try await self.keep(position, owner)
+            try await keep(position)
         }
         job = position
         job.done = max(start, end) - job.from
