@@ -82,13 +82,13 @@ enum Ingest {
         let metrics = IngestMetrics(factory: environment.metrics)
         // It connects when a program asks for a parcel.
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
-        let cold = ColdOrders(environment)
+        let view = ViewEpochCache(MaterializedView(redis: redis))
         let processor = IngestProcessor(
             topics: common.topics, producer: producer,
             deadLetters: DeadLetterPublisher(
                 topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger,
                 spans: environment.spans),
-            metrics: metrics, table: { sources.table }, parcels: cold.store(ofCompleteView: redis).parcels,
+            metrics: metrics, table: { sources.table }, parcels: OrderStore(redis: redis, view: view).parcels,
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
             spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {
@@ -106,7 +106,6 @@ enum Ingest {
             await processor.process(works)
         } onStopped: {
             await producer.close()
-            await cold.close()
             await redis.close()
         }
         return [

@@ -142,9 +142,8 @@ extension Packager {
         }
         let recovery = try Self.recovery(view, wakes, store, settings.cooling, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
-        let sweeper = AssetSweeper(
-            sweep: AssetSweep(watch, cooling: settings.cooling),
-            metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
+        let sweeper = Self.sweeper(
+            AssetSweep(watch, cooling: settings.cooling), redis, watch, producer, environment)
         let monitor = RedisMonitor(redis, environment)
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
@@ -153,6 +152,22 @@ extension Packager {
             DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
             metrics: environment.metrics, logger: environment.logger)
         return [reloader, worker, pictures, requested, recovery, sweeper, monitor, partitions, letters]
+    }
+
+    /// Makes the service that cools orders and sweeps assets. Its reads do not delay those of changes.
+    private static func sweeper(
+        _ sweep: AssetSweep, _ redis: RedisClient, _ view: ViewEpochCache, _ producer: KafkaProducer,
+        _ environment: ServiceEnvironment
+    ) -> AssetSweeper {
+        let verifying = ColdOrders(environment, verifies: true)
+        let store = verifying.store(redis, view: view)
+        let publisher = VersionPublisher(topics: environment.common.topics, store: store, producer: producer)
+        return AssetSweeper(
+            sweep: sweep,
+            cooler: {
+                OrderCooler(store, publisher, environment.logger) { environment.readiness.reasons.isEmpty }
+            }, metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger,
+            onStopped: { await verifying.close() })
     }
 
     /// Makes the service that maintains the view.

@@ -48,9 +48,23 @@ import Testing
     private func cool(_ fixture: PackagerFixture, _ log: inout ChangeLog, _ orders: [String]) async throws {
         try await fixture.processor().process(orders.map { log.change("order.replaced", $0, self.ended()) })
         try await fixture.redis.completeView()
-        let sweep = AssetSweep(
-            ViewEpochCache(MaterializedView(redis: fixture.redis)), cooling: Cooling(after: .seconds(7 * 86_400)))
-        #expect(try await sweep.run {}.cold == orders.count)
+        #expect(try await self.sweep(fixture).cold == orders.count)
+    }
+
+    /// Sweeps as a packager does.
+    private func sweep(
+        _ fixture: PackagerFixture, isReady: Bool = true
+    ) async throws -> (cold: Int, tally: OrderCooler.Tally) {
+        let verifying = ColdOrders(
+            topic: fixture.topics.orders, KafkaConfiguration(bootstrap: fixture.broker.bootstrap), nil)
+        let store = verifying.store(fixture.redis)
+        let cooler = OrderCooler(
+            store, VersionPublisher(topics: fixture.topics, store: store, producer: fixture.producer),
+            Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        ) { isReady }
+        let view = ViewEpochCache(MaterializedView(redis: fixture.redis))
+        let sweep = AssetSweep(view, cooling: Cooling(after: .seconds(7 * 86_400))) { try await cooler.cool($0) }
+        return try await withCleanup(verifying.close) { (try await sweep.run {}.cold, cooler.tally) }
     }
 
     private func isCold(_ fixture: PackagerFixture, _ order: String) async throws -> Bool {
@@ -88,9 +102,7 @@ import Testing
             try await fixture.processor().process([first])
             let before = try #require(try await fixture.state("o"))
             try await fixture.redis.completeView()
-            let sweep = AssetSweep(
-                ViewEpochCache(MaterializedView(redis: fixture.redis)), cooling: Cooling(after: .seconds(7 * 86_400)))
-            #expect(try await sweep.run {}.cold == 1)
+            #expect(try await self.sweep(fixture).cold == 1)
             let processor = try self.processor(fixture, cold)
             try await processor.process([first])
             #expect(try await self.isCold(fixture, "o"), "there is nothing to write")
@@ -98,11 +110,63 @@ import Testing
             // A change that says nothing new advances the positions, which its record does not have.
             try await processor.process([log.change("order.replaced", "o", self.ended())])
             #expect(try await !self.isCold(fixture, "o"))
-            #expect(try await sweep.run {}.cold == 0)
+            let (cold, tally) = try await self.sweep(fixture)
+            #expect(cold == 0)
+            #expect(tally.unplaced == 1)
             let after = try #require(try await fixture.state("o"))
             #expect(after.version == before.version)
             #expect(after.positions != before.positions)
-            #expect(try await fixture.count(fixture.topics.orders) == 1)
+            // It was published again, silently, with its positions.
+            #expect(tally.published == 1)
+            let records = try await fixture.read(fixture.topics.orders, 2)
+            #expect(records[1].header("waybill-silent") == "1")
+            #expect(try await self.sweep(fixture).cold == 1)
+        }
+    }
+
+    /// Orders that Kafka lost, or whose records nobody knows, are published again and cool then.
+    @Test func ordersThatCannotCoolArePublishedAgain() async throws {
+        try await self.run { fixture, cold in
+            var log = ChangeLog()
+            let names = ["lost", "unknown", "untold", "moved", "sound"]
+            try await fixture.processor().process(names.map { log.change("order.replaced", $0, self.ended()) })
+            try await fixture.redis.completeView()
+            func set(_ order: String, _ field: RedisArgument, _ value: String) async throws {
+                let key = RedisArgument.string("waybill:1:order:{\(try ChangeLog.key(order))}")
+                _ = try await fixture.redis.send(RedisCommand("HSET", key, field, .string(value)))
+            }
+            let place = try #require(
+                try await fixture.redis.send(
+                    RedisCommand("HGET", .string("waybill:1:order:{\(try ChangeLog.key("moved"))}"), "record")
+                ).text)
+            try await set("lost", "record", "0:77:5:00000000:ended")
+            try await set("unknown", "record", "-")
+            try await set("untold", "record", "-")
+            try await set("untold", "told", "")
+            // The same offset of another cluster.
+            let numbers = place.split(separator: ":")[..<3].joined(separator: ":")
+            try await set("moved", "record", "\(numbers):00000001:ended")
+            #expect(try await self.sweep(fixture, isReady: false).cold == 0, "a packager that is not ready cools none")
+            let (first, tally) = try await self.sweep(fixture)
+            #expect(first == 1)
+            #expect(tally.differing == 2)
+            #expect(tally.unplaced == 2)
+            #expect(tally.published == 4)
+            for order in names {
+                #expect(try await self.isCold(fixture, order) == (order == "sound"))
+            }
+            let again = try await fixture.read(fixture.topics.orders, 9).dropFirst(5)
+            let loud = again.filter { $0.header("waybill-silent") == nil }
+            #expect(loud.map(\.keyText) == ["\(try ChangeLog.key("untold"))"], "devices may not know of it")
+            let (second, rest) = try await self.sweep(fixture)
+            #expect(second == 5)
+            #expect(rest.published == 0)
+            let store = cold.store(fixture.redis)
+            for result in try await store.orders(names.map(ChangeLog.key)) {
+                let order = try #require(try result.get())
+                #expect(order.isCold && order.isPublished)
+                #expect(order.state.version.ordinal == 1)
+            }
         }
     }
 

@@ -138,6 +138,34 @@ import Testing
         }
     }
 
+    /// A marker closes a dead letter, so its change must not be lost after it.
+    @Test func aDeadLetterStaysOpenUntilRedisHasTheOrder() async throws {
+        try await PackagerFixture.run { fixture in
+            var log = ChangeLog()
+            let processor = try fixture.processor()
+            let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
+            try await processor.process([early])
+            let key = RedisArgument.string("waybill:1:order:{\(try ChangeLog.key("o"))}")
+            let waiting = try await fixture.redis.send(RedisCommand("HGET", key, "waiting"))
+            _ = try await fixture.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "1"))
+            let order = log.change("order.replaced", "o", ChangeLog.document())
+            let works = KeyedWork.each(of: [order])
+            #expect(await processor.process(works) != [.done])
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 1, "no marker")
+            _ = try await fixture.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "0"))
+            #expect(await processor.process(works) == [.done])
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 2)
+            #expect(try await fixture.state("o")?.document.members["statusDescription"] == "early")
+            #expect(try await fixture.redis.send(RedisCommand("HEXISTS", key, "waiting")).integer == 0)
+            // As after a death between the write and the marker: the change comes again.
+            _ = try await fixture.redis.send(RedisCommand("HSET", key, "waiting", .bytes(waiting.bytes ?? [])))
+            #expect(await processor.process(works) == [.done])
+            #expect(try await fixture.count(fixture.topics.deadLetters) == 3, "the marker again")
+            #expect(try await fixture.redis.send(RedisCommand("HEXISTS", key, "waiting")).integer == 0)
+            #expect(try await fixture.state("o")?.version.ordinal == 1)
+        }
+    }
+
     @Test func earlyChangesAreNotAppliedAfterARemoval() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()

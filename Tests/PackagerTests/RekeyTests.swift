@@ -162,12 +162,12 @@ import Testing
             #expect(before.isPublished)
             #expect(before.state.contributions?.isEmpty == false)
             #expect(try await grown.rekey().moved == 1)
-            var wanted = before.state
-            wanted.version += 2
+            let wanted = before.state
             let after = try #require(try await fixture.stored(name))
             #expect(after.state == wanted)
             #expect(after.isPublished)
             #expect(after.unpublished.isEmpty)
+            #expect(after.isPackaged, "nothing but the place of its record is written")
             try await processor.process(changes)
             #expect(try await fixture.count(fixture.topics.orders) == 1, "it counts as published")
             let partitions = try await grown.read(fixture.topics.orders)
@@ -175,6 +175,66 @@ import Testing
                 try await self.restore(fixture, order)
                 #expect(try await fixture.state(name) == wanted)
             }
+            grown.broker.close()
+        }
+    }
+
+    /// Their records move, and Redis gets the new places alone.
+    @Test func coldOrdersStayColdAndCanBeReadFromTheirNewPartitions() async throws {
+        try await PackagerFixture.run { fixture in
+            try await fixture.redis.completeView()
+            let grown = try Grown(fixture)
+            let processor = try fixture.processor()
+            var log = ChangeLog()
+            let names = (0..<30).map { "o\($0)" }
+            let ended = ChangeLog.document(extra: [("status", "completed")])
+            try await processor.process(names.map { log.change("order.replaced", $0, ended) })
+            let values = try await fixture.read(fixture.topics.orders, 30).map {
+                (key: $0.key ?? [], value: $0.value ?? [])
+            }
+            try await grown.put(fixture.topics.orders, values, partitions: Self.before)
+            // As cold orders with the places of these records.
+            _ = try await fixture.redis.send(RedisCommand("FLUSHALL"))
+            var restorer = fixture.restorer
+            restorer.cooling = Cooling(after: .seconds(86_400))
+            restorer.now = { ChangeLog.noon + 30 * 86_400 }
+            for records in try await grown.read(fixture.topics.orders) { try await restorer.restore(records) }
+            try await fixture.redis.completeView()
+            let cold = ColdOrders(grown.environment)
+            let store = cold.store(fixture.redis)
+            let keys = try names.map(ChangeLog.key)
+            func states() async throws -> [OrderState] {
+                try await store.orders(keys).compactMap { result in
+                    let order = try result.get()
+                    #expect(order?.isCold == true)
+                    #expect(order?.isPublished == true)
+                    return order?.state
+                }
+            }
+            let before = try await states()
+            #expect(before.count == 30)
+            let moved = try await grown.rekey().moved
+            #expect(moved > 5)
+            #expect(try await states() == before)
+            for name in names {
+                let key = RedisArgument.string("waybill:1:order:{\(try ChangeLog.key(name))}")
+                let place = try await fixture.redis.send(RedisCommand("HGET", key, "record")).text ?? ""
+                let partition = KafkaPartitioner.partition(
+                    of: Array("\(try ChangeLog.key(name))".utf8), count: Self.now)
+                #expect(place.hasPrefix("\(partition):"), "\(name)")
+            }
+            // One that is removed after its move stays removed, in whichever sequence the partitions are read.
+            let name = try #require(names.first { self.moves($0) })
+            try await fixture.processor(store: store).process([log.change("order.removed", name, nil)])
+            let tombstone = try #require(try await fixture.read(fixture.topics.orders, 31).last)
+            var partitions = try await grown.read(fixture.topics.orders)
+            partitions.append([tombstone])
+            for order in [partitions, Array(partitions.reversed())] {
+                try await self.restore(fixture, order)
+                #expect(try await fixture.state(name)?.isRemoved == true)
+                #expect(try await self.numbers(fixture, names).count { $0 != nil } == 29)
+            }
+            await cold.close()
             grown.broker.close()
         }
     }

@@ -201,7 +201,7 @@ import Tokens
                 guard let places = try? await view.look() else { return false }
                 return try await view.begin("plan", seen: places) != nil
             }
-            #expect(try await store.restore([.version(state, content: nil)]) == 1)
+            #expect(try await store.restore([.version(state, content: nil)]).written == 1)
             let brand = fleet.brandFixture.brand
             let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
             let repackager = OrderRepackager(

@@ -90,7 +90,8 @@ import Testing
         let unpublished = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
         #expect(try await fixture.write(unpublished) == .written)
-        try await fixture.store.acknowledge([("2", .init(try key("o1"), version: 2, record: nil))])
+        let acknowledged = OrderStore.Publication(try key("o1"), version: 2, record: nil)
+        #expect(try await fixture.store.acknowledge([("2", acknowledged)]) == [2])
         let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
         #expect(settled.unpublished == "")
         #expect(settled.isPublished)

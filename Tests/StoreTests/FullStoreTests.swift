@@ -89,10 +89,11 @@ import Testing
             }
             #expect(error?.code == .unavailable)
             #expect(error?.message.contains("OOM") == true)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 4), content: nil)]) == 1)
-            #expect(try await fixture.store.restore([.removed(try state("1", version: 5, isRemoved: true))]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 4), content: nil)]).written == 1)
+            let removed = OrderStore.Restored.removed(try state("1", version: 5, isRemoved: true))
+            #expect(try await fixture.store.restore([removed]).written == 1)
             try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            #expect(try await fixture.store.restore([.version(try state("2", version: 1), content: "c1")]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("2", version: 1), content: "c1")]).written == 1)
         }
     }
 

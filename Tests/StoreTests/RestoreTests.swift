@@ -95,21 +95,25 @@ import Testing
     @Test func restoreNeverReplacesANewerVersion() async throws {
         try await StoreFixture.with { fixture in
             let store = fixture.store
-            #expect(try await store.restore([.version(try state("1", version: 3), content: "c1")]) == 1)
+            #expect(try await store.restore([.version(try state("1", version: 3), content: "c1")]).written == 1)
             let stored = try #require(try await store.orders([try key("1")])[0].get())
             #expect(stored.state == (try state("1", version: 3)))
             #expect(stored.content == "c1")
             #expect(!stored.isPackaged, "its package is made when it is asked for")
             for number in [Int64(2), 3] {
-                #expect(try await store.restore([.version(try state("1", version: number), content: "c1")]) == 0)
+                let older = OrderStore.Restored.version(try state("1", version: number), content: "c1")
+                #expect(try await store.restore([older]).written == 0)
             }
-            #expect(try await store.restore([.version(try state("1", version: 4), content: "c1")]) == 1)
+            #expect(try await store.restore([.version(try state("1", version: 4), content: "c1")]).written == 1)
             var other = try state("1", version: 4)
             other.modifiedEpochSeconds += 5
-            #expect(try await store.restore([.version(other, content: "c1")]) == 1, "of two of one version the later")
+            let later = try await store.restore([.version(other, content: "c1")])
+            #expect(later.written == 1, "of two of one version the later")
             #expect(
                 try await store.storedVersions([try key("1"), try key("2")]) == [
-                    .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false, record: nil),
+                    .init(
+                        version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false, record: nil,
+                        isWhole: true),
                     nil,
                 ])
         }
@@ -121,7 +125,8 @@ import Testing
         try await StoreFixture.with { fixture in
             _ = try await fixture.write(try version("1", 1))
             #expect(try await fixture.store.orders([try key("1")])[0].get()?.isPackaged == true)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 2), content: content)]) == 1)
+            let next = OrderStore.Restored.version(try state("1", version: 2), content: content)
+            #expect(try await fixture.store.restore([next]).written == 1)
             let stored = try #require(try await fixture.store.orders([try key("1")])[0].get())
             #expect(!stored.isPackaged && stored.shared.isEmpty && stored.signer.isEmpty)
             #expect(stored.contentIfKnown == content)
@@ -165,25 +170,27 @@ import Testing
         try await StoreFixture.with { fixture in
             _ = try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")])
             let gone = try state("1", version: 4, isRemoved: true)
-            #expect(try await fixture.store.restore([.removed(gone)]) == 1)
+            #expect(try await fixture.store.restore([.removed(gone)]).written == 1)
             #expect(try await fixture.store.orders([try key("1")])[0].get()?.state == gone)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]) == 0)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]).written == 0)
             let expiry = try await fixture.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
             #expect(expiry > 0)
             // Without its trace, only the time decides.
             let modified = try state("2", version: 3).modifiedEpochSeconds
             _ = try await fixture.store.restore([.version(try state("2", version: 3), content: "c1")])
             #expect(
-                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0
+                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)])
+                    .written == 0
             )
             #expect(
-                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
+                try await fixture.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]).written
+                    == 1)
             #expect(try await fixture.store.orders([try key("2")])[0].get() == nil)
             // A partition is read backwards: records from before the order was forgotten arrive later.
-            #expect(try await fixture.store.restore([.version(try state("2", version: 3), content: "c1")]) == 0)
+            #expect(try await fixture.store.restore([.version(try state("2", version: 3), content: "c1")]).written == 0)
             var again = try state("2", version: 4)
             again.modifiedEpochSeconds += 1
-            #expect(try await fixture.store.restore([.version(again, content: "c1")]) == 1)
+            #expect(try await fixture.store.restore([.version(again, content: "c1")]).written == 1)
         }
     }
 
@@ -206,12 +213,12 @@ import Testing
             let seen = try await fixture.reader.lookup(of: order, on: fixture.loop).get()
             #expect(seen.stamp == nil)
             #expect(!seen.isRemoved)
-            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]) == 1)
+            #expect(try await fixture.store.restore([.version(try state("1", version: 3), content: "c1")]).written == 1)
             #expect(try await entry().waiting.isEmpty)
             #expect(try await fixture.raw("TTL", StoreKeys.order(order)).integer == -1)
             // A removed order keeps its trace while changes wait.
             let gone = try state("1", version: 4, isRemoved: true)
-            #expect(try await fixture.store.restore([.removed(gone)]) == 1)
+            #expect(try await fixture.store.restore([.removed(gone)]).written == 1)
             try await wait([2], removed: gone, after: try await entry().revision)
             #expect(try await entry().waiting == [2])
             #expect(try await entry().order?.state == gone)

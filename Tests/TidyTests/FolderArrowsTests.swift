@@ -14,7 +14,7 @@ import Testing
         ],
         "Services/Packager": [
             // The sweeper deletes nothing while Redis is being restored.
-            "Assets": ["CommandLine", "Restoring"],
+            "Assets": ["CommandLine", "Pipeline", "Restoring"],
             "Changes": ["DeadLetters", "Pipeline", "Settings", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],

@@ -105,6 +105,8 @@ CASES = {
     "WaybillUnknownOrders": ([gauge("unknown_orders_waiting", 1001)], [gauge("unknown_orders_waiting", 1000)]),
     "WaybillWaitingRecordsLost": ([counter("waiting_records_lost_total", 1)], [counter("waiting_records_lost_total", 0)]),
     "WaybillPicturesWait": ([gauge("pictures_waiting", 101)], [gauge("pictures_waiting", 100)]),
+    "WaybillOrdersDiffer": ([gauge('orders_not_cooled{reason="differs"}', 1)],
+                            [gauge('orders_not_cooled{reason="unplaced"}', 9)]),
     "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
                                [gauge('topic_partitions_added{topic="t"}', 0)]),
     "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 4)),

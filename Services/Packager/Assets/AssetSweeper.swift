@@ -16,8 +16,12 @@ struct AssetSweeper: Service {
     private static let rate = 10_000
 
     let sweep: AssetSweep
+    /// Makes what cools the orders of one sweep.
+    let cooler: @Sendable () -> OrderCooler
     let metrics: AssetMetrics
     let logger: Logger
+    /// Closes what only the sweeper uses.
+    let onStopped: @Sendable () async -> Void
 
     func run() async throws {
         let owner = ViewRecovery.randomName()
@@ -33,6 +37,7 @@ struct AssetSweeper: Service {
                 }
             }
         }
+        await self.onStopped()
     }
 
     /// The failure of a sweep that another packager has taken over.
@@ -45,14 +50,18 @@ struct AssetSweeper: Service {
         let start = clock.now
         var renewed = start
         var pace = RateLimiter(perSecond: Self.rate)
-        let counts = try await self.sweep.run {
+        let cooler = self.cooler()
+        var sweep = self.sweep
+        sweep.cool = { try await cooler.cool($0) }
+        let counts = try await sweep.run {
             try await Task.sleep(for: pace.wait(after: AssetSweep.pageKeys, now: clock.now - start))
             guard clock.now - renewed > Self.lease / 4 else { return }
             guard try await claim() else { throw Lost() }
             renewed = clock.now
         }
         try await self.sweep.end(by: owner, period: Self.period)
-        self.metrics.record(counts)
+        let cooling = cooler.tally
+        self.metrics.record(counts, cooling)
         self.logger.info(
             "assets swept",
             metadata: [
@@ -60,6 +69,8 @@ struct AssetSweeper: Service {
                 "assets": "\(counts.assets)",
                 "bytes": "\(counts.bytes)",
                 "unused": "\(counts.unused)", "swept": "\(counts.swept)", "sweptBytes": "\(counts.sweptBytes)",
+                "unplaced": "\(cooling.unplaced)", "differing": "\(cooling.differing)", "unread": "\(cooling.unread)",
+                "publishedAgain": "\(cooling.published)",
             ])
     }
 }
@@ -74,6 +85,9 @@ struct AssetMetrics: Sendable {
     private let sweptBytes: Counter
     private let dropped: Counter
     private let cold: Gauge
+    /// Orders that were old enough to cool and did not, by the reason.
+    private let warm: [(reason: any KeyPath<OrderCooler.Tally, Int> & Sendable, gauge: Gauge)]
+    private let publishedAgain: Counter
 
     init(factory: any MetricsFactory) {
         self.assets = Gauge(label: "waybill_assets", factory: factory)
@@ -83,9 +97,18 @@ struct AssetMetrics: Sendable {
         self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
         self.cold = Gauge(label: "waybill_cold_orders", factory: factory)
         self.dropped = Counter(label: "waybill_packages_dropped_total", factory: factory)
+        let reasons: [(String, any KeyPath<OrderCooler.Tally, Int> & Sendable)] = [
+            ("unplaced", \.unplaced), ("differs", \.differing), ("unread", \.unread),
+        ]
+        self.warm = reasons.map { reason, path in
+            (path, Gauge(label: "waybill_orders_not_cooled", dimensions: [("reason", reason)], factory: factory))
+        }
+        self.publishedAgain = Counter(label: "waybill_orders_published_again_total", factory: factory)
     }
 
-    func record(_ counts: AssetSweep.Counts) {
+    func record(_ counts: AssetSweep.Counts, _ cooling: OrderCooler.Tally) {
+        for (path, gauge) in self.warm { gauge.record(cooling[keyPath: path]) }
+        self.publishedAgain.increment(by: cooling.published)
         self.assets.record(counts.assets)
         self.cold.record(counts.cold)
         self.bytes.record(counts.bytes)

@@ -131,9 +131,9 @@ struct ChangeProcessor: Sendable {
         // since the next attempt takes its change for a redelivery.
         await self.deadLetters.send(page.damaged + drafts.flatMap(\.refused), &outcomes)
         CrashPoint.reached(.deadLettersSent)
-        await incomplete.mark(outcomes.open(drafts), &outcomes)
         await DraftWriter(store: self.store, packagers: self.packagers, metrics: self.metrics)
             .write(outcomes.open(drafts), page, &outcomes)
+        await incomplete.mark(outcomes.open(drafts), self.store, &outcomes)
         moments?.ended(.write)
         // After the write, which fails if another worker created their order: then they are no dead letters.
         await self.deadLetters.send(outcomes.open(drafts).flatMap(\.expired), &outcomes)

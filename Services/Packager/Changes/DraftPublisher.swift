@@ -64,7 +64,9 @@ struct DraftPublisher: Sendable {
         do {
             let standing = try await self.store.notePublished(
                 published.map { draft, record in
-                    .init(draft.key, version: draft.completesPublication ? draft.state?.version : nil, record: record)
+                    .init(
+                        draft.key, version: draft.state?.version, record: record,
+                        isAnnounced: draft.completesPublication)
                 })
             let overtaken = zip(published, standing).filter { $0.draft.state?.version != $1 }.map(\.0.draft.key)
             guard !overtaken.isEmpty else { return }

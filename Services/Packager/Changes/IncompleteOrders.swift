@@ -9,9 +9,10 @@ import Synchronization
 /// The step between folding and writing for orders that do not exist after their changes: an update that came too early
 /// waits, uncommitted; after that it is a dead letter, and a part of the order's entry, until the order is created.
 ///
-/// The entry is written before the dead letter is sent, and both precede the commit of the change's offset. When the
-/// order is created, a marker for the dead letter is published before the order is written, which ends the entry. If a
-/// worker dies in between, the steps are repeated, and the positions of the order ensure that nothing is applied twice.
+/// The entry is written before the dead letter is sent, and both precede the commit of the change's offset. The order
+/// is created with the changes that waited, and keeps them until a marker for the dead letter of each is published. If
+/// a worker dies in between, the steps are repeated, and the positions of the order ensure that nothing is applied
+/// twice.
 struct IncompleteOrders: Sendable {
     let unknown: UnknownOrders
     let topics: Topics
@@ -47,24 +48,19 @@ struct IncompleteOrders: Sendable {
         }
     }
 
-    /// Publishes markers for dead letters whose changes are applied with the order that is about to be written.
-    func mark(_ drafts: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
+    /// Publishes markers for dead letters whose changes are applied with the order, which Redis has by now, and ends
+    /// the wait of these changes. A marker before that would close the dead letter of a change that a loss of Redis
+    /// takes away.
+    func mark(_ drafts: [OrderDraft], _ store: OrderStore, _ outcomes: inout BatchOutcomes) async {
+        let applied = drafts.filter { $0.exists && $0.order.incomplete != nil }
+        guard !applied.isEmpty else { return }
         var markers: [(place: Int, message: KafkaMessage)] = []
-        for draft in drafts where draft.exists && draft.order.incomplete != nil {
-            let waiting = draft.order.waiting
-            for ((record, change), outcome) in zip(draft.order.changes, draft.result.outcomes)
-            where waiting.contains(ChangePosition(record)) {
-                let origin = DeadLetter.origin(of: record)
-                // It remains a dead letter, now for another reason.
-                if case .refused(let fault) = outcome {
-                    self.logger.warning(
-                        "cannot apply a dead letter to its order",
-                        metadata: ["origin": "\(origin)", "reason": "\(fault.reason)", "order": "\(draft.key)"]
-                            .traced(change.trace))
-                    continue
-                }
+        for draft in applied {
+            self.warnOfRefused(draft)
+            for record in draft.order.applied(draft.result.outcomes) {
                 var message = DeadLetterRecord(
-                    record: record, code: ChangeFault.Code.unknownOrder.rawValue, reason: "", origin: origin
+                    record: record, code: ChangeFault.Code.unknownOrder.rawValue, reason: "",
+                    origin: DeadLetter.origin(of: record)
                 ).note(self.topics)
                 // Partitioned by the key, like the dead letter.
                 message.partition = nil
@@ -74,6 +70,25 @@ struct IncompleteOrders: Sendable {
         for (marker, outcome) in zip(markers, await self.producer.produce(markers.map(\.message))) {
             guard case .failure(let error) = outcome else { continue }
             outcomes.postpone(marker.place, "publishing the marker of a dead letter: \(error.message)")
+        }
+        let closed = outcomes.open(applied)
+        do {
+            try await store.endWaiting(closed.map { ($0.key, $0.waitingBytes) })
+        } catch {
+            outcomes.postpone(closed.map(\.place), "\(error)")
+        }
+    }
+
+    /// Tells of the changes that waited and cannot be applied: they remain dead letters, now for another reason.
+    private func warnOfRefused(_ draft: OrderDraft) {
+        let waiting = draft.order.waiting
+        for ((record, change), outcome) in zip(draft.order.changes, draft.result.outcomes) {
+            guard case .refused(let fault) = outcome, waiting.contains(ChangePosition(record)) else { continue }
+            self.logger.warning(
+                "cannot apply a dead letter to its order",
+                metadata: [
+                    "origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)", "order": "\(draft.key)",
+                ].traced(change.trace))
         }
     }
 
@@ -86,6 +101,12 @@ struct IncompleteOrders: Sendable {
 }
 
 extension OrderDraft {
+    /// The changes that the order's entry has until their dead letters are closed.
+    var waitingBytes: [UInt8] {
+        if let written = self.write?.waiting, !written.isEmpty { return written }
+        return self.order.incomplete?.bytes ?? []
+    }
+
     /// True if there is an order after the changes.
     var exists: Bool { self.state.map { !$0.isRemoved } ?? false }
 

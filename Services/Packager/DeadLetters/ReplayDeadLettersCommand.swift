@@ -108,9 +108,9 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let line = ProgressLine(head: "dead letters: ", to: .error)
         // It connects when a program asks for a parcel.
         let redis = RedisClient(context.environment.redis, eventLoopGroup: context.environment.group)
-        let cold = ColdOrders(context.environment)
+        let view = ViewEpochCache(MaterializedView(redis: redis))
         let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
-            [topics = context.topics, index = cold.store(ofCompleteView: redis).parcels] letter in
+            [topics = context.topics, index = OrderStore(redis: redis, view: view).parcels] letter in
             guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
             return await SourceMapping.replay(record, sources, topic: topics.orderChanges, index: index)
         }
@@ -121,7 +121,6 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         let close = {
             await producer.close()
             await context.reader.close()
-            await cold.close()
             await redis.close()
         }
         try await withCleanup(close) { try await context.environment.run(run) }

@@ -50,11 +50,9 @@ struct IngestDryRunCommand: AsyncParsableCommand {
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let reader = try KafkaReader(environment.kafka)
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
-        let cold = ColdOrders(environment)
-        let parcels = cold.store(ofCompleteView: redis).parcels
+        let parcels = OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))).parcels
         let close = {
             await reader.close()
-            await cold.close()
             await redis.close()
         }
         var tally = DryRunTally()

@@ -4,7 +4,6 @@ extension MetricRow {
     /// The metrics of the role `ingest`: its own, and those of the worker.
     static let ingest =
         changes + [
-            coldOrdersRead,
             MetricRow(
                 .counter, "waybill_ingest_records_total", by: ["source", "outcome"],
                 "records that were mapped, ignored or refused"),

@@ -117,7 +117,8 @@ extension OrderVerdict {
         if let reason = redis.corruption {
             self.fault(
                 .stateCorrupt, "the order in Redis cannot be read: \(reason)",
-                fix: "remove the order's key in Redis, then \(self.restore), then replay its dead letters")
+                fix: "\(self.restore); if that leaves it so, remove the order's key in Redis and run it again; then "
+                    + "replay its dead letters")
             return ""
         }
         if case .unreadable(let reason)? = record?.content {

@@ -18,7 +18,8 @@ final class BatchOrder: Sendable {
     let changes: [Change]
     /// The number of changes that waited.
     let waited: Int
-    /// The order as it is kept until it is created; nil for one that exists, or for which nothing waits.
+    /// The order as it is kept until it is created, and until the dead letters of the changes are closed after that;
+    /// nil if nothing waits.
     let incomplete: IncompleteOrder?
 
     init(place: Int, key: OrderKey, changes: [Change] = [], waited: Int = 0, incomplete: IncompleteOrder? = nil) {
@@ -31,6 +32,16 @@ final class BatchOrder: Sendable {
 
     /// The positions of the changes that wait in its entry.
     var waiting: Set<ChangePosition> { Set(self.incomplete?.changes.map { ChangePosition($0.record) } ?? []) }
+
+    /// Returns the records of the changes that waited in its entry and were applied, or are no news.
+    func applied(_ outcomes: [ChangeOutcome]) -> [KafkaRecord] {
+        guard self.incomplete != nil else { return [] }
+        let waiting = self.waiting
+        return zip(self.changes, outcomes).compactMap { change, outcome in
+            if case .refused = outcome { return nil }
+            return waiting.contains(ChangePosition(change.record)) ? change.record : nil
+        }
+    }
 
     /// Returns the order with the changes in front that wait for it. One that is redelivered stays among those of the
     /// batch: it may have no dead letter yet.
@@ -60,7 +71,8 @@ struct RetriableFailure: Error, CustomStringConvertible {
 /// An order that does not exist, since it was not created yet or was removed, and the changes that wait until it does.
 /// Each of them waited for long enough to have a dead letter.
 ///
-/// Redis has them in the order's entry, for a week, and they are written as the order is: by a compare-and-set. They
+/// Redis has them in the order's entry, for a week, and they are written as the order is: by a compare-and-set. Those
+/// that are applied stay with the order until markers close their dead letters, so that none is left open. They
 /// are part of the view alone: after a loss of Redis only the dead letters are left.
 struct IncompleteOrder: Sendable {
     /// The most changes that wait.
@@ -70,6 +82,8 @@ struct IncompleteOrder: Sendable {
 
     /// By partition and offset.
     let changes: [BatchOrder.Change]
+    /// As the entry has them.
+    let bytes: [UInt8]
     /// That of the entry, 0 if there is none.
     let revision: Int64
 
@@ -77,6 +91,7 @@ struct IncompleteOrder: Sendable {
     init?(_ entry: OrderStore.Entry, of key: OrderKey) {
         guard !entry.waiting.isEmpty else { return nil }
         self.changes = Self.decode(entry.waiting, of: key)
+        self.bytes = entry.waiting
         self.revision = entry.revision
     }
 

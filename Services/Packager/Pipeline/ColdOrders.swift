@@ -21,18 +21,23 @@ final class ColdOrders: Sendable {
 
     private let topic: String
     private let configuration: KafkaConfiguration
-    private let read: Counter
+    /// Nil for reads that verify places: a record is then one of the place's own cluster only.
+    private let read: Counter?
     private let state = Mutex(State.idle)
 
-    convenience init(_ environment: ServiceEnvironment) {
-        self.init(topic: environment.common.topics.orders, environment.kafka, environment.metrics)
+    /// - Parameter verifies: true for the reads before orders cool, which do not count as reads of cold ones.
+    convenience init(_ environment: ServiceEnvironment, verifies: Bool = false) {
+        self.init(
+            topic: environment.common.topics.orders, environment.kafka, verifies ? nil : environment.metrics)
     }
 
-    /// - Parameter topic: that of the orders.
-    init(topic: String, _ configuration: KafkaConfiguration, _ metrics: any MetricsFactory) {
+    /// - Parameters:
+    ///   - topic: that of the orders.
+    ///   - metrics: nil for reads that verify places.
+    init(topic: String, _ configuration: KafkaConfiguration, _ metrics: (any MetricsFactory)?) {
         self.topic = topic
         self.configuration = configuration
-        self.read = Counter(label: "waybill_cold_orders_read_total", factory: metrics)
+        self.read = metrics.map { Counter(label: "waybill_cold_orders_read_total", factory: $0) }
     }
 
     /// Makes a store that reads cold orders here.
@@ -50,12 +55,13 @@ final class ColdOrders: Sendable {
     ) async -> [Result<OrderRecord?, any Error>] {
         let reader: KafkaReader
         do { reader = try self.reader() } catch { return orders.map { _ in .failure(error) } }
-        self.read.increment(by: orders.count)
+        self.read?.increment(by: orders.count)
+        let verifies = self.read == nil
         let places = orders.map { (partition: $0.record.partition, offset: $0.record.offset) }
         return await onAllCores(Array(zip(orders, await reader.records(of: self.topic, at: places)))) { order, found in
             Result {
                 guard let record = try found.get(), record.key == Array(order.key.description.utf8),
-                    let value = record.value
+                    let value = record.value, !verifies || order.record.isIn(cluster: record.cluster)
                 else { return nil }
                 return try OrderRecord.decode(value)
             }

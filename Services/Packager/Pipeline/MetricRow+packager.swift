@@ -12,7 +12,8 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_changes_skipped_total", by: ["reason"],
             "changes that were seen before (redelivered, duplicate) or are out_of_sequence: if these only grow, "
-                + "the numbers of a source began again, which then needs another name"),
+                + "the numbers of a source began again, which then needs another name; or are removals of "
+                + "another_version"),
         MetricRow(
             .counter, "waybill_changes_conflated_total",
             "changes that shared a signature with a later one of their order"),
@@ -95,9 +96,14 @@ extension MetricRow {
         MetricRow(
             .gauge, "waybill_cold_orders",
             "orders of which Redis has the place of their record alone, as of the last scan"),
-        coldOrdersRead,
+        MetricRow(
+            .gauge, "waybill_orders_not_cooled", by: ["reason"],
+            "orders that were old enough in the last scan and stayed warm: the place of their record is not known "
+                + "(unplaced), it has not what Redis has (differs: alert, Kafka lost records), or Kafka did not "
+                + "answer (unread)"),
+        MetricRow(
+            .counter, "waybill_orders_published_again_total",
+            "those that were published again, so that they cool in the next scan"),
+        MetricRow(.counter, "waybill_cold_orders_read_total", "cold orders that were read from their records"),
     ]
-
-    static let coldOrdersRead = MetricRow(
-        .counter, "waybill_cold_orders_read_total", "cold orders that were read from their records")
 }

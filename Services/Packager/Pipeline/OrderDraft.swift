@@ -41,11 +41,16 @@ final class OrderDraft: Sendable {
         self.record = record
         self.refusal = refusal
         let revision = stored?.revision ?? order.incomplete?.revision ?? 0
+        var waiting: [UInt8] = []
+        if stored == nil || stored?.state.isRemoved == true, case .version? = content {
+            waiting = IncompleteOrder.encode(order.applied(result.outcomes))
+        }
         if case .waiting(let changes)? = content {
             self.write = OrderStore.Write(
                 waiting: changes, for: order.key, removed: result.state, expectedRevision: revision)
         } else if let content, let state = result.state {
-            self.write = OrderStore.Write(state: state, after: stored, or: revision, content: content)
+            self.write = OrderStore.Write(
+                state: state, after: stored, or: revision, waiting: waiting, content: content)
         } else {
             self.write = nil
         }
@@ -170,6 +175,10 @@ extension OrderStore.StoredPackage {
 
 /// The content of a removed order's tombstone, so that its restored trace keeps version, token and positions.
 enum RemovedOrder {
+    static let header = "waybill-removed"
+    /// The header of a tombstone in a partition that is no longer the order's: the order goes on in another one.
+    static let movedHeader = "waybill-moved"
+
     /// Returns the headers of an order's record; none unless it is removed. The trace is the record that the order
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {

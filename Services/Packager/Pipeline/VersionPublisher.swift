@@ -7,9 +7,9 @@ import Store
 /// lost it in the meantime.
 ///
 /// An owner writes and publishes in turn, so its last record is of its last version. Another process's record may
-/// follow one of a later version, and a compacted topic would then keep the wrong one. So the stored version is read
-/// again after each acknowledgement, and published again until it is the one that was published last. A write after
-/// that read is published after our record, by its writer.
+/// follow one of a later version, and a compacted topic would then keep the wrong one. So the stored version is looked
+/// at again with each acknowledgement, and published again until it is the one that was published last. A write after
+/// that look is published after our record, by its writer.
 struct VersionPublisher: Sendable {
     /// The number of times that the present version is published before it is left to the next attempt. Each repetition
     /// means that the order changed within the milliseconds of an acknowledgement.
@@ -23,28 +23,26 @@ struct VersionPublisher: Sendable {
     /// - Parameter silent: orders whose versions are announced to no device.
     /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
     func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
-        var open = try await self.read(keys)
+        try await self.announce(try await self.read(keys), silent: silent)
+    }
+
+    /// Announces orders as they were read.
+    func announce(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey> = []) async throws {
+        var open = orders
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
             // A version that was written in the meantime may have to be announced.
-            let records = try await self.publish(open, silent: round == 0 ? silent : [])
-            var moved: [OrderStore.StoredOrder] = []
-            var acknowledged: [(mark: String, OrderStore.Publication)] = []
-            for ((published, record), standing) in zip(
-                zip(open, records), try await self.read(open.map(\.state.key)))
-            {
-                let (key, version) = (standing.state.key, standing.state.version)
-                if version != published.state.version {
-                    moved.append(standing)
-                } else {
+            let silent = round == 0 ? silent : []
+            let standing = try await self.store.acknowledge(
+                zip(open, try await self.publish(open, silent: silent)).map { order, record in
+                    let (key, version) = (order.state.key, order.state.version)
                     // A silent record does not announce a version that may have been lost before it.
-                    let isAnnounced = round > 0 || !silent.contains(key)
-                    acknowledged.append(
-                        (standing.unpublished, .init(key, version: isAnnounced ? version : nil, record: record)))
-                }
-            }
-            try await self.store.acknowledge(acknowledged)
-            open = moved
+                    return (
+                        order.unpublished,
+                        .init(key, version: version, record: record, isAnnounced: !silent.contains(key))
+                    )
+                })
+            open = try await self.read(zip(open, standing).filter { $0.state.version != $1 }.map(\.0.state.key))
         }
         throw RetriableFailure(description: "publishing \(open.count) orders: they keep changing")
     }
@@ -52,7 +50,8 @@ struct VersionPublisher: Sendable {
     /// Reads the present state of some orders. One that no longer exists ends the attempt; the next attempt does not
     /// see it.
     private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
-        try await self.store.orders(keys).map { result in
+        guard !keys.isEmpty else { return [] }
+        return try await self.store.orders(keys).map { result in
             guard let stored = try result.get() else {
                 throw RetriableFailure(description: "publishing orders: one is no longer in Redis")
             }

@@ -21,8 +21,8 @@ struct OrderRestorer: Sendable {
     var cooling = Cooling(after: nil)
     let metrics: RestoreMetrics
     let logger: Logger
-    /// Called with the number of orders that were written.
-    var onWritten: @Sendable (Int) -> Void = { _ in }
+    /// Called with the numbers of orders that were written and left alone.
+    var onCompared: @Sendable (OrderStore.RestoreCounts) -> Void = { _ in }
     /// Seconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
@@ -30,7 +30,7 @@ struct OrderRestorer: Sendable {
     ///
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord]) async throws -> Bool {
-        let items = await self.items(NewestRecords.last(of: records)).compactMap { try? $0.get() }
+        let items = await self.items(NewestRecords.last(of: records)).compactMap { try? $0.result.get() }
         return zip(items, try await self.store.storedVersions(items.map(\.key))).allSatisfy { $0.stands($1) }
     }
 
@@ -50,7 +50,7 @@ struct OrderRestorer: Sendable {
     /// - Parameter records: one for each order.
     private func restoreEach(_ records: [KafkaRecord]) async throws {
         var items: [OrderStore.Restored] = []
-        for (record, result) in zip(records, await self.items(records)) {
+        for (record, result) in await self.items(records) {
             switch result {
             case .success(let item): items.append(item)
             case .failure(let error):
@@ -62,16 +62,30 @@ struct OrderRestorer: Sendable {
                     ])
             }
         }
-        let lost = zip(items, try await self.standing(items.map(\.key))).filter { !$0.isIn($1) }.map(\.0)
-        let written = try await self.store.restore(lost)
-        self.metrics.orders.increment(by: written)
-        self.onWritten(written)
+        var lost: [OrderStore.Restored] = []
+        var counts = OrderStore.RestoreCounts()
+        for (item, stored) in zip(items, try await self.standing(items.map(\.key))) {
+            if !item.isIn(stored) {
+                lost.append(item)
+            } else if item.isOlder(than: stored) {
+                counts.newer += 1
+            } else {
+                counts.same += 1
+            }
+        }
+        counts = counts + (try await self.store.restore(lost))
+        self.metrics.orders.increment(by: counts.written)
+        self.onCompared(counts)
     }
 
-    private func items(_ records: [KafkaRecord]) async -> [Result<OrderStore.Restored, any Error>] {
+    private func items(
+        _ records: [KafkaRecord]
+    ) async -> [(record: KafkaRecord, result: Result<OrderStore.Restored, any Error>)] {
         let now = self.now()
-        return await onAllCores(records) { record in
-            Result { try OrderStore.Restored(record, self.cooling, nowEpochSeconds: now) }
+        // An order that moved to another partition goes on there.
+        let own = records.filter { record in !record.headers.contains { $0.name == RemovedOrder.movedHeader } }
+        return await onAllCores(own) { record in
+            (record, Result { try OrderStore.Restored(record, self.cooling, nowEpochSeconds: now) })
         }
     }
 
@@ -115,6 +129,14 @@ extension OrderStore.Restored {
             stored.map { $0.isAsNew(as: state) && $0.knows(record, of: state) } ?? false
         case .removed(let state): stored?.isAsNew(as: state) ?? false
         // Even if nothing is stored: an earlier record of the order may still be read.
+        case .forgotten: false
+        }
+    }
+
+    /// Returns true if a stored state is of a later version.
+    fileprivate func isOlder(than stored: OrderStore.StoredVersion?) -> Bool {
+        switch self {
+        case .version(let state, _, _, _), .removed(let state): stored.map { $0.version > state.version } ?? false
         case .forgotten: false
         }
     }

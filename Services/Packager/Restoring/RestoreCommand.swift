@@ -16,8 +16,9 @@ struct RestoreCommand: AsyncParsableCommand {
         discussion: """
             The packagers restore a Redis that lost everything by themselves. This is for orders that are missing \
             although the view is complete: somebody deleted them. Reads all of the orders topic, and writes only what \
-            is missing or older; nothing is published and no device is pushed. It can run beside the service, and be \
-            stopped and run again at any time. Reads the same configuration as the service.
+            is missing or older, and the place of the last record of an order where Redis has another one that is \
+            not there; nothing is published and no device is pushed. It can run beside the service, and be stopped and \
+            run again at any time. Reads the same configuration as the service.
 
             Exit codes: 0: done; 3: stopped early (run it again); 1 or 64: it could not start.
             """)
@@ -39,34 +40,38 @@ struct RestoreCommand: AsyncParsableCommand {
                 "stopped: the packagers started a restore, or Redis was emptied; run the command again")
             throw ExitCode(3)
         }
-        line.show("\(end) orders restored", isLast: true)
+        line.show(end.line, isLast: true)
     }
 
-    /// - Returns: the number of orders that were written; nil if another restore runs at the same time.
+    /// - Returns: what was written and left alone; nil if another restore runs at the same time.
     static func restore(
         _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ cooling: Cooling, _ environment: ServiceEnvironment,
         report: @escaping @Sendable (RestoreProgress) -> Void
-    ) async throws -> Int? {
+    ) async throws -> OrderStore.RestoreCounts? {
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
-        return try await withCleanup(redis.close) {
+        let cold = ColdOrders(environment)
+        let close = {
+            await cold.close()
+            await redis.close()
+        }
+        return try await withCleanup(close) {
             let reader = try KafkaReader(environment.kafka)
             return try await withCleanup(reader.close) {
-                try await Self.restore(type, order, cooling, redis, reader, environment, report)
+                try await Self.restore(type, order, cooling, redis, cold.store(redis), reader, environment, report)
             }
         }
     }
 
     private static func restore(
         _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ cooling: Cooling, _ redis: RedisClient,
-        _ reader: KafkaReader, _ environment: ServiceEnvironment,
+        _ store: OrderStore, _ reader: KafkaReader, _ environment: ServiceEnvironment,
         _ report: @escaping @Sendable (RestoreProgress) -> Void
-    ) async throws -> Int? {
+    ) async throws -> OrderStore.RestoreCounts? {
         let topic = environment.common.topics.orders
         let metrics = RestoreMetrics(factory: environment.metrics)
-        let written = WrittenOrders()
-        var orders = OrderRestorer(
-            store: OrderStore(redis: redis), cooling: cooling, metrics: metrics, logger: environment.logger)
-        orders.onWritten = { written.add($0) }
+        let compared = ComparedOrders()
+        var orders = OrderRestorer(store: store, cooling: cooling, metrics: metrics, logger: environment.logger)
+        orders.onCompared = { compared.add($0) }
         let view = MaterializedView(redis: redis)
         let queue = RestoreJobQueue(view, of: type)
         let plan = "command\(ViewRecovery.randomName())"
@@ -82,13 +87,24 @@ struct RestoreCommand: AsyncParsableCommand {
         run.chooses = { record in only.map { $0 == record.key } ?? (record.key?.starts(with: prefix) ?? false) }
         guard try await run.run() != nil else { return nil }
         try await queue.forget(plan)
-        return written.count
+        return compared.counts
     }
 
-    /// A counter of orders written on several threads.
-    private final class WrittenOrders: Sendable {
-        private let number = Mutex(0)
-        var count: Int { self.number.withLock { $0 } }
-        func add(_ count: Int) { self.number.withLock { $0 += count } }
+    /// The orders that were compared on several threads.
+    private final class ComparedOrders: Sendable {
+        private let sum = Mutex(OrderStore.RestoreCounts())
+        var counts: OrderStore.RestoreCounts { self.sum.withLock { $0 } }
+        func add(_ counts: OrderStore.RestoreCounts) { self.sum.withLock { $0 = $0 + counts } }
+    }
+}
+
+extension OrderStore.RestoreCounts {
+    /// The result for a person. An order with several records is compared with each.
+    var line: String {
+        let compared = self.written + self.placed + self.same + self.newer + self.removed + self.unread
+        let unread = self.unread > 0 ? ", \(self.unread) not compared since Kafka did not answer (run it again)" : ""
+        return "\(self.written) orders restored, the places of \(self.placed) mended; \(compared) records compared: "
+            + "Redis has \(self.same) of them, something newer than \(self.newer), and removals after \(self.removed)"
+            + unread
     }
 }

@@ -1,3 +1,4 @@
+public import Model
 import Redis
 
 /// A sweep that cools orders, drops the packages of old versions, which are made again when they are asked for, and
@@ -27,11 +28,16 @@ public struct AssetSweep: Sendable {
     private let view: ViewEpochCache
     private let timing: AssetTiming
     private let cooling: Cooling
+    /// Cools those of some old orders that can be cooled, and returns them; nil cools none.
+    public var cool: Cool?
+    public typealias Cool = @Sendable ([OrderKey]) async throws -> Set<OrderKey>
 
     /// - Parameter timing: the same for all packagers.
     public init(
-        _ view: ViewEpochCache, timing: AssetTiming = AssetTiming(), cooling: Cooling = Cooling(after: nil)
+        _ view: ViewEpochCache, timing: AssetTiming = AssetTiming(), cooling: Cooling = Cooling(after: nil),
+        cool: Cool? = nil
     ) {
+        self.cool = cool
         self.redis = view.view.redis
         self.view = view
         self.timing = timing
@@ -126,23 +132,34 @@ public struct AssetSweep: Sendable {
 
     /// Cools orders, and returns the asset lists of the others. A value that is not an order names nothing that could
     /// be served.
+    ///
+    /// The list of an order that may cool is that of before: if it is packaged meanwhile, its assets are in use.
     private func assetLists(
         _ keys: [String], _ moments: (any: Int64, ended: Int64), _ counts: inout Counts
     ) async throws -> [String] {
         let replies = try await self.redis.evaluate(
             keys.map {
                 RedisInvocation(
-                    StoreScripts.cool, keys: [$0], arguments: [.integer(moments.any), .integer(moments.ended)])
+                    StoreScripts.judge, keys: [$0], arguments: [.integer(moments.any), .integer(moments.ended)])
             })
-        counts.dropped += replies.count { $0 == .integer(1) }
-        counts.cold += replies.count { $0 == .integer(2) }
-        return try replies.compactMap { reply in
-            if case .error(let message) = reply {
+        var lists: [String] = []
+        var old: [OrderKey: String] = [:]
+        for (key, reply) in zip(keys, replies) {
+            switch reply {
+            case .error(let message):
                 let error = StoreError("sweeping assets", reply: message)
                 guard error.code == .corrupt else { throw error }
+            case .integer: counts.cold += 1
+            case .array(let parts) where parts.count == 2:
+                counts.dropped += parts[0] == .integer(1) ? 1 : 0
+                let list = parts[1].text ?? ""
+                if let order = StoreKeys.order(ofKey: key) { old[order] = list } else { lists.append(list) }
+            default: if let list = reply.text { lists.append(list) }
             }
-            return reply.text
         }
+        let cooled = old.isEmpty ? [] : try await self.cool?(Array(old.keys)) ?? []
+        counts.cold += cooled.count
+        return lists + old.filter { !cooled.contains($0.key) }.values
     }
 
     private func count(_ digests: [String], _ counts: inout Counts) async throws {

@@ -35,6 +35,11 @@ enum StoreKeys {
     static func ended(_ device: DeviceTag) -> String { "waybill:1:listed-ended:{\(device.text)}" }
     /// The prefix of the keys of all orders.
     static let anyOrder = "waybill:1:order:{"
+    /// Returns the order in its key; nil for any other key.
+    static func order(ofKey key: String) -> OrderKey? {
+        guard key.hasPrefix(Self.anyOrder), key.hasSuffix("}") else { return nil }
+        return try? OrderKey(String(key.dropFirst(Self.anyOrder.count).dropLast()))
+    }
     /// The prefix of the keys of a type's orders.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
         ("waybill:1:order:{\(type)/", "}")
@@ -66,9 +71,11 @@ enum StoreKeys {
 
     /// The order of a token that was handed out, under the token's digest.
     static func token(_ token: String) -> String { "waybill:1:token:{\(SHA256.hex(Array(token.utf8)))}" }
-    /// The order that has a parcel, under the digest of carrier and number: see `ParcelIndex`.
-    static func parcel(_ parcel: Parcel) -> String {
-        "waybill:1:parcel:{\(SHA256.hex(Array("\(parcel.carrier)/\(parcel.number)".utf8)))}"
+    /// The order and the fulfillment that have a parcel, under the digest of carrier and number, and the order alone,
+    /// as earlier releases read it: see `ParcelIndex`.
+    static func parcel(_ parcel: Parcel) -> (owner: String, order: String) {
+        let digest = SHA256.hex(Array("\(parcel.carrier)/\(parcel.number)".utf8))
+        return ("waybill:1:parcel-owner:{\(digest)}", "waybill:1:parcel:{\(digest)}")
     }
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
@@ -168,15 +175,15 @@ enum OrderField: String {
     case unpublished
     /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
     case told
-    /// The `PublishedRecord` of the version that `told` names; `-` if it is not known yet, empty if something was
-    /// written that it does not have. An order that has this and no `document` is cold, see `Cooling`.
+    /// The `PublishedRecord` of the version, whether devices are told of that or not; `-` if it is not known yet, empty
+    /// if something was written that it does not have. An order that has this and no `document` is cold, see `Cooling`.
     case record
     /// The UNIX second when a package was last asked for that had not been made.
     case requested
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
-    /// The changes that wait until the order is created. An order that never was has no field but this one and
-    /// `revision`.
+    /// The changes that wait until the order is created, or until their dead letters are closed after that. An order
+    /// that never was has no field but this one and `revision`.
     case waiting
 }
 

@@ -20,11 +20,13 @@ public struct PublishedRecord: Hashable, Sendable {
     /// - Returns: nil if the broker did not tell the offset.
     public init?(cluster: String, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
         guard offset >= 0 else { return nil }
+        self.init(Self.number(of: cluster), partition: partition, offset: offset, bytes: bytes, isEnded: isEnded)
+    }
+
+    private static func number(of cluster: String) -> UInt32 {
         var hash = FNV1a()
         hash.combine(cluster.utf8)
-        self.init(
-            UInt32(truncatingIfNeeded: hash.value), partition: partition, offset: offset, bytes: bytes,
-            isEnded: isEnded)
+        return UInt32(truncatingIfNeeded: hash.value)
     }
 
     private init(_ cluster: UInt32, partition: Int32, offset: Int64, bytes: Int, isEnded: Bool) {
@@ -34,6 +36,9 @@ public struct PublishedRecord: Hashable, Sendable {
         self.bytes = bytes
         self.isEnded = isEnded
     }
+
+    /// Returns true if it is a record of a cluster with this identifier.
+    public func isIn(cluster: String) -> Bool { self.cluster == Self.number(of: cluster) }
 
     /// Nil for a text that is not one of ours, and for an empty one.
     init?(_ text: String) {
@@ -81,11 +86,14 @@ extension OrderStore {
         let version: Int64
         let revision: Int64
         let hasDevices: Bool
+        /// As `publishedVersion` of `StoredOrder`.
+        let told: String
 
         func stored(_ found: OrderRecord) -> StoredOrder {
             var order = StoredOrder(
                 state: found.state(key: self.key), revision: self.revision, entityTag: "", shared: [],
-                content: found.content ?? "", publishedVersion: String(self.version), documentBytes: self.record.bytes)
+                content: found.content ?? "", publishedVersion: self.told, record: self.record,
+                documentBytes: self.record.bytes)
             (order.isCold, order.hasDevices) = (true, self.hasDevices)
             return order
         }

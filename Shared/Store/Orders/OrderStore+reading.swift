@@ -44,7 +44,8 @@ extension OrderStore {
         public let order: StoredOrder?
         /// Changes with each write; 0 if there is nothing.
         public let revision: Int64
-        /// The waiting changes as their writer encoded them; empty for none, and always if the order exists.
+        /// The waiting changes as their writer encoded them; empty for none. Those of an order that exists are
+        /// applied, and their dead letters not closed yet.
         public let waiting: [UInt8]
 
         /// The bytes of it that depend on the order's size.
@@ -188,7 +189,8 @@ extension OrderStore {
             let revision = values[8].integer, let record = values[16].text.flatMap({ PublishedRecord($0) })
         else { return nil }
         return ColdOrder(
-            key: key, record: record, version: version, revision: revision, hasDevices: values[17].integer == 1)
+            key: key, record: record, version: version, revision: revision, hasDevices: values[17].integer == 1,
+            told: values[13].text ?? "")
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
@@ -207,6 +209,7 @@ extension OrderStore {
                     shared: digests(values[7].text ?? ""),
                     signer: values[9].text ?? "", content: values[10].text ?? "", unpublished: values[11].text ?? "",
                     publishedVersion: values[13].text ?? "",
+                    record: values[16].text.flatMap { PublishedRecord($0) },
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[17].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
         } catch {

@@ -10,15 +10,18 @@ extension OrderStore {
         public let isRemoved: Bool
         /// Its last record; nil if that is not known.
         let record: PublishedRecord?
+        /// False for an order of which Redis has neither the document nor the place of a record.
+        let isWhole: Bool
 
         /// Returns true if a version is not newer than this one.
         public func isAsNew(as state: OrderState) -> Bool {
             (self.version, self.modifiedEpochSeconds) >= (state.version, state.modifiedEpochSeconds)
         }
 
-        /// Returns true if the last record of a version certainly needs not be noted.
+        /// Returns true if a version, and the place of its last record, certainly need not be written.
         public func knows(_ record: PublishedRecord?, of state: OrderState) -> Bool {
-            self.version != state.version || self.record == nil || self.record == record
+            guard self.version == state.version else { return true }
+            return self.isWhole && (self.record == nil || self.record == record)
         }
     }
 
@@ -27,14 +30,19 @@ extension OrderStore {
         let replies: [RedisValue]
         do {
             replies = try await self.redis.pipeline(
-                keys.map {
-                    RedisCommand("HMGET", .string(StoreKeys.order($0)), "version", "modified", "removed", "record")
+                keys.flatMap { key -> [RedisCommand] in
+                    let key = RedisArgument.string(StoreKeys.order(key))
+                    return [
+                        RedisCommand("HMGET", key, "version", "modified", "removed", "record"),
+                        RedisCommand("HEXISTS", key, "document"),
+                    ]
                 })
         } catch {
             throw StoreError("comparing orders", error)
         }
         var versions: [StoredVersion?] = []
-        for reply in replies {
+        for index in stride(from: 0, to: replies.count - 1, by: 2) {
+            let reply = replies[index]
             if case .error(let message) = reply {
                 let error = StoreError("comparing orders", reply: message)
                 guard error.code == .corrupt else { throw error }
@@ -45,10 +53,11 @@ extension OrderStore {
                 versions.append(nil)
                 continue
             }
+            let record = values[3].text.flatMap { PublishedRecord($0) }
             versions.append(
                 StoredVersion(
                     version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1",
-                    record: values[3].text.flatMap { PublishedRecord($0) }))
+                    record: record, isWhole: record != nil || replies[index + 1] == .integer(1)))
         }
         return versions
     }
@@ -73,32 +82,98 @@ extension OrderStore {
         }
     }
 
+    /// The numbers of orders that a restore wrote, and left alone.
+    public struct RestoreCounts: Hashable, Sendable {
+        public var written = 0
+        /// Orders of which the place of the last record was mended.
+        public var placed = 0
+        /// Orders that Redis has as their record says.
+        public var same = 0
+        /// Orders of which Redis has a newer version.
+        public var newer = 0
+        /// Orders that were removed after their record.
+        public var removed = 0
+        /// Orders whose place was not compared, since Kafka did not answer.
+        public var unread = 0
+
+        public init() {}
+
+        public static func + (one: RestoreCounts, other: RestoreCounts) -> RestoreCounts {
+            var sum = one
+            sum.written += other.written
+            sum.placed += other.placed
+            sum.same += other.same
+            sum.newer += other.newer
+            sum.removed += other.removed
+            sum.unread += other.unread
+            return sum
+        }
+    }
+
     /// Restores orders, each only if the stored one is older.
     ///
-    /// - Returns: the number written.
+    /// The record of an order is read before this: it is the last one, unless the place that Redis has is later and
+    /// has one of the order, too. A place of a topic that was made anew has another record, or none.
     /// - Throws: `StoreError`; a retry is safe.
-    public func restore(_ orders: [Restored]) async throws(StoreError) -> Int {
-        guard !orders.isEmpty else { return 0 }
-        let parcels = try await self.parcels.note(orders.compactMap(\.parcels))
+    public func restore(_ orders: [Restored]) async throws(StoreError) -> RestoreCounts {
+        var counts = RestoreCounts()
+        guard !orders.isEmpty else { return counts }
+        let parcels = try await self.parcels.note(orders.map { ($0.state, $0.state?.document.parcels ?? [:]) })
         if let refusal = parcels.lazy.compactMap(\.self).first {
             throw StoreError(.unavailable, "restoring parcels: \(refusal)")
         }
+        var kept: [(order: Restored, place: PublishedRecord)] = []
+        var superseded: [(key: OrderKey, parcels: [Parcel], version: Int64?)] = []
+        for (order, reply) in zip(orders, try await self.run(orders.map { Self.invocation($0) })) {
+            if let place = reply.text.flatMap({ PublishedRecord($0) }) {
+                kept.append((order, place))
+            } else {
+                counts.add(reply.integer)
+            }
+            // Another version has its own parcels.
+            if reply.integer.map({ $0 == 3 || $0 == 4 }) ?? false, let state = order.state {
+                superseded.append((state.key, Array(state.document.parcels.keys), state.version))
+            }
+        }
+        await self.parcels.forget(superseded)
+        guard let records = self.records, !kept.isEmpty else {
+            counts.same += kept.count
+            return counts
+        }
+        var stale: [RedisInvocation] = []
+        for ((order, place), result) in zip(kept, await records(kept.map { ($0.order.key, $0.place) })) {
+            switch result {
+            case .success(let found?) where found.version == order.state?.version: counts.same += 1
+            case .success, .failure(is RecordError): stale.append(Self.invocation(order, instead: place))
+            case .failure: counts.unread += 1
+            }
+        }
+        for reply in try await self.run(stale) { counts.add(reply.integer) }
+        return counts
+    }
+
+    private func run(_ invocations: [RedisInvocation]) async throws(StoreError) -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
         let replies: [RedisValue]
         do {
-            replies = try await self.redis.evaluate(orders.map(Self.invocation))
+            replies = try await self.redis.evaluate(invocations)
         } catch {
             throw StoreError("restoring orders", error)
         }
         for case .error(let message) in replies { throw StoreError(.unavailable, "restoring orders: \(message)") }
-        return replies.count { $0.integer == 1 }
+        return replies
     }
 
-    private static func invocation(_ restored: Restored) -> RedisInvocation {
+    /// - Parameter stale: the place that Redis has and the order's record is not at; nil if none is known.
+    private static func invocation(
+        _ restored: Restored, instead stale: PublishedRecord? = nil
+    ) -> RedisInvocation {
         switch restored {
-        case .version(let state, _, let record?, true): Self.invocation(state, "cold", record, state.coldFields)
+        case .version(let state, _, let record?, true): Self.invocation(state, "cold", record, stale, state.coldFields)
         case .version(let state, let content, let record, _):
-            Self.invocation(state, "version", record, state.fields + (content.map { [(.content, .string($0))] } ?? []))
-        case .removed(let state): Self.invocation(state, "removal", nil, state.fieldsAsRemoved)
+            Self.invocation(
+                state, "version", record, stale, state.fields + (content.map { [(.content, .string($0))] } ?? []))
+        case .removed(let state): Self.invocation(state, "removal", nil, nil, state.fieldsAsRemoved)
         case .forgotten(let key, let milliseconds):
             RedisInvocation(
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
@@ -107,13 +182,14 @@ extension OrderStore {
     }
 
     private static func invocation(
-        _ order: OrderState, _ mode: RedisArgument, _ record: PublishedRecord?, _ fields: [(OrderField, RedisArgument)]
+        _ order: OrderState, _ mode: RedisArgument, _ record: PublishedRecord?, _ stale: PublishedRecord?,
+        _ fields: [(OrderField, RedisArgument)]
     ) -> RedisInvocation {
         var arguments: [RedisArgument] = []
         arguments.reserveCapacity(36)
         arguments += [
             .integer(order.version), .integer(order.modifiedEpochSeconds), mode, .integer(Self.removedSeconds),
-            .string(record?.text ?? ""),
+            .string(record?.text ?? ""), .string(stale?.text ?? ""),
         ]
         arguments.append(fields)
         return RedisInvocation(
@@ -123,10 +199,19 @@ extension OrderStore {
 }
 
 extension OrderStore.Restored {
-    /// The parcels of the order; nil if it has none.
-    fileprivate var parcels: (OrderKey, Set<Parcel>)? {
-        guard case .version(let state, _, _, _) = self else { return nil }
-        let parcels = state.document.parcels
-        return parcels.isEmpty ? nil : (state.key, Set(parcels.keys))
+    /// The state of an order that exists.
+    fileprivate var state: OrderState? { if case .version(let state, _, _, _) = self { state } else { nil } }
+}
+
+extension OrderStore.RestoreCounts {
+    /// Counts the answer of a script.
+    fileprivate mutating func add(_ reply: Int64?) {
+        switch reply {
+        case 1: self.written += 1
+        case 2: self.placed += 1
+        case 3: self.newer += 1
+        case 4: self.removed += 1
+        default: self.same += 1
+        }
     }
 }

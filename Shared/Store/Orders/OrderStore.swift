@@ -53,6 +53,8 @@ public struct OrderStore: Sendable {
         public var unpublished = ""
         /// The version whose record was acknowledged last, empty if that is not known.
         var publishedVersion = ""
+        /// The record that has all of it; nil if that is not known.
+        var record: PublishedRecord?
         /// Bytes of its document in Redis.
         public var documentBytes = 0
         /// True if a device was registered for it.
@@ -99,9 +101,8 @@ public struct OrderStore: Sendable {
             case signature(StoredPackage)
             /// The same version with its package, which was asked for at a UNIX second.
             case requested(StoredPackage, epochSeconds: Int64)
-            /// The same package under another version, marked as unpublished until `acknowledge`. Devices need not be
-            /// notified; it counts as published if the previous version did.
-            case renumbered(isPublished: Bool)
+            /// The same version, which is about to be published again: its record is not known until then.
+            case unrecorded
             /// The same version; only the applied positions advanced.
             case positions
             /// The same as `positions`; the version does not count as published until it is published again.
@@ -121,40 +122,47 @@ public struct OrderStore: Sendable {
         /// The digest of the content of an order that was cold, empty if it has none: then all of it is written. Nil
         /// for any other.
         let coldContent: String?
-        /// The parcels that the order had, and those that it has with this version.
-        let parcels: (before: Set<Parcel>, after: Set<Parcel>)
+        /// The parcels that the order had, and those that it has with this version, with their fulfillments.
+        let parcels: (before: [Parcel: String], after: [Parcel: String])
+        /// Changes that are applied with the version that creates the order, and wait until their dead letters are
+        /// closed: see `endWaiting`.
+        public let waiting: [UInt8]
 
         /// Makes a write of an order as it was read.
         ///
         /// - Parameters:
         ///   - stored: nil for an order that did not exist.
         ///   - revision: that of the changes that waited for such an order; 0 for none.
+        ///   - waiting: those of them that are applied, as their writer encoded them.
         public convenience init(
-            state: OrderState, after stored: StoredOrder?, or revision: Int64 = 0, content: Content
+            state: OrderState, after stored: StoredOrder?, or revision: Int64 = 0, waiting: [UInt8] = [],
+            content: Content
         ) {
             self.init(
                 state: state, expectedRevision: stored?.revision ?? revision, content: content,
-                former: stored?.state.document, coldContent: stored?.isCold == true ? stored?.content : nil)
+                former: stored?.state.document, coldContent: stored?.isCold == true ? stored?.content : nil,
+                waiting: waiting)
         }
 
         /// - Parameters:
         ///   - former: the document that was read; nil if there was none.
         ///   - coldContent: the digest of the content of an order that was cold; nil for any other.
+        ///   - waiting: see `waiting`.
         public init(
             state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil,
-            coldContent: String? = nil
+            coldContent: String? = nil, waiting: [UInt8] = []
         ) {
             self.key = state.key
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
             self.coldContent = coldContent
+            self.waiting = waiting
             switch content {
             case .version, .unpublishedVersion, .removal:
-                let before = former.map { Set($0.parcels.keys) } ?? []
-                self.parcels = (before, state.isRemoved ? [] : Set(state.document.parcels.keys))
-            case .signature, .requested, .renumbered, .positions, .positionsToPublish, .waiting:
-                self.parcels = ([], [])
+                self.parcels = (former?.parcels ?? [:], state.isRemoved ? [:] : state.document.parcels)
+            case .signature, .requested, .unrecorded, .positions, .positionsToPublish, .waiting:
+                self.parcels = ([:], [:])
             }
         }
 
@@ -167,7 +175,8 @@ public struct OrderStore: Sendable {
             self.expectedRevision = expectedRevision
             self.content = .waiting(changes)
             self.coldContent = nil
-            self.parcels = ([], [])
+            self.waiting = []
+            self.parcels = ([:], [:])
         }
     }
 
@@ -223,12 +232,15 @@ public struct OrderStore: Sendable {
     ) async throws(StoreError) -> [WriteOutcome] {
         // Before the orders: a parcel that a crash keeps from being noted would be noted by no later version.
         let refusals = try await self.parcels.note(
-            writes.map { ($0.key, $0.parcels.after.subtracting($0.parcels.before)) })
+            writes.map { write in
+                let (before, after) = write.parcels
+                return (write.state, before.isEmpty ? after : after.filter { before[$0.key] != $0.value })
+            })
         let open = zip(writes, refusals).filter { $0.1 == nil }.map(\.0)
         var written = try await self.writeOrders(open, begun)[...]
         await self.parcels.forget(
-            zip(open, written).filter { $0.1 == .written }.map {
-                ($0.0.key, $0.0.parcels.before.subtracting($0.0.parcels.after))
+            zip(open, written).filter { $0.1 == .written }.map { write, _ in
+                (write.key, write.parcels.before.keys.filter { write.parcels.after[$0] == nil }, nil)
             })
         return refusals.map { $0.map { .refused($0) } ?? written.removeFirst() }
     }
@@ -270,24 +282,41 @@ public struct OrderStore: Sendable {
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unpublished`, empty if there is none, and with
     ///   what was published.
-    public func acknowledge(_ orders: [(mark: String, Publication)]) async throws(StoreError) {
-        guard !orders.isEmpty else { return }
-        let invocations = orders.map { mark, publication in
-            RedisInvocation(
-                StoreScripts.acknowledge, keys: [StoreKeys.order(publication.key)],
-                arguments: publication.arguments + [.string(mark)])
-        }
+    /// - Returns: the current versions, as `versions(of:)` does.
+    public func acknowledge(_ orders: [(mark: String, Publication)]) async throws(StoreError) -> [Int64?] {
+        try await self.evaluate(
+            orders.map { mark, publication in
+                RedisInvocation(
+                    StoreScripts.acknowledge, keys: [StoreKeys.order(publication.key)],
+                    arguments: publication.arguments + [.string(mark)])
+            }, "settling orders"
+        ).map(\.integer)
+    }
+
+    /// Ends the wait of changes that were applied when their orders were created.
+    ///
+    /// - Parameter orders: each with the changes as they were written, or read from its entry.
+    public func endWaiting(_ orders: [(key: OrderKey, changes: [UInt8])]) async throws(StoreError) {
+        _ = try await self.evaluate(
+            orders.map {
+                RedisInvocation(
+                    StoreScripts.endWaiting, keys: [StoreKeys.order($0.key)], arguments: [.bytes($0.changes)])
+            }, "ending the wait of changes")
+    }
+
+    /// Runs scripts.
+    ///
+    /// - Throws: also for a reply that is an error.
+    func evaluate(_ invocations: [RedisInvocation], _ what: String) async throws(StoreError) -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
+        let replies: [RedisValue]
         do {
-            for case .error(let message) in try await self.redis.evaluate(invocations) {
-                throw StoreError("settling orders", reply: message)
-            }
-        } catch let error as RedisError {
-            throw StoreError("settling orders", error)
-        } catch let error as StoreError {
-            throw error
+            replies = try await self.redis.evaluate(invocations)
         } catch {
-            throw StoreError(.unavailable, "settling orders: \(error)")
+            throw StoreError(what, error)
         }
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies
     }
 
     /// Writes assets that are missing.
@@ -370,7 +399,7 @@ extension OrderStore.Write {
         switch self.content {
         case .version(let package): package?.shared ?? []
         case .unpublishedVersion(let package), .signature(let package), .requested(let package, _): package.shared
-        case .positions, .positionsToPublish, .renumbered, .removal, .waiting: []
+        case .positions, .positionsToPublish, .unrecorded, .removal, .waiting: []
         }
     }
 
@@ -380,7 +409,7 @@ extension OrderStore.Write {
         case .version(nil): "unpackaged"
         case .version, .unpublishedVersion: "version"
         // They leave the rest of the hash, and the stamp, unchanged.
-        case .positions, .positionsToPublish, .renumbered, .signature, .requested: "positions"
+        case .positions, .positionsToPublish, .unrecorded, .signature, .requested: "positions"
         case .removal: "removal"
         // An entry is deleted in which nothing would be left.
         case .waiting(let changes): changes.isEmpty ? self.state == nil ? "nothing" : "positions" : "waiting"
@@ -389,9 +418,13 @@ extension OrderStore.Write {
 
     /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
-        var waiting: [(OrderField, RedisArgument)] = []
-        if case .waiting(let changes) = self.content { waiting = [(.waiting, .bytes(changes))] }
-        return (self.state.map(self.fields(of:)) ?? []) + waiting
+        var fields = self.state.map(self.fields(of:)) ?? []
+        if case .waiting(let changes) = self.content {
+            fields.append((.waiting, .bytes(changes)))
+        } else if !self.waiting.isEmpty {
+            fields.append((.waiting, .bytes(self.waiting)))
+        }
+        return fields
     }
 
     private func fields(of state: OrderState) -> [(OrderField, RedisArgument)] {
@@ -406,10 +439,7 @@ extension OrderStore.Write {
         // Its last record does not have them.
         case .positions: return (warmth ?? positions) + [(.record, "")]
         case .positionsToPublish: return (warmth ?? positions) + [(.told, ""), awaited]
-        case .renumbered(let isPublished):
-            let parts = state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
-            return (warmth ?? [(.version, version)] + (parts ?? [])) + [(.unpublished, version), awaited]
-                + (isPublished ? [(.told, version)] : [])
+        case .unrecorded: return (warmth ?? []) + [awaited]
         case .signature(let package): return (warmth ?? []) + package.fields
         case .requested(let package, let seconds):
             return (warmth ?? []) + package.fields + [(.requested, .integer(seconds))]
@@ -488,19 +518,24 @@ extension OrderStore {
     /// A version whose record was acknowledged.
     public struct Publication: Sendable {
         public let key: OrderKey
-        /// Nil if devices may still have to be notified of something before it: nothing is noted.
         let version: Int64?
         /// Nil if its offset is not known.
         let record: PublishedRecord?
+        /// False if devices may still have to be notified of something before it: the place alone is noted.
+        let isAnnounced: Bool
 
-        public init(_ key: OrderKey, version: Int64?, record: PublishedRecord?) {
+        public init(_ key: OrderKey, version: Int64?, record: PublishedRecord?, isAnnounced: Bool = true) {
             self.key = key
             self.version = version
             self.record = record
+            self.isAnnounced = isAnnounced
         }
 
         var arguments: [RedisArgument] {
-            [self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? PublishedRecord.awaited)]
+            [
+                self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? PublishedRecord.awaited),
+                .integer(self.isAnnounced ? 1 : 0),
+            ]
         }
     }
 
@@ -509,19 +544,12 @@ extension OrderStore {
     /// - Returns: the current versions, as `versions(of:)` does.
     /// - Throws: as `versions(of:)` does.
     public func notePublished(_ orders: [Publication]) async throws(StoreError) -> [Int64?] {
-        let what = "noting versions that were published"
-        let replies: [RedisValue]
-        do {
-            replies = try await self.redis.evaluate(
-                orders.map {
-                    RedisInvocation(
-                        StoreScripts.notePublished, keys: [StoreKeys.order($0.key)], arguments: $0.arguments)
-                })
-        } catch {
-            throw StoreError(what, error)
-        }
-        for case .error(let message) in replies { throw StoreError(what, reply: message) }
-        return replies.map(\.integer)
+        try await self.evaluate(
+            orders.map {
+                RedisInvocation(
+                    StoreScripts.notePublished, keys: [StoreKeys.order($0.key)], arguments: $0.arguments)
+            }, "noting versions that were published"
+        ).map(\.integer)
     }
 }
 

@@ -1,12 +1,16 @@
 public import Model
 import Redis
 
-/// The orders of parcels: carrier and tracking number -> order.
+/// The orders of parcels: carrier and tracking number -> order and fulfillment.
 ///
 /// It follows from the documents: `OrderStore` notes the parcels of each version before it writes the order, so a
 /// restore brings them back, and forgets those that an order no longer has. Of two orders with one parcel the one that
-/// was written last is found. An answer is held against the order's document, so an entry that a crash left behind, or
-/// one of a server that fell back, finds nothing.
+/// was modified later is found, in whichever sequence they are noted. No order is read for it: an entry names the
+/// version that it is of, so one that a crash left behind, or one of a server that fell back, finds nothing.
+///
+/// Earlier releases noted the order alone, under a key of its own. That is read where it says something else, and then
+/// the order's document has the fulfillment, unless it is cold; and it is written for a week, so that an earlier
+/// release finds the parcels of a later one as long as the two run together. The next release needs neither.
 public struct ParcelIndex: Sendable {
     /// The order and the fulfillment of a parcel.
     public struct Owner: Hashable, Sendable {
@@ -14,6 +18,24 @@ public struct ParcelIndex: Sendable {
         /// The identifier of the fulfillment.
         public let fulfillment: String
     }
+
+    /// An entry as Redis has it: `<modification second> <version> <order> <fulfillment>`.
+    private struct Entry {
+        let owner: Owner
+        let version: Int64
+
+        init?(_ text: String) {
+            let parts = text.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
+            guard parts.count == 4, let version = Int64(parts[1]), let order = try? OrderKey(String(parts[2])) else {
+                return nil
+            }
+            self.owner = Owner(order: order, fulfillment: String(parts[3]))
+            self.version = version
+        }
+    }
+
+    /// The time for which an entry is kept as earlier releases read it, in seconds.
+    private static let earlierSeconds: Int64 = 7 * 24 * 3600
 
     private let store: OrderStore
 
@@ -25,72 +47,117 @@ public struct ParcelIndex: Sendable {
     /// - Throws: `StoreError` with code `.unavailable`, or `.incomplete` if a parcel may only seem to be unknown.
     public func owners(of parcels: [Parcel]) async throws(StoreError) -> [Parcel: Owner] {
         let epochs = try await self.store.view?.known()
-        var orders: [(parcel: Parcel, key: OrderKey)] = []
-        let replies = try await self.pipeline(parcels.map { RedisCommand("GET", .string(StoreKeys.parcel($0))) })
-        for (parcel, reply) in zip(parcels, replies) {
-            guard let key = reply.text.flatMap({ try? OrderKey($0) }) else { continue }
-            orders.append((parcel, key))
+        var entries: [(parcel: Parcel, entry: Entry)] = []
+        var earlier: [(parcel: Parcel, order: OrderKey)] = []
+        let what = "looking up parcels"
+        guard !parcels.isEmpty else { return [:] }
+        let replies = try await self.store.pipeline(
+            parcels.flatMap { parcel in
+                let keys = StoreKeys.parcel(parcel)
+                return [RedisCommand("GET", .string(keys.owner)), RedisCommand("GET", .string(keys.order))]
+            }, what)
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        for (index, parcel) in parcels.enumerated() where replies.indices.contains(2 * index + 1) {
+            let entry = replies[2 * index].text.flatMap { Entry($0) }
+            let order = replies[2 * index + 1].text.flatMap { try? OrderKey($0) }
+            if let order, order != entry?.owner.order {
+                earlier.append((parcel, order))
+            } else if let entry {
+                entries.append((parcel, entry))
+            }
+        }
+        var owners: [Parcel: Owner] = [:]
+        let versions = try await self.store.storedVersions(entries.map(\.entry.owner.order))
+        for ((parcel, entry), stored) in zip(entries, versions) {
+            guard let stored, !stored.isRemoved, stored.version >= entry.version else { continue }
+            owners[parcel] = entry.owner
         }
         // A parcel that is found has the right order even if the view is not complete.
-        var store = self.store
-        store.view = nil
-        var owners: [Parcel: Owner] = [:]
-        for (order, result) in zip(orders, try await store.orders(orders.map(\.key))) {
-            if case .failure(let error) = result, error.code != .corrupt { throw error }
-            guard let fulfillment = try? result.get()?.state.document.parcels[order.parcel] else { continue }
-            owners[order.parcel] = Owner(order: order.key, fulfillment: fulfillment)
+        let orders = earlier.isEmpty ? [] : try await OrderStore(redis: self.store.redis).orders(earlier.map(\.order))
+        for ((parcel, order), result) in zip(earlier, orders) {
+            guard let fulfillment = try? result.get()?.state.document.parcels[parcel] else { continue }
+            owners[parcel] = Owner(order: order, fulfillment: fulfillment)
         }
         if let epochs, owners.count < parcels.count { try await self.store.view?.confirm(epochs) }
         return owners
     }
 
-    /// Notes the parcels of orders.
+    /// Notes parcels of orders.
     ///
+    /// - Parameter orders: the states, and of each the parcels with their fulfillments.
     /// - Returns: for each order nil, or the error text with which Redis refused one.
-    func note(_ orders: [(key: OrderKey, parcels: Set<Parcel>)]) async throws(StoreError) -> [String?] {
+    func note(_ orders: [(state: OrderState?, parcels: [Parcel: String])]) async throws(StoreError) -> [String?] {
         var refusals = [String?](repeating: nil, count: orders.count)
-        let entries = orders.indices.flatMap { place in orders[place].parcels.map { (place, $0) } }
-        let replies = try await self.pipeline(
-            entries.map {
-                RedisCommand("SET", .string(StoreKeys.parcel($0.1)), .string(orders[$0.0].key.description))
-            }, isJudged: false)
-        for (entry, reply) in zip(entries, replies) {
-            if case .error(let message) = reply { refusals[entry.0] = message }
+        var places: [Int] = []
+        var invocations: [RedisInvocation] = []
+        for (place, (state, parcels)) in orders.enumerated() {
+            guard let state else { continue }
+            for (parcel, fulfillment) in parcels {
+                let keys = StoreKeys.parcel(parcel)
+                places.append(place)
+                invocations.append(
+                    RedisInvocation(
+                        StoreScripts.noteParcel, keys: [keys.owner, keys.order],
+                        arguments: [
+                            .integer(state.modifiedEpochSeconds), .integer(state.version),
+                            .string(state.key.description), .string(fulfillment), .integer(Self.earlierSeconds),
+                        ]))
+            }
+        }
+        guard !invocations.isEmpty else { return refusals }
+        do {
+            for (place, reply) in zip(places, try await self.store.redis.evaluate(invocations)) {
+                if case .error(let message) = reply { refusals[place] = message }
+            }
+        } catch {
+            throw StoreError("noting parcels", error)
         }
         return refusals
     }
 
-    /// Forgets parcels that orders no longer have. An entry that stays because Redis is away finds nothing.
-    func forget(_ orders: [(key: OrderKey, parcels: Set<Parcel>)]) async {
+    /// Forgets parcels that orders do not have. An entry that stays because Redis is away finds nothing once its order
+    /// is gone.
+    ///
+    /// - Parameter orders: of each the parcels, and the version that noted them; nil for any.
+    func forget(_ orders: [(key: OrderKey, parcels: [Parcel], version: Int64?)]) async {
         let invocations = orders.flatMap { order in
-            order.parcels.map {
-                RedisInvocation(
-                    StoreScripts.forgetParcel, keys: [StoreKeys.parcel($0)],
-                    arguments: [.string(order.key.description)])
+            order.parcels.map { parcel in
+                let keys = StoreKeys.parcel(parcel)
+                return RedisInvocation(
+                    StoreScripts.forgetParcel, keys: [keys.owner, keys.order],
+                    arguments: [.string(order.key.description), order.version.map { .integer($0) } ?? ""])
             }
         }
         if !invocations.isEmpty { _ = try? await self.store.redis.evaluate(invocations) }
     }
-
-    private func pipeline(
-        _ commands: [RedisCommand], isJudged: Bool = true
-    ) async throws(StoreError) -> [RedisValue] {
-        guard !commands.isEmpty else { return [] }
-        let replies: [RedisValue]
-        do {
-            replies = try await self.store.redis.pipeline(commands)
-        } catch {
-            throw StoreError("looking up parcels", error)
-        }
-        for case .error(let message) in replies where isJudged {
-            throw StoreError("looking up parcels", reply: message)
-        }
-        return replies
-    }
 }
 
 extension StoreScripts {
-    /// Forgets a parcel unless another order has it. KEYS: the parcel. ARGV: the order.
+    /// Notes the order of a parcel, unless one that was modified later has it; of two of one second that with the
+    /// greater key has it, so that the sequence of two notes does not matter.
+    ///
+    /// KEYS: the owner, the order alone. ARGV: modification second, version, order, fulfillment, seconds to keep the
+    /// order alone. Returns 1 if noted, else 0.
+    static let noteParcel = RedisScript(
+        """
+        local second, order = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) %d+ (%S+) ')
+        if second then
+          local difference = tonumber(second) - tonumber(ARGV[1])
+          if difference > 0 or difference == 0 and order > ARGV[3] then return 0 end
+        end
+        redis.call('SET', KEYS[1], table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4]}, ' '))
+        redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[5])
+        return 1
+        """)
+
+    /// Forgets a parcel unless another order has it. KEYS: as for `noteParcel`. ARGV: the order, the version that noted
+    /// it or nothing for any.
     static let forgetParcel = RedisScript(
-        "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
+        """
+        local version, order = string.match(redis.call('GET', KEYS[1]) or '', '^%d+ (%d+) (%S+) ')
+        if order and order ~= ARGV[1] or ARGV[2] ~= '' and ARGV[2] ~= version then return 0 end
+        redis.call('DEL', KEYS[1])
+        if redis.call('GET', KEYS[2]) == ARGV[1] then return redis.call('DEL', KEYS[2]) end
+        return 0
+        """)
 }

@@ -10,7 +10,8 @@ extension StoreScripts {
     /// must not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
-    /// The trace of a removed order, and changes that wait, end with the version that creates the order.
+    /// The trace of a removed order, and changes that wait, end with the version that creates the order; it may have
+    /// those of the changes again whose dead letters are not closed yet.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
     /// an order that does not exist, the last millisecond at which it may be written (0: any): a packager that took
     /// longer may name an asset that was swept meanwhile; then field, value, …
@@ -45,6 +46,15 @@ extension StoreScripts {
             if ARGV[2] == 'waiting' and reply == 1 then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
             return reply
             """)
+
+    /// The revision that follows another one: who read the order before finds that it was written since.
+    static let revised = """
+        local function revised(revision)
+          local time = redis.call('TIME')
+          return string.format('%.0f', math.max(time[1] * 1000000 + time[2], (tonumber(revision or '') or 0) + 1))
+        end
+
+        """
 
     /// Deletes the package of an order, so that it is never served for a version that has none; the digest of its
     /// content too, unless that is to stay.
@@ -119,36 +129,57 @@ extension StoreScripts {
         """)
 
     /// Removes the mark of an order whose version is published, unless another one was set meanwhile, and notes that
-    /// the record of a version is acknowledged, if that version is current. If Redis is full the note may be omitted.
+    /// the record of a version is acknowledged, if that version is current.
     ///
-    /// KEYS: the order. ARGV: as for `notePublished`, then the mark or nothing.
+    /// KEYS: the order. ARGV: as for `notePublished`, then the mark or nothing. Returns the current version; the mark
+    /// stays unless that is the one.
     static let acknowledge = RedisScript(
         Self.isAsNew + Self.note + """
-            local mark = redis.call('HGET', KEYS[1], 'unpublished')
-            if mark and mark == ARGV[3] then redis.call('HDEL', KEYS[1], 'unpublished') end
-            note()
-            return 1
+            local standing = redis.call('HMGET', KEYS[1], 'version', 'unpublished')
+            if standing[1] == ARGV[1] and standing[2] and standing[2] == ARGV[4] then
+              redis.call('HDEL', KEYS[1], 'unpublished')
+            end
+            return note()
             """)
 
-    /// Notes that the record of a version is acknowledged, if that version is current, and returns the current version.
-    /// Of two records of one version the later one counts.
+    /// Notes that the record of a version is acknowledged, if that version is current, and returns the current version:
+    /// that devices are told of it, and the place of its record, each by itself. Of two records of one version the
+    /// later one counts.
+    ///
+    /// A Redis that is full takes it after a deletion: without its place an order could not cool, which makes room.
     private static let note = """
         local function note()
           local standing = redis.call('HMGET', KEYS[1], 'version', 'told', 'record')
           if not standing[1] or standing[1] ~= ARGV[1] then return standing[1] end
-          if standing[3] == '' then
-            redis.pcall('HSET', KEYS[1], 'told', ARGV[1])
-          elseif standing[2] ~= ARGV[1] or not isAsNew(standing[3], ARGV[2]) then
-            redis.pcall('HSET', KEYS[1], 'told', ARGV[1], 'record', ARGV[2])
+          local fields = {}
+          if ARGV[3] == '1' and standing[2] ~= ARGV[1] then fields = {'told', ARGV[1]} end
+          if standing[3] ~= '' and not isAsNew(standing[3], ARGV[2]) then
+            fields[#fields + 1], fields[#fields + 2] = 'record', ARGV[2]
+          end
+          if #fields == 0 then return standing[1] end
+          local reply = redis.pcall('HSET', KEYS[1], unpack(fields))
+          if type(reply) == 'table' and reply.err then
+            redis.call('HDEL', KEYS[1], fields[1], fields[3] or fields[1])
+            redis.call('HSET', KEYS[1], unpack(fields))
           end
           return standing[1]
         end
 
         """
 
-    /// Notes that the record of a version is acknowledged, if that version is current. If Redis is full the note may be
-    /// omitted.
+    /// Ends the wait of changes that were applied when the order was created, once their dead letters are closed.
     ///
-    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord`. Returns the current version.
+    /// KEYS: the order. ARGV: the changes. Returns 1 if they waited.
+    static let endWaiting = RedisScript(
+        """
+        local standing = redis.call('HMGET', KEYS[1], 'waiting', 'version', 'removed')
+        if standing[1] ~= ARGV[1] or not standing[2] or standing[3] then return 0 end
+        return redis.call('HDEL', KEYS[1], 'waiting')
+        """)
+
+    /// Notes that the record of a version is acknowledged, if that version is current.
+    ///
+    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord`, 1 if devices are told of all that came
+    /// before it. Returns the current version.
     static let notePublished = RedisScript(Self.isAsNew + Self.note + "return note()")
 }

@@ -109,16 +109,18 @@ extension StoreScripts {
     /// number again. The stamp is above every tag that was issued for this version, also by a server whose clock was
     /// ahead of this one's.
     /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, its
-    /// `PublishedRecord` or nothing, then field, value, …; `content` last, if there is one.
+    /// `PublishedRecord` or nothing, a place that has no record of the order or nothing, then field, value, …;
+    /// `content` last, if there is one.
     /// A stored order of the same version whose last record is elsewhere, as after a move to another Kafka cluster,
-    /// gets its place.
-    /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
-    /// when Redis is full and the order would grow.
+    /// gets its place; one that has neither document nor place is written.
+    /// Returns 1 if written, 2 if the place was, 3 if the stored order is newer, 4 if the order was forgotten after
+    /// this, 0 if it is the same; the stored place if it is another, later one; an error `OOM` when Redis is full and
+    /// the order would grow.
     static let restoreOrder = RedisScript(
         Self.dropPackage + Self.put + Self.isAsNew + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
             local gone = tonumber(redis.call('GET', KEYS[2]) or '')
-            if gone and modified * 1000 <= gone then return 0 end
+            if gone and modified * 1000 <= gone then return 4 end
             local last, revision = 0, 0
             local unpublished, isTrace = false, false
             local kind = redis.call('TYPE', KEYS[1]).ok
@@ -126,12 +128,14 @@ extension StoreScripts {
               local standing = redis.call(
                 'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unpublished', 'removed', 'record')
               local standingVersion = tonumber(standing[1] or '') or 0
-              if standingVersion > version then return 0 end
-              if standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then
-                if string.match(standing[7] or '', '^%d') and ARGV[5] ~= '' and not isAsNew(standing[7], ARGV[5]) then
-                  redis.call('HSET', KEYS[1], 'record', ARGV[5])
-                end
-                return 0
+              if standingVersion > version then return 3 end
+              local place = string.match(standing[7] or '', '^%d') and standing[7]
+              local isWhole = place or redis.call('HEXISTS', KEYS[1], 'document') == 1
+              if standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified and isWhole then
+                if not place or ARGV[5] == '' or place == ARGV[5] then return 0 end
+                if isAsNew(place, ARGV[5]) and place ~= ARGV[6] then return place end
+                redis.call('HSET', KEYS[1], 'record', ARGV[5])
+                return 2
               end
               last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
               unpublished, isTrace = standing[5], standing[6] or not standing[1]
@@ -145,7 +149,7 @@ extension StoreScripts {
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
               'told', ARGV[1], 'record', ARGV[5]
             }
-            local reply = put(fields, 6, unpublished, isTrace or ARGV[3] == 'cold', ARGV[3] == 'removal' and ARGV[4])
+            local reply = put(fields, 7, unpublished, isTrace or ARGV[3] == 'cold', ARGV[3] == 'removal' and ARGV[4])
             if ARGV[3] == 'version' and reply == 1 then dropPackage(ARGV[#ARGV - 1] == 'content') end
             return reply
             """)
