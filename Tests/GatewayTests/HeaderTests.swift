@@ -37,10 +37,10 @@ import Tokens
 @Suite struct ConditionalFetchTests {
     static let modified: Int64 = 784_111_777
 
-    func isFresh(_ headers: HTTPHeaders) throws -> Bool {
+    func isFresh(_ headers: HTTPHeaders, tag: String = "abc") throws -> Bool {
         let stamp = PackageReader.Stamp(
             token: try AuthenticationToken("0123456789abcdef"), version: 1, modifiedEpochSeconds: Self.modified,
-            entityTag: "abc")
+            entityTag: tag)
         return ConditionalFetch(Self.fields(headers)).isFresh(stamp)
     }
 
@@ -72,6 +72,16 @@ import Tokens
     @Test(arguments: ["", "abc", #""ABC""#, #""abc"#, #"w/"abc""#, #""a"bc"#, ",,,", #""*""#, "W/", #""abc"x"#])
     func aDifferentTagGetsThePackageDespiteTheDate(header: String) throws {
         #expect(try !self.isFresh(["If-None-Match": header, "If-Modified-Since": "Sun, 06 Nov 1994 08:49:37 GMT"]))
+    }
+
+    /// The tag of a version whose package is not stored cannot be compared.
+    @Test func aVersionWithoutATagIsJudgedByItsDate() throws {
+        for tag in [#""abc""#, #""""#, "junk"] {
+            #expect(try self.isFresh(["If-None-Match": tag, "If-Modified-Since": "784111777"], tag: ""))
+            #expect(try !self.isFresh(["If-None-Match": tag, "If-Modified-Since": "784111776"], tag: ""))
+            #expect(try !self.isFresh(["If-None-Match": tag], tag: ""))
+        }
+        #expect(try self.isFresh(["If-None-Match": "*"], tag: ""))
     }
 
     @Test func tagsInSeveralHeadersTakePrecedenceOverDates() throws {

@@ -97,10 +97,19 @@ import Testing
     @Test func neitherAClientThatHasTheVersionNorAStrangerCausesARequest() async throws {
         try await Fixture.with { fixture in
             try await fixture.put("1", isPackaged: false)
-            let date = HTTPDate.format(epochSeconds: 784_111_777)
-            let known = try await fixture.once(
-                "GET", fixture.package("1"), token: Fixture.ownToken, ["If-Modified-Since: \(date)"])
-            #expect(known.status == 304)
+            let key = RedisArgument.string("waybill:1:order:{\(try Fixture.key("1"))}")
+            let date = "If-Modified-Since: \(HTTPDate.format(epochSeconds: 784_111_777))"
+            // As it is, and cold.
+            for _ in 0..<2 {
+                for condition in [[date], [date, "If-None-Match: \"tag-1\""], [date, "If-None-Match: \"\""]] {
+                    let known = try await fixture.once(
+                        "GET", fixture.package("1"), token: Fixture.ownToken, condition)
+                    #expect(known.status == 304)
+                    #expect(known["etag"] == nil, "the client keeps its own")
+                }
+                _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", "0:1:100:00000000:ended"))
+                _ = try await fixture.redis.send(RedisCommand("HDEL", key, "document", "sources", "recent"))
+            }
             let empty = try await fixture.once("GET", fixture.package("1"), token: "a-wrong-token-of-someone")
             #expect(empty.status == 401)
             #expect(try await self.asked(fixture).isEmpty)

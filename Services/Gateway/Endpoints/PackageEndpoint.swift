@@ -241,10 +241,13 @@ final class PackageEndpoint: Sendable {
     }
 
     private static func headers(_ stamp: PackageReader.Stamp) -> HTTPHeaders {
-        [
+        var headers: HTTPHeaders = [
             "last-modified": HTTPDate.format(epochSeconds: stamp.modifiedEpochSeconds),
-            "etag": "\"\(stamp.entityTag)\"", "cache-control": "private, no-cache", "vary": "Authorization",
+            "cache-control": "private, no-cache", "vary": "Authorization",
         ]
+        // A 304 replaces the client's validators: without one of ours, it keeps its own. Source: RFC 9111 §4.3.4
+        if stamp.isPackaged { headers.add(name: "etag", value: "\"\(stamp.entityTag)\"") }
+        return headers
     }
 
     /// Decides about a client that apparently cannot be given the order, or that must first prove its right to it.
@@ -386,7 +389,8 @@ final class PackageEndpoint: Sendable {
 
 /// Decides if the client already has the newest package.
 ///
-/// Source: RFC 9110 §13.2.2: `If-None-Match` takes precedence over `If-Modified-Since`; Wallet Orders §1.2a
+/// Source: RFC 9110 §13.2.2: `If-None-Match` takes precedence over `If-Modified-Since`; Wallet Orders §1.2a. A version
+/// without a package has no tag to compare, so its date decides.
 struct ConditionalFetch: Hashable {
     let ifNoneMatch: [String]
     let ifModifiedSince: String?
@@ -402,7 +406,8 @@ struct ConditionalFetch: Hashable {
 
     func isFresh(_ stamp: PackageReader.Stamp) -> Bool {
         if !self.ifNoneMatch.isEmpty {
-            return self.ifNoneMatch.contains { Self.names(stamp.entityTag, in: $0) }
+            if self.ifNoneMatch.contains(where: { Self.names(stamp.entityTag, in: $0) }) { return true }
+            if stamp.isPackaged { return false }
         }
         guard let given = self.ifModifiedSince else { return false }
         if given == HTTPDate.format(epochSeconds: stamp.modifiedEpochSeconds) { return true }
