@@ -67,6 +67,7 @@ package enum Checkout {
         let patientProducer = try KafkaProducer(
             environment.producing(within: Self.patientDeliveryLimit), topics: [common.topics.orderChanges])
         let redis = RedisClient(environment.redis, eventLoopGroup: environment.group)
+        let waitingRedis = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
         let metrics = CheckoutMetrics(factory: environment.metrics)
         let holders = ClaimHolders(redis: redis)
         // Without Redis: what is unambiguous in the directory.
@@ -82,8 +83,8 @@ package enum Checkout {
             store: OrderStore(redis: redis), requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
-        let repeated = RepeatedRequests(redis: redis)
-        let requests = IdempotentRequests(store: repeated, logger: environment.logger)
+        let requests = IdempotentRequests(
+            store: RepeatedRequests(redis: redis, waiting: waitingRedis), logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
         var calls = FetcherConfiguration()
         calls.concurrency = CallCapacity.limit
@@ -129,6 +130,7 @@ package enum Checkout {
             onStopped: {
                 await producer.close()
                 await patientProducer.close()
+                await waitingRedis.close()
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)

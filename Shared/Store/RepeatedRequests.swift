@@ -5,7 +5,8 @@ public import Redis
 ///
 /// An entry is there before its request is performed. Until `settle` it counts as running for `runningSeconds`, then as
 /// unknown: a process may have ended at any moment. An entry expires after `keptSeconds`. These keys are not rebuilt
-/// from Kafka: after Redis lost them a request may be performed again.
+/// from Kafka: after Redis lost them a request may be performed again. One that must not be performed twice does not begin
+/// before a replica has its entry, if Redis has replicas: a fail-over does not lose it.
 public struct RepeatedRequests: Sendable {
     /// Longer than any request takes.
     static let runningSeconds: Int64 = 120
@@ -55,13 +56,23 @@ public struct RepeatedRequests: Sendable {
         case undone
     }
 
-    private let redis: RedisClient
+    /// The longest wait for a replica, in milliseconds: less than the deadline of a command.
+    private static let replicationMilliseconds: Int64 = 500
 
-    public init(redis: RedisClient) { self.redis = redis }
+    private let redis: RedisClient
+    private let waiting: RedisClient
+
+    /// - Parameter waiting: a client for commands that wait; nil for the same one.
+    public init(redis: RedisClient, waiting: RedisClient? = nil) {
+        self.redis = redis
+        self.waiting = waiting ?? redis
+    }
 
     /// Notes that a request begins, unless it was noted before.
     ///
     /// - Parameter isRepeatable: true for a request that may be performed again while its outcome is unknown.
+    /// - Throws: also if Redis has replicas and none of them has the entry of a request that is not repeatable. The
+    ///   entry may be there.
     public func begin(_ attempt: Attempt, isRepeatable: Bool) async throws(StoreError) -> RequestState {
         let words = try await self.run(
             StoreScripts.beginRequest, attempt.key,
@@ -71,7 +82,9 @@ public struct RepeatedRequests: Sendable {
             ]
         ).array
         switch words?.first?.text {
-        case "first": return .first
+        case "first":
+            if !isRepeatable { try await self.replicate(attempt) }
+            return .first
         case "running": return .running
         case "conflict": return .conflict
         case "answered": return .answered(words?.last?.bytes ?? [])
@@ -90,6 +103,31 @@ public struct RepeatedRequests: Sendable {
         _ = try await self.run(
             StoreScripts.settleRequest, attempt.key,
             [.string("\(attempt.digest)\(attempt.owner) "), .bytes(value), .integer(Self.keptSeconds)])
+    }
+
+    /// Waits until a replica has the entry of an attempt, if there is a replica.
+    private func replicate(_ attempt: Attempt) async throws(StoreError) {
+        let what = "waiting for a replica to have a request"
+        let place = RedisArgument.place(.key(attempt.key))
+        // WAIT covers the writes of its connection alone, so that the entry is written again over this one.
+        let write = RedisCommand("EXPIRE", .string(attempt.key), .integer(Self.keptSeconds))
+        func answer(to command: RedisCommand) async throws(StoreError) -> RedisValue? {
+            let replies: [RedisValue]
+            do {
+                replies = try await self.waiting.pipeline([write, command])
+            } catch {
+                throw StoreError(what, error)
+            }
+            for case .error(let message) in replies { throw StoreError(what, reply: message) }
+            guard replies.first?.integer == 1 else { throw StoreError(.unavailable, "\(what): it is gone") }
+            return replies.last
+        }
+        let information = try await answer(to: RedisCommand("INFO", "replication", place))
+        guard RedisServerInformation(information?.text ?? "").replicas ?? 0 > 0 else { return }
+        let count = try await answer(to: RedisCommand("WAIT", "1", .integer(Self.replicationMilliseconds), place))
+        guard let count = count?.integer, count > 0 else {
+            throw StoreError(.unavailable, "\(what): none has it within \(Self.replicationMilliseconds) ms")
+        }
     }
 
     private func run(

@@ -111,11 +111,12 @@ import Tokens
             let token = fixture.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             let redis = try #require(fixture.redis)
             try await Fixture.withClient(redis) { redis in
+                _ = try await redis.send(RedisCommand("CONFIG", "SET", "rdbcompression", "no"))
                 let keys = try await redis.send(RedisCommand("KEYS", "*")).array ?? []
                 #expect(keys.contains { $0.text?.hasPrefix("waybill:1:idempotency:") == true })
                 for key in keys.compactMap(\.text) {
                     #expect(!key.contains(token))
-                    let value = try await redis.send(RedisCommand("GET", .string(key)))
+                    let value = try await redis.send(RedisCommand("DUMP", .string(key)))
                     #expect(value.text?.contains(token) != true, "\(key)")
                 }
             }
@@ -235,6 +236,28 @@ import Tokens
             await provider.stop()
             for _ in 0..<2 {
                 #expect(try await confirm("k4").code == "upstream_unavailable", "nothing was sent: the key is free")
+            }
+        }
+    }
+
+    /// A provider that is busy, wants the request later or does not know us has decided nothing.
+    @Test func aRefusalThatDecidesNothingLeavesTheKeyFree() async throws {
+        try await Self.withProvider { fixture, provider in
+            func confirm(_ key: Int) async throws -> Int {
+                try await fixture.call(
+                    "POST", Self.path, [Self.form, "Idempotency-Key: k\(key)"], body: Self.details()
+                ).status
+            }
+            for status in [401, 403, 408, 409, 425, 429, 402, 400, 404, 422] {
+                let isFinal = [402, 400, 404, 422].contains(status)
+                try provider.answer(Self.path, status, #"{"error":{}}"#)
+                #expect(try await confirm(status) == status)
+                let seen = provider.seen.count
+                try provider.answer(Self.path, 200, #"{"status":"succeeded"}"#)
+                #expect(try await confirm(status) == (isFinal ? status : 200))
+                #expect(try await confirm(status) == (isFinal ? status : 200))
+                #expect(provider.seen.count == seen + (isFinal ? 0 : 1), "\(status)")
+                #expect(provider.seen.last?.headers["idempotency-key"] == "k\(status)")
             }
         }
     }

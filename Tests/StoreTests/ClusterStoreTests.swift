@@ -16,7 +16,7 @@ import Testing
         "+evalsha", "+exists", "+expire", "+get", "+hdel", "+hexists", "+hget", "+hgetall", "+hlen", "+hmget", "+hscan",
         "+hset", "+info",
         "+ping", "+sadd", "+scan", "+scard", "+script|load", "+select", "+set", "+sismember", "+smembers", "+srem",
-        "+strlen", "+time", "+type", "+zadd", "+zcard", "+zpopmin", "+zrangebyscore", "+zrem",
+        "+strlen", "+time", "+type", "+wait", "+zadd", "+zcard", "+zpopmin", "+zrangebyscore", "+zrem",
         "+zremrangebyrank", "+zscore",
     ]
 

@@ -1,4 +1,6 @@
+import Glibc
 import Redis
+import TestKit
 import TestTraits
 import Testing
 
@@ -85,5 +87,34 @@ import Testing
             _ = try await fixture.raw("SET", StoreKeys.repeated("name"), "other")
             #expect(try await requests.begin(Self.attempt(), isRepeatable: false) == .conflict)
         }
+    }
+
+    /// A fail-over must not forget a request that must not be performed twice.
+    @Test func aRequestThatIsNotRepeatableWaitsForAReplica() async throws {
+        let master = try await RedisServer.startAlone(["--repl-diskless-sync-delay", "0"])
+        let replica = try await RedisServer.startAlone(["--replicaof", "127.0.0.1", "\(master.port)"])
+        let (redis, waiting) = (try master.client(), try master.client())
+        do {
+            // It gets writes from its first acknowledgement on.
+            try await master.command("set", "probe", "there")
+            try await replica.until("there", in: "get", "probe")
+            let requests = RepeatedRequests(redis: redis, waiting: waiting)
+            func attempt(_ name: String) -> Attempt { Attempt(name, content: []) }
+            #expect(try await requests.begin(attempt("first"), isRepeatable: false) == .first)
+            #expect(try await replica.command("exists", StoreKeys.repeated("first")) == "1")
+            replica.signal(SIGSTOP)
+            let second = attempt("second")
+            await #expect(throws: StoreError.self) { try await requests.begin(second, isRepeatable: false) }
+            #expect(try await requests.begin(attempt("third"), isRepeatable: true) == .first)
+            // Nothing was done.
+            try await requests.settle(second, as: .undone)
+            replica.signal(SIGCONT)
+            #expect(try await requests.begin(attempt("fourth"), isRepeatable: false) == .first)
+        } catch { Issue.record(error) }
+        replica.signal(SIGCONT)
+        await redis.close()
+        await waiting.close()
+        await replica.stop()
+        await master.stop()
     }
 }

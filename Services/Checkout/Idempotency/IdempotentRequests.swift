@@ -28,6 +28,22 @@ struct StoredAnswer: Hashable, Sendable {
         self.init(status: status, contentType: String(decoding: parts[1], as: UTF8.self), body: Array(parts[2]))
     }
 
+    /// Returns the end of the request that it answers.
+    ///
+    /// A provider whose access was refused, that is busy with the same request, or that wants it later has not decided
+    /// it: the same request goes to it again, under the same key. Source: RFC 9110 §15.5; RFC 8470 §5.2; RFC 6585 §4
+    ///
+    /// - Parameter secret: the key under which the answer is stored.
+    func settlement(_ secret: [UInt8]) -> RepeatedRequests.Settlement {
+        switch self.status {
+        case 401, 403, 408, 409, 425, 429: return .undone
+        case 500...: return .unknown
+        default:
+            guard let sealed = try? AES256GCM.seal(self.encoded, key: secret) else { return .unknown }
+            return .answered(sealed)
+        }
+    }
+
     /// Makes the answer to the caller. A successful one has the order details: in its object in both spellings, or in
     /// a header if it is not an object.
     func answer(_ details: OrderDetails?) -> Answer {
@@ -93,8 +109,7 @@ struct IdempotentRequests: Sendable {
         }
         do throws(CheckoutFailure) {
             let answer = try await act()
-            let sealed = answer.status < 500 ? try? AES256GCM.seal(answer.encoded, key: secret) : nil
-            await self.settle(attempt, as: sealed.map { .answered($0) } ?? .unknown)
+            await self.settle(attempt, as: answer.settlement(secret))
             return answer
         } catch {
             await self.settle(attempt, as: error.mayHaveActed ? .unknown : .undone)
