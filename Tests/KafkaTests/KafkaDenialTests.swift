@@ -112,6 +112,13 @@ import Testing
             try await admin.partitionStates("orders") == [
                 KafkaPartitionState(replicas: 3, inSync: 3), KafkaPartitionState(replicas: 3, inSync: 1),
             ])
+        orders.leaderlessFrom = 1
+        try server.tell(["orders": orders, "secret": secret])
+        #expect(
+            try await admin.partitionStates("orders") == [
+                KafkaPartitionState(replicas: 3, inSync: 3),
+                KafkaPartitionState(replicas: 3, inSync: 0, hasLeader: false),
+            ])
         await #expect(throws: KafkaError(.authorization, "")) { try await admin.partitionStates("secret") }
         await #expect(throws: KafkaError(.unknownTopic, "")) { try await admin.partitionStates("nowhere") }
         let settings = try await admin.settings(of: ["orders", "secret"])

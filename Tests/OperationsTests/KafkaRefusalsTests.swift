@@ -90,6 +90,20 @@ import Testing
         #expect(reader.faults(.success(partitions), settings: self.good).isEmpty)
     }
 
+    /// With one replica that must be in sync, the list of those in sync says nothing.
+    @Test func partitionsWithoutALeaderConcernReadersToo() {
+        var partitions = self.three
+        for index in 0..<2 { partitions[index] = KafkaPartitionState(replicas: 3, inSync: 0, hasLeader: false) }
+        let settings = self.good.merging(["min.insync.replicas": "1"]) { $1 }
+        for need in [self.orders, KafkaTopicNeed("orders", isRead: true, isCompacted: true)] {
+            for known in [settings, nil] {
+                let faults = need.faults(.success(partitions), settings: known)
+                #expect(faults.map(\.kind) == [.passing])
+                #expect(faults.first?.text.contains("2 of 4 partitions have no leader") == true)
+            }
+        }
+    }
+
     @Test func aLowMessageSizeLimitIsRefusedOrWarnedAbout() {
         #expect(self.faults("max.message.bytes", "65536").map(\.kind) == [.refused])
         // Kafka's default.

@@ -139,6 +139,13 @@ public final class KafkaBroker: Sendable {
         }
     }
 
+    /// Takes the leader from a partition, as if its broker were dead, or gives it back.
+    public func setLeader(of topic: String, partition: Int32, exists: Bool) throws {
+        try unsafe self.use("setting a leader") {
+            unsafe rd_kafka_mock_partition_set_leader($0, topic, partition, exists ? 1 : -1)
+        }
+    }
+
     /// Delays all answers by this time; 0 ends that.
     public func setDelay(milliseconds: Int) throws {
         try unsafe self.use("setting a delay") {

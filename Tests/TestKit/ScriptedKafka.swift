@@ -13,6 +13,8 @@ public final class ScriptedKafka: Sendable {
         public var error = 0
         /// The number of replicas of each partition, and of those in sync.
         public var partitions: [(replicas: Int, inSync: Int)] = [(3, 3)]
+        /// The number of the first partition that has no leader; nil if all have one.
+        public var leaderlessFrom: Int?
         /// The settings in effect; with nil the server refuses to report them.
         public var settings: [String: String]?
 
@@ -51,7 +53,10 @@ public final class ScriptedKafka: Sendable {
     private static func text(_ topics: [String: Topic]) throws -> String {
         let object = topics.mapValues { topic in
             let partitions = topic.partitions.map { [$0.replicas, $0.inSync] }
-            return ["error": topic.error, "partitions": partitions, "settings": topic.settings ?? false]
+            return [
+                "error": topic.error, "partitions": partitions, "settings": topic.settings ?? false,
+                "led": topic.leaderlessFrom ?? partitions.count,
+            ]
                 as [String: Any]
         }
         return String(decoding: try JSONSerialization.data(withJSONObject: object), as: UTF8.self)
@@ -79,7 +84,7 @@ public final class ScriptedKafka: Sendable {
                 topic = script().get(name, {"error": 3, "partitions": []})
                 found = [] if topic["error"] else topic["partitions"]
                 partitions = [
-                    struct.pack(">hii", 0, index, 1) + array([struct.pack(">i", n + 1) for n in range(replicas)])
+                    struct.pack(">hii", 0, index, 1 if index < topic.get("led", 1 << 30) else -1) + array([struct.pack(">i", n + 1) for n in range(replicas)])
                     + array([struct.pack(">i", n + 1) for n in range(synced)])
                     for index, (replicas, synced) in enumerate(found)]
                 topics.append(struct.pack(">h", topic["error"]) + text(name) + b"\0" + array(partitions))

@@ -6,10 +6,13 @@ public struct KafkaPartitionState: Hashable, Sendable {
     public let replicas: Int
     /// Those of them whose copy is up to date.
     public let inSync: Int
+    /// False for a partition that nobody can read or write.
+    public let hasLeader: Bool
 
-    public init(replicas: Int, inSync: Int) {
+    public init(replicas: Int, inSync: Int, hasLeader: Bool = true) {
         self.replicas = replicas
         self.inSync = inSync
+        self.hasLeader = hasLeader
     }
 }
 
@@ -38,7 +41,10 @@ enum TopicQuery {
         let partitions = unsafe UnsafeBufferPointer(
             start: first.pointee.partitions, count: Int(first.pointee.partition_cnt))
         return unsafe partitions.map {
-            unsafe KafkaPartitionState(replicas: Int($0.replica_cnt), inSync: Int($0.isr_cnt))
+            // Without a leader Kafka lists the last replica as in sync, although its broker is dead.
+            let hasLeader = unsafe $0.leader >= 0
+            return unsafe KafkaPartitionState(
+                replicas: Int($0.replica_cnt), inSync: hasLeader ? Int($0.isr_cnt) : 0, hasLeader: hasLeader)
         }
     }
 

@@ -6,7 +6,7 @@ import Synchronization
 /// Owner: this object owns one C handle and ends it when the last read has ended.
 /// Thread: one of its own for queries and single records, and one for each read of a range in progress.
 /// Bounded: 16 simultaneous reads; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one
-/// fetch; a wait without progress by `patience`.
+/// fetch; a wait without progress by `patience`, and a call for single records as a whole.
 public final class KafkaReader: Sendable {
     /// The most simultaneous reads; further ones are refused.
     public static let limit = 16
@@ -15,12 +15,16 @@ public final class KafkaReader: Sendable {
         var reading: Set<KafkaPartition> = []
         var isClosing = false
         var closers: [CheckedContinuation<Void, Never>] = []
+        /// Topics that brokers refuse to let us read.
+        var refused: Set<String> = []
     }
 
     let handle: KafkaHandle
     let line: BlockingExecutor
     let patience: Duration
     let wakeup: FetchWakeup
+    let reads: Mutex<RecordReads>
+    private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     private let state = Mutex(State())
 
     /// Connects in the background.
@@ -40,7 +44,7 @@ public final class KafkaReader: Sendable {
 
     /// Connects in the background, for `records(of:at:)`.
     ///
-    /// - Parameter patience: the longest wait for a record.
+    /// - Parameter patience: the longest time of a call. A partition that does not answer is then left alone for as long.
     /// - Throws: `.configuration` naming the property.
     public convenience init(
         ofSingleRecords configuration: KafkaConfiguration, patience: Duration
@@ -54,6 +58,8 @@ public final class KafkaReader: Sendable {
         fixed: [String: String]
     ) throws(KafkaError) {
         self.patience = patience
+        self.reads = Mutex(RecordReads(rest: patience))
+        self.onEvent = configuration.onEvent
         let properties = try configuration.naming { () throws(KafkaError) in
             try configuration.resolved(defaults: defaults, fixed: fixed)
         }
@@ -179,8 +185,30 @@ public final class KafkaReader: Sendable {
         // own thread, which answers immediately.
         try? await line.run { () throws(KafkaError) in fetch.stop() }
         line.end()
+        switch outcome {
+        case .success: self.granted(topic)
+        case .failure(let error as KafkaError): self.tell(error, of: topic)
+        case .failure: break
+        }
         try outcome.get()
     }
+
+    /// Reports an error if it is a refusal, with the right to grant.
+    func tell(_ error: KafkaError, of topic: String) {
+        let event = KafkaEvent(.warning, error, .reader, topic: topic)
+        guard event.kind == .denied else { return }
+        if case .read(let topic)? = event.denial { self.state.withLock { _ = $0.refused.insert(topic) } }
+        self.onEvent?(event)
+    }
+
+    /// Reports that a topic can be read, if that was refused.
+    func granted(_ topic: String) {
+        guard self.state.withLock({ $0.refused.remove(topic) != nil }) else { return }
+        self.onEvent?(
+            KafkaEvent(severity: .info, kind: .granted, message: "reading \(topic)", denial: .read(topic: topic)))
+    }
+
+    var isClosing: Bool { self.state.withLock { $0.isClosing } }
 
     /// Makes reads in progress fail with `.closed` and ends the threads. Calling it again is harmless.
     public func close() async {
@@ -266,7 +294,7 @@ public final class KafkaReader: Sendable {
 
     private func checkGoesOn(_ progress: ReadProgress) throws(KafkaError) {
         if Task.isCancelled { throw KafkaError(.cancelled, "reading \(progress.name): cancelled") }
-        if self.state.withLock({ $0.isClosing }) {
+        if self.isClosing {
             throw KafkaError(.closed, "reading \(progress.name): the reader was closed")
         }
         try progress.check(now: .now)

@@ -63,9 +63,13 @@ struct ReadProgress {
 
     /// - Throws: `.timedOut` after `patience` without progress.
     func check(now: ContinuousClock.Instant) throws(KafkaError) {
-        if now - self.lastAt < self.patience { return }
+        if now - self.lastAt >= self.patience { throw self.timedOut }
+    }
+
+    /// The failure of a read that waited in vain, with the last complaint.
+    var timedOut: KafkaError {
         let reason = self.complaint.map { ": \($0)" } ?? ""
-        throw KafkaError(
+        return KafkaError(
             .timedOut, "reading \(self.name): nothing at \(self.position) of \(self.to) for \(self.patience)\(reason)",
             isRetriable: true)
     }

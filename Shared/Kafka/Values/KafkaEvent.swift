@@ -65,6 +65,7 @@ public enum KafkaDenial: Hashable, Sendable {
 enum KafkaRole: Sendable {
     case member(group: String, topics: [String])
     case producer(topics: [String])
+    case reader
     case other
 }
 
@@ -78,6 +79,9 @@ extension KafkaDenial {
         case (RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, .member(let group, _)): self = .group(group)
         case (RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, .member(_, let topics)):
             self = .read(topic: topic ?? topics.joined(separator: " and "))
+        case (RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, .reader):
+            guard let topic else { return nil }
+            self = .read(topic: topic)
         case (RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, .producer(let topics)):
             self = .write(topic: topic ?? topics.joined(separator: " and "))
         case (RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, .producer(let topics)):

@@ -77,8 +77,19 @@ extension KafkaTopicNeed {
             ]
         case .failure: return []
         }
-        guard let settings else { return [] }
-        return self.cleanup(settings) + self.replicas(found, settings) + self.sizes(settings)
+        guard let settings else { return self.leaders(found) }
+        return self.cleanup(settings) + self.leaders(found) + self.replicas(found, settings) + self.sizes(settings)
+    }
+
+    private func leaders(_ partitions: [KafkaPartitionState]) -> [KafkaFault] {
+        let without = partitions.count { !$0.hasLeader }
+        guard without > 0 else { return [] }
+        return [
+            KafkaFault(
+                kind: .passing,
+                problem: "topic \(self.name): \(without) of \(partitions.count) partitions have no leader: nothing is "
+                    + "read or written there until brokers are back", fix: "")
+        ]
     }
 
     private func cleanup(_ settings: [String: String]) -> [KafkaFault] {
@@ -115,7 +126,7 @@ extension KafkaTopicNeed {
                     fix: "add replicas, or \(self.command("min.insync.replicas=1"))")
             ]
         }
-        let now = partitions.count { $0.inSync < least }
+        let now = partitions.count { $0.hasLeader && $0.inSync < least }
         guard now > 0 else { return [] }
         return [
             KafkaFault(
