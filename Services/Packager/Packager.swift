@@ -109,7 +109,7 @@ extension Packager {
         repackager.pictureIndex = pictureIndex
         let pictures = PictureWorker(
             pictureIndex, store: store, fetcher: try Fetcher(settings.pictures),
-            repackage: { [repackager] in _ = try await repackager.repackage($0) },
+            repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
             hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
             brands.groups(served: packagers.orderTypes)

@@ -198,7 +198,7 @@ import Testing
                 _ = try await fixture.redis.send(RedisCommand("HSET", key, "record", .string(place)))
                 let keys = try ["lost", "o"].map(ChangeLog.key)
                 let outcomes = try await self.repackager(fixture, cold).package(requested: keys)
-                guard case .refused(let reason) = outcomes[0] else {
+                guard case .postponed(let reason) = outcomes[0] else {
                     Issue.record("\(outcomes[0])")
                     continue
                 }

@@ -110,7 +110,7 @@ struct PictureFixture: Sendable {
             pictures: self.pictures, store: store, fetcher: fetcher,
             repackage: { [repackager] keys in
                 try await repackaging(keys)
-                _ = try await repackager.repackage(keys)
+                return try await repackager.repackage(keys).postponed(of: keys)
             },
             hosts: { [packager] _ in packager.pictureHosts }, metrics: metrics, logger: logger)
         job.retry = PictureRetry(second: .microseconds(100))

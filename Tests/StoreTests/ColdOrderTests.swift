@@ -144,6 +144,33 @@ import Testing
         }
     }
 
+    /// Redis has no part in it, so that other orders can be read.
+    @Test func aRecordThatKafkaDoesNotGiveFailsItsOrderAlone() async throws {
+        struct Silence: Error {}
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            let cold = try await self.cold(fixture, topic)
+            let warm = try state("warm", version: 1)
+            _ = try await OrderStore(redis: fixture.redis).write([
+                .init(state: warm, after: nil, content: .version(somePackage))
+            ])
+            let store = OrderStore(redis: fixture.redis) { orders in orders.map { _ in .failure(Silence()) } }
+            let results = try await store.orders([cold.key, warm.key])
+            #expect(try results[1].get()?.state == warm)
+            let error = #expect(throws: StoreError.self) { try results[0].get() }
+            #expect(error?.code == .unread)
+            #expect(error?.origin == FailureOrigin(.kafka, .partition))
+            #expect(error?.origin.isRetriable == true)
+            #expect(error?.remains == nil, "it will be read")
+            topic.compact()
+            let lost = OrderStore(redis: fixture.redis, records: topic.reader)
+            let missing = await #expect(throws: StoreError.self) { try await lost.orders([cold.key])[0].get() }
+            #expect(missing?.origin == FailureOrigin(.kafka, .order))
+            #expect(missing?.remains?.state.version == cold.version)
+            #expect(missing?.remains?.state.document == .empty)
+        }
+    }
+
     @Test func aLargeColdOrderIsReadAsOtherLargeOnes() async throws {
         try await StoreFixture.with { fixture in
             let topic = Topic()
@@ -153,7 +180,7 @@ import Testing
             let record = try await self.publish(state, fixture, topic)
             #expect(try await self.sweep(fixture, topic).cold == 1)
             let store = OrderStore(redis: fixture.redis, records: topic.reader)
-            guard case .large(let bytes) = try await store.look(at: [state.key])[0] else {
+            guard let bytes = try await store.look(at: [state.key])[0].coldRecord?.bytes else {
                 Issue.record("it was read at once")
                 return
             }

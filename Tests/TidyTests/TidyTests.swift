@@ -82,9 +82,9 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5223,
+        "Services/Checkout": 5243,
         "Services/Gateway": 2100,
-        "Services/Packager": 15027,
+        "Services/Packager": 15287,
         "Services/Pusher": 6120,
         "Shared/APNS": 3350,
         "Shared/Brands": 1880,
@@ -93,13 +93,13 @@ import Testing
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4240,
-        "Shared/Kafka": 4670,
+        "Shared/Kafka": 5040,
         "Shared/Lua": 1030,
         "Shared/Model": 6302,
-        "Shared/Operations": 4486,
+        "Shared/Operations": 4496,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
-        "Shared/Store": 6070,
+        "Shared/Store": 6220,
         "Shared/Tokens": 370,
     ]
 

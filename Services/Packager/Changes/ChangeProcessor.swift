@@ -96,10 +96,10 @@ struct ChangeProcessor: Sendable {
         let reader = OrderReader(store: self.store, view: self.view, metrics: self.metrics)
         var unread = [orders]
         do {
-            let (first, large) = try await reader.first(orders, &outcomes)
-            unread = large
+            let (first, others) = try await reader.first(orders, &outcomes)
+            unread = others
             await self.advance(first, &outcomes)
-            for page in large {
+            for page in others {
                 let page = try await reader.page(page, &outcomes)
                 unread.removeFirst()
                 await self.advance(page, &outcomes)

@@ -32,39 +32,50 @@ struct OrderReader: Sendable {
             case .success(let entry):
                 self.orders.append((order.following(entry), entry.order))
                 self.bytes += entry.bytes
-            case .failure(let error) where error.code == .corrupt:
+            case .failure(let error):
+                // A removal or a replacement needs nothing of what cannot be read.
+                if let remains = error.remains, let whole = order.fromLastWhole {
+                    self.orders.append((whole, remains))
+                    return
+                }
+                guard !error.origin.isRetriable else { return outcomes.postpone(order.place, error.message) }
                 let fault = ChangeFault(
                     code: .corruptState,
                     reason: "\(error.message); repair or remove the order in Redis, then publish the change again")
                 self.damaged += order.changes.map {
                     RefusedRecord(place: order.place, record: $0.record, fault: fault)
                 }
-            case .failure(let error): outcomes.postpone(order.place, error.message)
             }
         }
     }
 
-    /// Reads all orders whose entries are small.
+    /// Reads all orders whose entries are small and in Redis.
     ///
-    /// - Returns: also the others, as the pages in which they are to be read.
+    /// - Returns: also the others, as the pages in which they are to be read: last those that Kafka has.
     func first(
         _ orders: [BatchOrder], _ outcomes: inout BatchOutcomes
-    ) async throws(StoreError) -> (page: Page, large: [[BatchOrder]]) {
+    ) async throws(StoreError) -> (page: Page, others: [[BatchOrder]]) {
         var page = Page(epochs: try await self.view?.known())
         var large: [(item: BatchOrder, bytes: Int)] = []
+        var cold: [(item: BatchOrder, bytes: Int)] = []
         let started = ContinuousClock.now
         let sights = try await self.store.look(at: orders.map(\.key))
         self.metrics.ended(.read, since: started)
         for (order, sight) in zip(orders, sights) {
             switch sight {
-            case .read(let result): page.add(order, result, &outcomes)
+            case .read(let result):
+                if let record = sight.coldRecord {
+                    cold.append((order, record.bytes))
+                } else {
+                    page.add(order, result, &outcomes)
+                }
             case .large(let bytes): large.append((order, bytes))
             }
         }
-        return (page, OrderStore.pages(large))
+        return (page, OrderStore.pages(large) + OrderStore.pages(cold))
     }
 
-    /// Reads a page of large orders.
+    /// Reads a page of large orders, or of cold ones.
     func page(_ orders: [BatchOrder], _ outcomes: inout BatchOutcomes) async throws(StoreError) -> Page {
         var page = Page(epochs: try await self.view?.known())
         for (order, result) in zip(orders, try await self.store.eachEntry(orders.map(\.key))) {

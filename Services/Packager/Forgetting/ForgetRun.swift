@@ -113,6 +113,8 @@ struct ForgetRun: Sendable {
             return OrderTraces(state: state ?? .none, earlyChanges: early)
         case .failure(let error):
             guard error.isOfOneOrder else { throw error }
+            // A removal needs no document.
+            if error.remains != nil || error.origin.isRetriable { return OrderTraces(state: .stored) }
             return OrderTraces(state: .damaged(error.message))
         }
     }

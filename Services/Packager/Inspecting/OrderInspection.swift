@@ -207,7 +207,7 @@ extension OrderInspection {
                 guard let stored else { return facts }
                 positions = stored.state.positions
                 facts.order = try await self.facts(stored, around, nowMilliseconds / 1000)
-            } catch let error as StoreError where error.isOfOneOrder {
+            } catch let error as StoreError where error.isOfOneOrder && error.code != .unread {
                 facts.corruption = error.message
             }
             return facts

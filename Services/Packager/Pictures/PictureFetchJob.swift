@@ -21,8 +21,9 @@ struct PictureFetchJob: Sendable {
     let pictures: Pictures
     let store: OrderStore
     let fetcher: Fetcher
-    /// Repackages orders where that makes a difference, and announces the new versions.
-    let repackage: @Sendable ([OrderKey]) async throws -> Void
+    /// Repackages orders where that makes a difference, and announces the new versions. Returns those that go on
+    /// waiting, since they cannot be read now.
+    let repackage: @Sendable ([OrderKey]) async throws -> Set<OrderKey>
     /// Returns the hosts that pictures of an order type may come from, with the present brands.
     let hosts: @Sendable (OrderTypeIdentifier) -> PictureHosts
     let metrics: PictureMetrics
@@ -152,8 +153,9 @@ struct PictureFetchJob: Sendable {
                 let part = Array(waiting[start..<min(start + Self.orderCount, waiting.count)])
                 let ready = try await self.ready(part)
                 // Each once: the scan may give an order twice.
-                try await self.repackage(Array(Set(ready.map(\.order))))
-                try await self.pictures.removeWaiting(ready, for: claim.key)
+                let postponed = try await self.repackage(Array(Set(ready.map(\.order))))
+                try await self.pictures.removeWaiting(
+                    ready.filter { !postponed.contains($0.order) }, for: claim.key)
                 guard try await self.pictures.postpone(&claim, by: Self.lease) else { return false }
             }
         }
@@ -163,12 +165,10 @@ struct PictureFetchJob: Sendable {
     /// Returns the orders whose version is written, or will not be: what a worker noted before it died is noted again
     /// when its changes are redelivered.
     private func ready(_ waiting: [Pictures.Waiting]) async throws -> [Pictures.Waiting] {
-        let stored = try await self.store.orders(waiting.map(\.order))
+        let stored = try await self.store.storedVersions(waiting.map(\.order))
         return zip(waiting, stored).filter { waiting, stored in
-            if self.now() - waiting.sinceEpochSeconds > Self.patienceSeconds { return true }
-            // Waiting would not repair a damaged order.
-            guard case .success(let order) = stored else { return true }
-            return (order?.state.version ?? 0) >= waiting.version
+            self.now() - waiting.sinceEpochSeconds > Self.patienceSeconds
+                || (stored?.version ?? 0) >= waiting.version
         }.map(\.0)
     }
 

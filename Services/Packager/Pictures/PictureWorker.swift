@@ -33,11 +33,11 @@ struct PictureWorker: Service {
 
     /// - Parameters:
     ///   - fetcher: closed when the worker stops.
-    ///   - repackage: repackages orders where that makes a difference, and announces the new versions.
+    ///   - repackage: as for `PictureFetchJob`.
     ///   - hosts: returns the hosts that pictures of an order type may come from, with the present brands.
     init(
         _ pictureIndex: PictureIndex, store: OrderStore, fetcher: Fetcher,
-        repackage: @escaping @Sendable ([OrderKey]) async throws -> Void,
+        repackage: @escaping @Sendable ([OrderKey]) async throws -> Set<OrderKey>,
         hosts: @escaping @Sendable (OrderTypeIdentifier) -> PictureHosts, logger: Logger
     ) {
         self.init(

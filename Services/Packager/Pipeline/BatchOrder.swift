@@ -2,6 +2,7 @@ import FoundationEssentials
 import Kafka
 import Model
 import Operations
+import Packaging
 import Store
 
 /// One order of a batch, with the changes that arrived for it.
@@ -55,6 +56,20 @@ final class BatchOrder: Sendable {
     }
 }
 
+extension BatchOrder {
+    /// The order with its changes from the last removal or replacement on: nothing of what was before is in the
+    /// result. Nil if it has none.
+    var fromLastWhole: BatchOrder? {
+        let index = self.changes.lastIndex { change in
+            switch change.change.kind {
+            case .replaced, .removed: true
+            case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced: false
+            }
+        }
+        return index.map { BatchOrder(place: self.place, key: self.key, changes: Array(self.changes[$0...])) }
+    }
+}
+
 extension ChangePosition {
     init(_ record: KafkaRecord) {
         self.init(
@@ -64,8 +79,15 @@ extension ChangePosition {
 }
 
 /// The reason why something was not done; trying again is safe at any point.
-struct RetriableFailure: Error, CustomStringConvertible {
+struct RetriableFailure: UpstreamFailure {
     let description: String
+    var origin = FailureOrigin(.redis, .everything)
+}
+
+extension PackagingError {
+    var origin: FailureOrigin {
+        self.code == .signing ? FailureOrigin(.brand, .everything) : FailureOrigin(.order, .order)
+    }
 }
 
 /// An order that does not exist, since it was not created yet or was removed, and the changes that wait until it does.

@@ -3,12 +3,13 @@ import Kafka
 import Model
 import Operations
 import Redis
+import ServiceLifecycle
 import Store
 import Synchronization
 
 /// Reads the records of cold orders from `waybill.orders`, for an `OrderStore`.
 ///
-/// It connects when the first one is read. Threads: any.
+/// It connects when the first one is read. A graceful shutdown ends the waits for records. Threads: any.
 final class ColdOrders: Sendable {
     /// The longest wait for a record.
     private static let patience = Duration.seconds(5)
@@ -50,7 +51,7 @@ final class ColdOrders: Sendable {
         self.store(redis, view: ViewEpochCache(MaterializedView(redis: redis)))
     }
 
-    private func records(
+    func records(
         _ orders: [(key: OrderKey, record: PublishedRecord)]
     ) async -> [Result<OrderRecord?, any Error>] {
         let reader: KafkaReader
@@ -58,7 +59,8 @@ final class ColdOrders: Sendable {
         self.read?.increment(by: orders.count)
         let verifies = self.read == nil
         let places = orders.map { (partition: $0.record.partition, offset: $0.record.offset) }
-        return await onAllCores(Array(zip(orders, await reader.records(of: self.topic, at: places)))) { order, found in
+        let found = await cancelWhenGracefulShutdown { await reader.records(of: self.topic, at: places) }
+        return await onAllCores(Array(zip(orders, found))) { order, found in
             Result {
                 guard let record = try found.get(), record.key == Array(order.key.description.utf8),
                     let value = record.value, !verifies || order.record.isIn(cluster: record.cluster)

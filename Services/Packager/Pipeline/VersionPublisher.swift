@@ -79,7 +79,9 @@ struct VersionPublisher: Sendable {
             case .success(let position):
                 return PublishedRecord(sent.0, at: position, in: cluster, of: stored.state)
             case .failure(let error):
-                throw RetriableFailure(description: "publishing order versions: \(error.message)")
+                throw RetriableFailure(
+                    description: "publishing order versions: \(error.message)",
+                    origin: FailureOrigin(.kafka, .everything))
             }
         }
     }

@@ -29,6 +29,17 @@ struct OrderRepackager: Sendable {
         case absent
         /// It cannot be packaged with the present brand, or its data in Redis is damaged; nothing was written.
         case refused(String)
+        /// It cannot be read, signed or written now, and another attempt may succeed; nothing was written.
+        case postponed(String)
+
+        /// The participle and the reason of an order on which nothing was done.
+        var complaint: (what: String, reason: String)? {
+            switch self {
+            case .refused(let reason): ("refused", reason)
+            case .postponed(let reason): ("postponed", reason)
+            case .current, .signed, .renewed, .absent: nil
+            }
+        }
     }
 
     let topics: Topics
@@ -53,70 +64,162 @@ struct OrderRepackager: Sendable {
     func repackage(
         _ keys: [OrderKey], evenIfCurrent: Bool = false, isDryRun: Bool = false
     ) async throws -> [Outcome] {
-        try await self.run(keys, isDryRun: isDryRun) { (packager, draft, pictures, seconds) throws(PackagingError) in
+        let job = Job(isDryRun: isDryRun) { (packager, draft, pictures, seconds) throws(PackagingError) in
             try packager.renew(
                 draft, pictures: pictures, evenIfCurrent: evenIfCurrent, nowEpochSeconds: seconds)
         }
-    }
-
-    /// Makes the packages of orders that have none.
-    ///
-    /// - Returns: as `repackage`; `.current` for an order that has a package.
-    /// - Throws: as `repackage`.
-    func package(requested keys: [OrderKey]) async throws -> [Outcome] {
-        try await self.run(keys, isDryRun: false) { (packager, draft, pictures, seconds) throws(PackagingError) in
-            try packager.answer(draft, pictures: pictures, nowEpochSeconds: seconds)
-        }
-    }
-
-    private func run(
-        _ keys: [OrderKey], isDryRun: Bool,
-        _ make:
-            @escaping @Sendable (OrderPackager, OrderDraft, OrderPackager.Shown, Int64) throws(PackagingError) ->
-            OrderDraft
-    ) async throws -> [Outcome] {
         var outcomes = keys.map { _ in Outcome.absent }
-        var open = keys.enumerated().map { BatchOrder(place: $0, key: $1) }
-        var round = 0
-        while !open.isEmpty {
-            round += 1
-            guard round <= Self.conflictLimit else {
-                throw RetriableFailure(
-                    description: "repackaging \(open.count) orders: another writer keeps changing them")
-            }
-            let begun = PackagingStart.now
-            let seconds = self.now() / 1000
-            let packagers = self.packagers()
-            var drafts: [OrderDraft] = []
-            for (order, result) in zip(open, try await self.store.orders(open.map(\.key))) {
-                outcomes[order.place] = .absent
-                switch result {
-                case .success(let stored):
-                    guard let stored, let packager = packagers[order.key.orderType] else { continue }
-                    drafts.append(OrderDraft(order, read: stored, pictures: packager.pictures(of: stored.state)))
-                case .failure(let error):
-                    guard error.isOfOneOrder else { throw error }
-                    outcomes[order.place] = .refused(error.message)
-                }
-            }
-            let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
-            drafts = try await onAllCores(drafts) { draft in
-                guard let packager = packagers[draft.key.orderType] else { return draft }
-                return try make(packager, draft, found.shown[draft.key.orderType] ?? [:], seconds)
-            }
-            for draft in drafts { outcomes[draft.place] = Outcome(draft) }
-            if isDryRun { break }
-            try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
-            let conflicts = try await self.write(drafts, packagers, begun)
-            try await self.announce(drafts.filter { !conflicts.contains($0.place) })
-            open = drafts.map(\.order).filter { conflicts.contains($0.place) }
+        let cold = try await self.run(keys, job, &outcomes)
+        for page in OrderStore.pages(cold.map { (item: $0.order, bytes: $0.bytes) }) {
+            try await self.run(page, job, &outcomes)
         }
         return outcomes
     }
 
+    /// An order whose package is asked for and that Kafka has.
+    struct ColdRequest: Sendable {
+        let order: BatchOrder
+        let partition: Int32
+        /// Those of its record.
+        let bytes: Int
+    }
+
+    /// Makes the packages of orders that have none, and publishes nothing.
+    ///
+    /// An order that cannot be packaged fails alone.
+    /// - Returns: the outcomes; `.current` for an order that has a package. Those that are cold are not read.
+    /// - Throws: `StoreError` if Redis is unavailable.
+    func package(warm keys: [OrderKey]) async throws -> (outcomes: [(OrderKey, Outcome)], cold: [ColdRequest]) {
+        var outcomes = keys.map { _ in Outcome.absent }
+        let cold = try await self.run(keys, Self.requested, &outcomes)
+        let left = Set(cold.map(\.order.place))
+        return (zip(keys, outcomes).enumerated().filter { !left.contains($0.offset) }.map(\.element), cold)
+    }
+
+    /// Does the same for cold orders.
+    func package(cold requests: [ColdRequest]) async throws -> [(OrderKey, Outcome)] {
+        let orders = requests.enumerated().map { BatchOrder(place: $0, key: $1.order.key) }
+        var outcomes = orders.map { _ in Outcome.absent }
+        for page in OrderStore.pages(zip(orders, requests).map { (item: $0, bytes: $1.bytes) }) {
+            try await self.run(page, Self.requested, &outcomes)
+        }
+        return Array(zip(orders.map(\.key), outcomes))
+    }
+
+    private typealias Make =
+        @Sendable (OrderPackager, OrderDraft, OrderPackager.Shown, Int64) throws(PackagingError) -> OrderDraft
+
+    /// The work on each order.
+    private struct Job: Sendable {
+        var isDryRun = false
+        /// True if an order fails alone whatever the reason, and nothing is announced: a store without a view may have
+        /// a version that is not the last one.
+        var isRequested = false
+        let make: Make
+    }
+
+    private static let requested = Job(isRequested: true) {
+        (packager, draft, pictures, seconds) throws(PackagingError) in
+        try packager.answer(draft, pictures: pictures, nowEpochSeconds: seconds)
+    }
+
+    /// Works on orders, the large ones page by page.
+    ///
+    /// - Returns: the cold ones, on which nothing was done.
+    private func run(_ keys: [OrderKey], _ job: Job, _ outcomes: inout [Outcome]) async throws -> [ColdRequest] {
+        let begun = PackagingStart.now
+        let orders = keys.enumerated().map { BatchOrder(place: $0, key: $1) }
+        var read: [(BatchOrder, Result<OrderStore.Entry, StoreError>)] = []
+        var large: [(item: BatchOrder, bytes: Int)] = []
+        var cold: [ColdRequest] = []
+        for (order, sight) in zip(orders, try await self.store.look(at: keys)) {
+            switch sight {
+            case .read(let result):
+                if let record = sight.coldRecord {
+                    cold.append(ColdRequest(order: order, partition: record.partition, bytes: record.bytes))
+                } else {
+                    read.append((order, result))
+                }
+            case .large(let bytes): large.append((order, bytes))
+            }
+        }
+        try await self.run(read, begun, job, &outcomes)
+        for page in OrderStore.pages(large) { try await self.run(page, job, &outcomes) }
+        return cold
+    }
+
+    private func run(_ page: [BatchOrder], _ job: Job, _ outcomes: inout [Outcome]) async throws {
+        let begun = PackagingStart.now
+        let entries = try await self.store.eachEntry(page.map(\.key))
+        try await self.run(Array(zip(page, entries)), begun, job, &outcomes)
+    }
+
+    /// Works on orders that are read, and reads those again that other processes write in between.
+    private func run(
+        _ read: [(BatchOrder, Result<OrderStore.Entry, StoreError>)], _ begun: PackagingStart, _ job: Job,
+        _ outcomes: inout [Outcome]
+    ) async throws {
+        var (open, begun) = (read, begun)
+        for _ in 0..<Self.conflictLimit {
+            guard !open.isEmpty else { return }
+            let conflicts = try await self.attempt(open, begun, job, &outcomes)
+            let again = open.map(\.0).filter { conflicts.contains($0.place) }
+            begun = PackagingStart.now
+            open = Array(zip(again, try await self.store.eachEntry(again.map(\.key))))
+        }
+        guard !open.isEmpty else { return }
+        let failure = RetriableFailure(
+            description: "repackaging \(open.count) orders: another writer keeps changing them",
+            origin: FailureOrigin(.redis, .order))
+        guard job.isRequested else { throw failure }
+        for (order, _) in open { outcomes[order.place] = .postponed(failure.description) }
+    }
+
+    /// - Returns: the places of the orders that another process wrote in between.
+    private func attempt(
+        _ read: [(BatchOrder, Result<OrderStore.Entry, StoreError>)], _ begun: PackagingStart, _ job: Job,
+        _ outcomes: inout [Outcome]
+    ) async throws -> Set<Int> {
+        let seconds = self.now() / 1000
+        let packagers = self.packagers()
+        var drafts: [OrderDraft] = []
+        for (order, result) in read {
+            outcomes[order.place] = .absent
+            switch result.map(\.order) {
+            case .success(let stored):
+                guard let stored, let packager = packagers[order.key.orderType] else { continue }
+                drafts.append(OrderDraft(order, read: stored, pictures: packager.pictures(of: stored.state)))
+            case .failure(let error):
+                guard error.isOfOneOrder else { throw error }
+                outcomes[order.place] = Outcome(error.message, error.origin)
+            }
+        }
+        let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
+        let made = await onAllCores(drafts) { draft -> Result<OrderDraft, PackagingError> in
+            guard let packager = packagers[draft.key.orderType] else { return .success(draft) }
+            return Result { () throws(PackagingError) in
+                try job.make(packager, draft, found.shown[draft.key.orderType] ?? [:], seconds)
+            }
+        }
+        drafts = try zip(drafts, made).compactMap { (draft, result) -> OrderDraft? in
+            if case .failure(let error) = result, job.isRequested {
+                outcomes[draft.place] = Outcome(error.message, error.origin)
+                return nil
+            }
+            return try result.get()
+        }
+        for draft in drafts { outcomes[draft.place] = Outcome(draft) }
+        if job.isDryRun { return [] }
+        try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
+        let conflicts = try await self.write(drafts, packagers, begun, job, &outcomes)
+        if !job.isRequested { try await self.announce(drafts.filter { !conflicts.contains($0.place) }) }
+        return conflicts
+    }
+
     /// - Returns: the places of the orders that another process wrote in between.
     private func write(
-        _ drafts: [OrderDraft], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart
+        _ drafts: [OrderDraft], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart, _ job: Job,
+        _ outcomes: inout [Outcome]
     ) async throws -> Set<Int> {
         try await self.store.putAssets(packagers.assets(of: drafts))
         var conflicts: Set<Int> = []
@@ -126,7 +229,9 @@ struct OrderRepackager: Sendable {
             case .written: break
             case .conflict: conflicts.insert(draft.place)
             case .refused(let message):
-                throw RetriableFailure(description: "writing order \(draft.key): \(message)")
+                let failure = RetriableFailure(description: "writing order \(draft.key): \(message)")
+                guard job.isRequested else { throw failure }
+                outcomes[draft.place] = .postponed(failure.description)
             }
         }
         return conflicts
@@ -140,7 +245,18 @@ struct OrderRepackager: Sendable {
     }
 }
 
+extension [OrderRepackager.Outcome] {
+    /// Returns the orders for which another attempt may succeed.
+    func postponed(of keys: [OrderKey]) -> Set<OrderKey> {
+        Set(zip(keys, self).filter { if case .postponed = $0.1 { true } else { false } }.map(\.0))
+    }
+}
+
 extension OrderRepackager.Outcome {
+    fileprivate init(_ reason: String, _ origin: FailureOrigin) {
+        self = origin.isRetriable ? .postponed(reason) : .refused(reason)
+    }
+
     fileprivate init(_ draft: OrderDraft) {
         if draft.state?.isRemoved == true {
             self = .absent

@@ -20,8 +20,8 @@ struct ResignCommand: AsyncParsableCommand {
             The command can be stopped and run again at any time: it resumes. Reads the same configuration as the \
             service; run it when the fleet has loaded the new brand.
 
-            Exit codes: 0: done; 2: done, but some orders were refused (see the log); 3: stopped early (run it again); \
-            1 or 64: it could not start, or cannot sign.
+            Exit codes: 0: done; 2: done, but some orders were refused (see the log); 3: stopped early, or some orders \
+            could not be read (run it again); 1 or 64: it could not start, or cannot sign.
             """)
 
     @Option(help: "Order type identifier of the brand.", transform: { try OrderTypeIdentifier($0) })
@@ -63,6 +63,11 @@ struct ResignCommand: AsyncParsableCommand {
             brand, own, environment, options, renewal: try renewal(own.tokens.secrets(for: brand))
         ) { line.show($0, isLast: $1) }
         switch end {
+        case .done(let progress) where progress.postponed > 0:
+            environment.logger.error(
+                "some orders cannot be read now; run the command again",
+                metadata: ["orders": "\(progress.postponed)"])
+            throw ExitCode(3)
         case .done(let progress) where progress.refused == 0: return
         case .done: throw ExitCode(2)
         case .stopped: throw ExitCode(3)

@@ -20,6 +20,8 @@ struct ResignProgress: Hashable, Sendable {
     var renewed = 0
     /// Orders that cannot be packaged with the brand as it is.
     var refused = 0
+    /// Orders that cannot be read now: the next run finds them.
+    var postponed = 0
 
     /// Counts the outcome of one order.
     mutating func count(_ outcome: OrderRepackager.Outcome) {
@@ -29,6 +31,7 @@ struct ResignProgress: Hashable, Sendable {
         case .signed: self.signed += 1
         case .renewed: self.renewed += 1
         case .refused: self.refused += 1
+        case .postponed: self.postponed += 1
         }
     }
 
@@ -45,7 +48,8 @@ struct ResignProgress: Hashable, Sendable {
             let left = Int((Double(total - self.done) / rate).rounded(.up))
             line += ", \(left / 60) min \(left % 60) s left"
         }
-        return line + "; \(self.signed) re-signed, \(self.renewed) new versions, \(self.refused) refused"
+        let postponed = self.postponed > 0 ? ", \(self.postponed) postponed" : ""
+        return line + "; \(self.signed) re-signed, \(self.renewed) new versions, \(self.refused) refused\(postponed)"
     }
 }
 
@@ -57,6 +61,7 @@ extension ResignProgress {
             "cursor": self.cursor.map { .string($0) } ?? .null, "total": .integer(Int64(self.total)),
             "done": .integer(Int64(self.done)), "signed": .integer(Int64(self.signed)),
             "renewed": .integer(Int64(self.renewed)), "refused": .integer(Int64(self.refused)),
+            "postponed": .integer(Int64(self.postponed)),
         ]
         return json.serialized
     }
@@ -72,6 +77,7 @@ extension ResignProgress {
         }
         self.init(
             purpose: purpose, server: server, cursor: cursor, total: count("total"), done: count("done"),
-            signed: count("signed"), renewed: count("renewed"), refused: count("refused"))
+            signed: count("signed"), renewed: count("renewed"), refused: count("refused"),
+            postponed: count("postponed"))
     }
 }

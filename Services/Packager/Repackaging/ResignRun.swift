@@ -23,7 +23,7 @@ final class ResignRun: Service {
     private static let chunk = 50
     /// The most attempts at an operation that fails upstream: some 20 s in all.
     private static let attemptLimit = 10
-    /// The most refused orders that are named in the log.
+    /// The most refused and postponed orders that are named in the log.
     private static let namedLimit = 100
 
     /// The choice of packages, and the rate.
@@ -98,9 +98,9 @@ final class ResignRun: Service {
                 }
                 for (key, outcome) in zip(keys, outcomes) {
                     progress.count(outcome)
-                    guard case .refused(let reason) = outcome, named < Self.namedLimit else { continue }
+                    guard let (what, reason) = outcome.complaint, named < Self.namedLimit else { continue }
                     named += 1
-                    self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
+                    self.logger.warning("order \(what)", metadata: ["order": "\(key)", "reason": "\(reason)"])
                 }
                 // The very last line is reported when the run is done.
                 if page.next != nil || first + Self.chunk < page.orders.count { self.report(line(), false) }
@@ -162,6 +162,6 @@ final class ResignRun: Service {
     }
 
     private static func isUpstream(_ error: any Error) -> Bool {
-        error is StoreError || error is RetriableFailure
+        (error as? any UpstreamFailure)?.origin.passes ?? false
     }
 }

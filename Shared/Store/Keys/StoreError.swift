@@ -1,7 +1,7 @@
 import Redis
 
-/// A failure between us and Redis.
-public struct StoreError: Error, CustomStringConvertible {
+/// A failure to read or write what Redis has, or the records that it points to.
+public struct StoreError: UpstreamFailure {
     public enum Code: Hashable, Sendable {
         /// Redis did not answer or cannot at the moment; a later retry may help.
         case unavailable
@@ -11,16 +11,39 @@ public struct StoreError: Error, CustomStringConvertible {
         case incomplete
         /// The order is cold and its record is not there, or is not read by this process: see `PackageRequests`.
         case cold
+        /// The order is cold, and Kafka does not give its record at the moment.
+        case unread
     }
     public let code: Code
     public let message: String
     public var description: String { self.message }
-    /// True if the failure is that of one order, and others can be read.
-    public var isOfOneOrder: Bool { self.code == .corrupt || self.code == .cold }
+    /// The order without its document and all else that cannot be read, which a removal and a replacement need not; nil
+    /// if it may be read later, or if too little is left.
+    public var remains: OrderStore.StoredOrder?
 
-    init(_ code: Code, _ message: String) {
+    /// The record of a cold order that was not looked for.
+    public private(set) var record: PublishedRecord?
+
+    public var origin: FailureOrigin {
+        switch self.code {
+        case .unavailable, .incomplete: FailureOrigin(.redis, .everything)
+        case .corrupt: FailureOrigin(.order, .order)
+        case .cold: FailureOrigin(.kafka, .order)
+        case .unread: FailureOrigin(.kafka, .partition)
+        }
+    }
+    /// True if the failure is not that of all orders, and others can be read.
+    public var isOfOneOrder: Bool { self.origin.isOfOneOrder }
+
+    init(_ code: Code, _ message: String, remains: OrderStore.StoredOrder? = nil) {
         self.code = code
         self.message = message
+        self.remains = remains
+    }
+
+    init(cold order: OrderStore.ColdOrder) {
+        self.init(.cold, "reading order \(order.key): it is cold")
+        self.record = order.record
     }
 
     init(_ operation: String, _ error: RedisError) {

@@ -86,8 +86,20 @@ extension OrderStore {
         let version: Int64
         let revision: Int64
         let hasDevices: Bool
-        /// As `publishedVersion` of `StoredOrder`.
-        let told: String
+        /// Those of Redis; nil if it has none.
+        let token: AuthenticationToken?
+        let modifiedEpochSeconds: Int64?
+
+        /// All that Redis has of it.
+        var remains: StoredOrder? {
+            guard let token = self.token, let modified = self.modifiedEpochSeconds else { return nil }
+            var order = StoredOrder(
+                state: OrderState(
+                    key: self.key, document: .empty, token: token, version: self.version,
+                    modifiedEpochSeconds: modified), revision: self.revision, entityTag: "", shared: [])
+            (order.isCold, order.hasDevices) = (true, self.hasDevices)
+            return order
+        }
 
         func stored(_ found: OrderRecord) -> StoredOrder {
             var order = StoredOrder(
@@ -102,7 +114,7 @@ extension OrderStore {
     /// Reads cold orders from their records.
     func read(cold orders: [ColdOrder]) async -> [Result<StoredOrder, StoreError>] {
         guard let records = self.records else {
-            return orders.map { .failure(StoreError(.cold, "reading order \($0.key): it is cold")) }
+            return orders.map { .failure(StoreError(cold: $0)) }
         }
         return zip(orders, await records(orders.map { ($0.key, $0.record) })).map { order, result in
             let what = "reading order \(order.key) from its record"
@@ -114,9 +126,10 @@ extension OrderStore {
                         .cold,
                         "\(what): it is not at offset \(order.record.offset) of partition \(order.record.partition); "
                             + "after a move to another Kafka cluster, or if the topic of orders was made anew, run "
-                            + "waybill-packager restore"))
-            case .failure(let error as RecordError): return .failure(StoreError(.corrupt, "\(what): \(error)"))
-            case .failure(let error): return .failure(StoreError(.unavailable, "\(what): \(error)"))
+                            + "waybill-packager restore", remains: order.remains))
+            case .failure(let error as RecordError):
+                return .failure(StoreError(.corrupt, "\(what): \(error)", remains: order.remains))
+            case .failure(let error): return .failure(StoreError(.unread, "\(what): \(error)"))
             }
         }
     }

@@ -59,20 +59,23 @@ extension OrderStore {
     public func entries(_ keys: [OrderKey]) async throws(StoreError) -> [Result<Entry, StoreError>] {
         var entries: [Result<Entry, StoreError>] = []
         var large: [(item: Int, bytes: Int)] = []
+        var cold: [(item: Int, bytes: Int)] = []
         for (index, sight) in try await self.look(at: keys).enumerated() {
             switch sight {
-            case .read(let result): entries.append(result)
+            case .read(let result):
+                entries.append(result)
+                if let record = sight.coldRecord { cold.append((index, record.bytes)) }
             case .large(let bytes):
                 entries.append(.success(Entry(order: nil, revision: 0, waiting: [])))
                 large.append((index, bytes))
             }
         }
-        for page in Self.pages(large) {
+        for page in Self.pages(large) + Self.pages(cold) {
             for (index, result) in zip(page, try await self.eachEntry(page.map { keys[$0] })) {
                 entries[index] = result
             }
         }
-        for case .failure(let error) in entries where error.code == .unavailable { throw error }
+        for case .failure(let error) in entries where !error.isOfOneOrder { throw error }
         return entries
     }
 
@@ -86,9 +89,14 @@ extension OrderStore {
         case read(Result<Entry, StoreError>)
         /// Its document, or what waits for it, has this many bytes and was not read.
         case large(bytes: Int)
+
+        /// The record of a cold order, which was not read: its result is a failure with code `.cold`.
+        public var coldRecord: PublishedRecord? {
+            if case .read(.failure(let error)) = self { error.record } else { nil }
+        }
     }
 
-    /// Reads some orders for the first time, in one pipeline: everything but large documents.
+    /// Reads some orders for the first time, in one pipeline: everything but large documents, and from Redis alone.
     ///
     /// - Returns: one sight per key, in order. For an order that cannot be read at the moment, for example because one
     ///   of several servers is down, it is a failure with code `.unavailable`.
@@ -148,8 +156,8 @@ extension OrderStore {
         var cold: [(place: Int, order: ColdOrder)] = []
         for (key, reply) in zip(keys, replies) {
             if let order = Self.cold(key, reply) {
-                if order.record.bytes <= limit { cold.append((sights.count, order)) }
-                sights.append(.large(bytes: order.record.bytes))
+                if limit == Int.max { cold.append((sights.count, order)) }
+                sights.append(.read(.failure(StoreError(cold: order))))
             } else {
                 sights.append(Self.sight(key, reply))
             }
@@ -190,7 +198,7 @@ extension OrderStore {
         else { return nil }
         return ColdOrder(
             key: key, record: record, version: version, revision: revision, hasDevices: values[17].integer == 1,
-            told: values[13].text ?? "")
+            token: values[0].text.flatMap { try? AuthenticationToken($0) }, modifiedEpochSeconds: values[2].integer)
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
@@ -198,7 +206,10 @@ extension OrderStore {
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
             let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
             let revision = values[8].integer
-        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
+        else {
+            return .failure(
+                StoreError(.corrupt, "reading order \(key): a field is missing", remains: remains(key, values)))
+        }
         do {
             let state = try OrderState(
                 key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
@@ -213,7 +224,23 @@ extension OrderStore {
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[17].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
         } catch {
-            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
+            return .failure(StoreError(.corrupt, "reading order \(key): \(error)", remains: remains(key, values)))
         }
+    }
+
+    /// Returns a damaged order without its document; nil if its version or its token cannot be read either.
+    private static func remains(_ key: OrderKey, _ values: [RedisValue]) -> StoredOrder? {
+        guard let token = values[0].text.flatMap({ try? AuthenticationToken($0) }), let version = values[1].integer,
+            OrderState.versionRange.contains(version), let modified = values[2].integer,
+            let revision = values[8].integer
+        else { return nil }
+        let positions = values[4].bytes.flatMap { try? AppliedPositions(decoding: $0) }
+        let state = OrderState(
+            key: key, document: .empty, token: token, version: version, modifiedEpochSeconds: modified,
+            positions: positions ?? AppliedPositions(), contributions: Contributions())
+        var order = StoredOrder(state: state, revision: revision, entityTag: "", shared: [])
+        order.unpublished = values[11].text ?? ""
+        order.hasDevices = values[17].integer == 1
+        return order
     }
 }
