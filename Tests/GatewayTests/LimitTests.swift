@@ -1,3 +1,4 @@
+import Model
 import NIOCore
 import Testing
 
@@ -31,8 +32,11 @@ import Testing
         let others = (11..<20).map { table.enter(orders[$0], 1000 + $0) }
         #expect(others.count { $0 } == 5, "ten in all")
         table.leave(orders[0], 0)
+        #expect(table.waiting(for: orders[0].orderType) == 9)
         let free = table.enter(orders[0], 7)
         #expect(free)
+        #expect(table.waiting(for: orders[0].orderType) == 10)
+        #expect(table.waiting(for: try OrderTypeIdentifier("order.com.other")) == 0)
     }
 
     @Test func theMessageLimitOfAnAddressRefillsWithTime() {

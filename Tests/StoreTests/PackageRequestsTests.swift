@@ -20,6 +20,17 @@ import Testing
         }
     }
 
+    @Test func aCrowdOfOneBrandLetsOthersPass() async throws {
+        try await StoreFixture.with { fixture in
+            let requests = PackageRequests(redis: fixture.redis)
+            for others in 0..<50 {
+                try await requests.add(try key("crowd-\(others)"), behind: others * 100, on: fixture.loop).get()
+            }
+            try await requests.add(try key("other"), on: fixture.loop).get()
+            #expect(try await requests.take(51).firstIndex(of: try key("other")).map { $0 < 25 } == true)
+        }
+    }
+
     @Test func someoneWhoWaitsGetsTheNextRequest() async throws {
         try await StoreFixture.with { fixture in
             let requests = PackageRequests(redis: fixture.redis)

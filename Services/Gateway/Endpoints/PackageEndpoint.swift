@@ -362,7 +362,8 @@ final class PackageEndpoint: Sendable {
             next.delay = self.holding.requestStep
             next.requested = now
             // If it fails, so does the next check, or the package is asked for again.
-            _ = self.reader.request(fetch.key, on: eventLoop)
+            let others = self.held.withLock { $0.waiting(for: fetch.key.orderType) } - 1
+            _ = self.reader.request(fetch.key, behind: others, on: eventLoop)
         }
         return next
     }

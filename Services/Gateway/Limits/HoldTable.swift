@@ -16,6 +16,7 @@ struct HoldTable<Client: Hashable & Sendable>: Sendable {
     private let limits: Limits
     private var count = 0
     private var orders: [OrderKey: Int] = [:]
+    private var types: [OrderTypeIdentifier: Int] = [:]
     private var clients: [Client: Int] = [:]
 
     init(_ limits: Limits = Limits()) { self.limits = limits }
@@ -27,6 +28,7 @@ struct HoldTable<Client: Hashable & Sendable>: Sendable {
         else { return false }
         self.count += 1
         self.orders[order] = ofOrder + 1
+        self.types[order.orderType, default: 0] += 1
         self.clients[client] = ofClient + 1
         return true
     }
@@ -34,8 +36,12 @@ struct HoldTable<Client: Hashable & Sendable>: Sendable {
     mutating func leave(_ order: OrderKey, _ client: Client) {
         self.count -= 1
         Self.takeOff(order, &self.orders)
+        Self.takeOff(order.orderType, &self.types)
         Self.takeOff(client, &self.clients)
     }
+
+    /// Returns the number of requests that wait for orders of a type.
+    func waiting(for type: OrderTypeIdentifier) -> Int { self.types[type, default: 0] }
 
     private static func takeOff<Key: Hashable>(_ key: Key, _ counts: inout [Key: Int]) {
         guard let count = counts[key] else { return }

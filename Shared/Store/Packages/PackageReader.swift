@@ -117,9 +117,12 @@ public struct PackageReader: Sendable {
 
     /// Asks for the package of an order that has none.
     ///
+    /// - Parameter others: as for `PackageRequests`.
     /// - Returns: fails with `RedisError` or `StoreError`.
-    public func request(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
-        PackageRequests(redis: self.redis).add(key, on: eventLoop)
+    public func request(
+        _ key: OrderKey, behind others: Int = 0, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Void> {
+        PackageRequests(redis: self.redis).add(key, behind: others, on: eventLoop)
     }
 
     /// Reads assets and certificates.

@@ -10,6 +10,8 @@ public import Redis
 public struct PackageRequests: Sendable {
     /// Most orders that are asked for at once.
     static let limit: Int64 = 10_000
+    /// The place in the line that a further request of one brand costs, as time: longer than a package takes.
+    private static let stepMilliseconds: Int64 = 10
     /// The time for which `take` waits, in seconds. Less than the deadline of a command.
     private static let waitSeconds: Int64 = 1
 
@@ -20,9 +22,13 @@ public struct PackageRequests: Sendable {
 
     /// Asks for the package of an order. The oldest request is served first.
     ///
+    /// - Parameter others: requests of the caller for the same brand that wait. Each puts this one back by `stepMilliseconds`, so
+    ///   that a crowd of one brand lets the requests of others pass.
     /// - Returns: fails with `RedisError` or `StoreError`.
-    public func add(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
-        self.add(key, epochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000), on: eventLoop)
+    public func add(_ key: OrderKey, behind others: Int = 0, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let wait = Self.stepMilliseconds * Int64(min(max(others, 0), Int(Self.limit)))
+        return self.add(key, epochMilliseconds: now + wait, on: eventLoop)
     }
 
     func add(_ key: OrderKey, epochMilliseconds: Int64, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
