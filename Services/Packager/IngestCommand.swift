@@ -92,7 +92,9 @@ enum Ingest {
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
             spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {
-            sources.table.sources.map { KeyGroup(name: $0.name, awaits: $0.registry?.reasonToAwait) }
+            sources.table.sources.map {
+                KeyGroup(name: $0.name, awaits: $0.registry?.reasonToAwait, generation: $0.generation)
+            }
         }
         let keyed: @Sendable (KafkaRecord) -> [UInt8]? = { record in
             let source = sources.table.source(of: record.topic)?.name ?? ""

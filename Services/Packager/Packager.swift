@@ -112,7 +112,7 @@ extension Packager {
             repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
             hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
-            brands.groups(served: packagers.orderTypes)
+            brands.groups(served: packagers.generations)
         }
         let requestClient = RedisClient(waiting: environment.redis, eventLoopGroup: environment.group)
         // Without the view: also orders are packaged that a restore has brought back while it goes on.
@@ -205,14 +205,14 @@ extension BrandLibrary {
     /// Returns a group for each order type: each shares the records in hand, and waits alone while its brand cannot be
     /// loaded.
     ///
-    /// - Parameter served: types whose changes can be processed.
-    func groups(served: Set<OrderTypeIdentifier>) -> [KeyGroup] {
+    /// - Parameter served: types whose changes can be processed, and the generations of their brands.
+    func groups(served: [OrderTypeIdentifier: Int]) -> [KeyGroup] {
         let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
-        let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))
-        let known = Set(served.map(\.rawValue))
+        let known = Dictionary(served.map { ($0.key.rawValue, $0.value) }) { first, _ in first }
+        let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + known.keys)
         return names.sorted().map { name in
-            guard !known.contains(name), let type = try? OrderTypeIdentifier(name) else {
-                return KeyGroup(name: name, awaits: nil)
+            guard known[name] == nil, let type = try? OrderTypeIdentifier(name) else {
+                return KeyGroup(name: name, awaits: nil, generation: known[name] ?? 0)
             }
             return KeyGroup(name: name, awaits: self.reasonToAwait(type))
         }

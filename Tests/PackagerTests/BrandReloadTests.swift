@@ -143,16 +143,47 @@ import Testing
         broker.close()
     }
 
+    /// A merged order without its merchant waits; what it lacks comes with the brand's file.
+    @Test(.server, .timeLimit(.minutes(3)))
+    func aChangeThatWaitsIsTriedWhenItsBrandIsReloaded() async throws {
+        let renewed = try RenewedBrand()
+        try await Fleet.run(partitions: 1) { fleet in
+            let member = try fleet.member([
+                "WAYBILL_BRANDS": renewed.brands, "WAYBILL_BRANDS_RELOAD_SECONDS": "1",
+                "WAYBILL_UNKNOWN_ORDER_SECONDS": "600",
+            ])
+            var order = try #require(ChangeLog.document().object)
+            let merchant = try #require(order["merchant"])
+            order["merchant"] = nil
+            let part = JSON.object(order)
+            try await fleet.working([member]) {
+                try await fleet.publish([("order.merged", "o", "1", part)])
+                try await eventually("it waits", within: .seconds(60)) {
+                    member.metrics.gauge("waybill_unknown_orders_waiting") == 1
+                }
+                try renewed.write(defaults: ["merchant": merchant])
+                try await eventually("the order", within: .seconds(60)) {
+                    try await OrderStore(redis: fleet.redis).orders([try ChangeLog.key("o")])[0].get() != nil
+                }
+                try await fleet.settle()
+            }
+            #expect(try await fleet.admin.endOffsets(fleet.topics.deadLetters).values.reduce(0, +) == 0)
+        }
+    }
+
     @Test func anExistingPackagerKeepsItsBrandAfterAReload() throws {
         let renewed = try RenewedBrand()
         let library = try BrandLibrary(directory: renewed.brands, webServiceURL: BrandFixture.webServiceURL)
         let packagers = OrderPackagers(library.brands, tokens: try BrandFixture.tokens())
         let type = try OrderTypeIdentifier(BrandFixture.orderType)
         let before = try #require(packagers.current[type])
+        #expect(packagers.generations == [type: 1])
         try renewed.write(asset: "new.png", SampleFile.png(seed: 40))
         let now = Int64(Date().timeIntervalSince1970)
         #expect(library.look(isForced: true, nowEpochSeconds: now) == [.changed(type)])
         packagers.update(library.brands)
+        packagers.update(library.brands)
+        #expect(packagers.generations == [type: 2], "another number for each loading")
         #expect(before.entries.count + 1 == packagers.current[type]?.entries.count)
     }
 

@@ -24,6 +24,7 @@ import Testing
         try fixture.put("a/map.lua", Self.program)
         library.look(isAsked: true) { _ in }
         #expect(library.failures.isEmpty)
+        #expect(library.table.sources.map(\.generation) == [1, 0], "what waited for its loading is tried again")
     }
 
     @Test(arguments: [

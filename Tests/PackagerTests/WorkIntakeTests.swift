@@ -173,4 +173,33 @@ struct WorkIntakeTests {
         for _ in 0..<3000 { try model.step() }
         try model.drain()
     }
+
+    /// A key in work keeps what it was given, so it is handed out once more; one of another group goes on waiting.
+    @Test func whatWaitsIsReadyWhenItsObstacleIsGone() {
+        var intake = self.intake()
+        let now = ContinuousClock.now
+        let keys = ["a/1", "a/2", "b/1", "?/1"]
+        _ = intake.add(keys.enumerated().map { self.record($1, Int64($0)) })
+        #expect(intake.queue.next().count == 4)
+        intake.queue.awaits(Array("a/1".utf8), until: now + .seconds(60))
+        intake.queue.later(Array("b/1".utf8), now: now) { _ in .seconds(60) }
+        intake.queue.later(Array("?/1".utf8), now: now) { _ in .seconds(60) }
+        intake.update(Self.groups)
+        #expect(intake.queue.next().isEmpty, "nothing was loaded")
+        let loaded = Self.groups.map { KeyGroup(name: $0.name, awaits: nil, generation: $0.name == "a" ? 1 : 0) }
+        intake.update(loaded)
+        #expect(Set(intake.queue.next().map { String(decoding: $0.key ?? [], as: UTF8.self) }) == ["a/1", "?/1"])
+        intake.queue.awaits(Array("a/2".utf8), until: now + .seconds(60))
+        let again = intake.queue.next()
+        #expect(again.map(\.key) == [Array("a/2".utf8)])
+        for key in ["a/1", "a/2"] { intake.queue.awaits(Array(key.utf8), until: now + .seconds(60)) }
+        intake.update(loaded)
+        #expect(intake.queue.next().isEmpty, "once for each loading")
+        intake.update(Self.groups.map { KeyGroup(name: $0.name, awaits: $0.name == "b" ? "expired" : nil) })
+        _ = intake.queue.next()
+        intake.queue.awaits(Array("a/1".utf8), until: now + .seconds(60))
+        intake.queue.awaits(Array("a/2".utf8), until: now + .seconds(60))
+        intake.update(Self.groups)
+        #expect(intake.queue.next().map(\.key) == [Array("b/1".utf8)], "its group waits no more")
+    }
 }

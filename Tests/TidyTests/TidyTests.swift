@@ -84,7 +84,7 @@ import Testing
     static let budgets: [String: Int] = [
         "Services/Checkout": 5243,
         "Services/Gateway": 2100,
-        "Services/Packager": 15287,
+        "Services/Packager": 15333,
         "Services/Pusher": 6120,
         "Shared/APNS": 3350,
         "Shared/Brands": 1880,

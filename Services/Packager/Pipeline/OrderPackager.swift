@@ -292,42 +292,52 @@ final class OrderPackagers: Sendable {
     private struct Kept {
         let brand: Brand
         let packager: OrderPackager
+        /// The number of the update that made it.
+        let generation: Int
+    }
+
+    private struct State {
+        var kept: [OrderTypeIdentifier: Kept] = [:]
+        /// The number of updates.
+        var generation = 0
+
+        mutating func follow(_ brands: Brands, _ tokens: TokenAuthority) {
+            self.generation += 1
+            let old = self.kept
+            self.kept = [:]
+            for type in brands.orderTypes {
+                guard let brand = brands[type] else { continue }
+                if let kept = old[type], kept.brand.isSameLoading(as: brand) {
+                    self.kept[type] = kept
+                } else {
+                    self.kept[type] = Kept(
+                        brand: brand, packager: OrderPackager(brand, tokens: tokens), generation: self.generation)
+                }
+            }
+        }
     }
 
     private let tokens: TokenAuthority
-    private let kept: Mutex<[OrderTypeIdentifier: Kept]>
+    private let state: Mutex<State>
 
     init(_ brands: Brands, tokens: TokenAuthority) {
         self.tokens = tokens
-        self.kept = Mutex(Self.make(brands, [:], tokens))
+        var state = State()
+        state.follow(brands, tokens)
+        self.state = Mutex(state)
     }
 
     /// The packagers as they are now.
-    var current: [OrderTypeIdentifier: OrderPackager] { self.kept.withLock { $0.mapValues(\.packager) } }
+    var current: [OrderTypeIdentifier: OrderPackager] { self.state.withLock { $0.kept.mapValues(\.packager) } }
 
-    /// The order types that have a packager now.
-    var orderTypes: Set<OrderTypeIdentifier> { self.kept.withLock { Set($0.keys) } }
+    /// The order types that have a packager now, each with another number whenever its brand was loaded.
+    var generations: [OrderTypeIdentifier: Int] { self.state.withLock { $0.kept.mapValues(\.generation) } }
 
     /// Follows the brands; a packager whose brand is unchanged is kept, with what it remembers.
     func update(_ brands: Brands) {
-        let old = self.kept.withLock { $0 }
-        let new = Self.make(brands, old, self.tokens)
-        self.kept.withLock { $0 = new }
-    }
-
-    private static func make(
-        _ brands: Brands, _ old: [OrderTypeIdentifier: Kept], _ tokens: TokenAuthority
-    ) -> [OrderTypeIdentifier: Kept] {
-        var new: [OrderTypeIdentifier: Kept] = [:]
-        for type in brands.orderTypes {
-            guard let brand = brands[type] else { continue }
-            if let kept = old[type], kept.brand.isSameLoading(as: brand) {
-                new[type] = kept
-            } else {
-                new[type] = Kept(brand: brand, packager: OrderPackager(brand, tokens: tokens))
-            }
-        }
-        return new
+        var state = self.state.withLock { $0 }
+        state.follow(brands, self.tokens)
+        self.state.withLock { [state] in $0 = state }
     }
 }
 

@@ -48,6 +48,8 @@ struct Source: Sendable {
     /// True if an event without a change becomes a dead letter.
     let refusesUnmapped: Bool
     let program: SourceProgram
+    /// The number of times that its folder was loaded before.
+    var generation = 0
 }
 
 /// The program of a source, with a state of Lua for each thread that runs it.

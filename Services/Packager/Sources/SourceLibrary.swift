@@ -69,7 +69,8 @@ final class SourceLibrary: Sendable {
     ) -> [Catalog.Event] {
         catalog.scan(directory, folders: names, isForced: isForced, nowEpochSeconds: Int64(time(nil))) { name, items in
             Result { () throws(SourceError) in
-                let source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                var source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                source.generation = items[name].map { $0.generation + 1 } ?? 0
                 let others = items.sorted { $0.key < $1.key }.map(\.value).filter { $0.name != name }
                 if let conflict = SourceTable.conflicts(of: source, with: others, nil).first { throw conflict }
                 return source

@@ -36,6 +36,8 @@ struct KeyQueue: Sendable {
         var place = Place.nowhere
         /// True if it is parked until a record arrives for it.
         var awaits = false
+        /// True if it was handed out before its obstacle may have gone.
+        var isOutdated = false
     }
 
     /// Keys that take turns with those of other groups.
@@ -166,7 +168,20 @@ struct KeyQueue: Sendable {
     /// Makes parked keys ready whose time has come.
     mutating func wake(now: ContinuousClock.Instant) {
         guard let due = self.nextDue, due <= now else { return }
-        for (key, _) in self.parked.filter({ $0.value <= now }).sorted(by: { $0.value < $1.value }) {
+        self.wake(self.parked.filter { $0.value <= now })
+    }
+
+    /// Makes parked keys of some groups ready, since their obstacles may be gone. Those in work are handed out once
+    /// more instead of being parked.
+    mutating func wake(_ groups: Set<Int>) {
+        guard !groups.isEmpty, !self.entries.isEmpty else { return }
+        let keys = self.entries.filter { groups.contains($0.value.group) }
+        for (key, entry) in keys where entry.place == .inWork { self.entries[key]?.isOutdated = true }
+        self.wake(self.parked.filter { keys[$0.key] != nil })
+    }
+
+    private mutating func wake(_ keys: [Key: ContinuousClock.Instant]) {
+        for (key, _) in keys.sorted(by: { $0.value < $1.value }) {
             self.parked[key] = nil
             guard let group = self.entries[key]?.group else { continue }
             self.entries[key]?.place = .ready
@@ -213,6 +228,7 @@ struct KeyQueue: Sendable {
             works.append(KeyedWork(key: key, records: entry.waiting, attempts: entry.attempts))
             entry.inWork = entry.waiting
             entry.waiting = []
+            entry.isOutdated = false
             entry.place = .inWork
             self.entries[key] = entry
         }
@@ -286,8 +302,10 @@ struct KeyQueue: Sendable {
 
     private mutating func park(_ key: Key, _ entry: Entry, until due: ContinuousClock.Instant) {
         var entry = entry
-        entry.place = .parked
+        entry.place = entry.isOutdated ? .ready : .parked
+        entry.awaits = entry.awaits && !entry.isOutdated
         self.entries[key] = entry
+        if entry.isOutdated { return self.makeReady(key, entry.group) }
         self.parked[key] = due
         self.nextDue = min(self.nextDue ?? due, due)
     }
@@ -359,6 +377,8 @@ struct KeyGroup: Hashable, Sendable {
     let name: String
     /// The reason why all of its work waits; nil: it does not.
     let awaits: String?
+    /// Another number each time that what its work depends on is loaded: its brand, its source.
+    var generation = 0
 }
 
 /// The groups that a worker knows, by number.
@@ -371,6 +391,8 @@ struct KeyGroups: Sendable {
     private(set) var names = ["other"]
     private var numbers: [ArraySlice<UInt8>: Int] = [:]
     private var awaited: [Int: String] = [:]
+    /// Those of the present groups.
+    private var generations: [Int: Int] = [:]
     /// Groups that became known while records of `unknown`, some of them theirs, were deferred: their keys remain there
     /// until all of those are resumed, so that each key keeps its order.
     private var latecomers: Set<Int> = []
@@ -385,11 +407,14 @@ struct KeyGroups: Sendable {
     /// Sets the present groups.
     ///
     /// - Parameter unknownWait: true if records of `unknown` are deferred.
-    mutating func update(_ groups: [KeyGroup], unknownWait: Bool) {
+    /// - Returns: groups whose obstacles may be gone: those that do not wait and did, or were loaded since. With them
+    ///   also `unknown`, where their keys may be.
+    mutating func update(_ groups: [KeyGroup], unknownWait: Bool) -> Set<Int> {
         self.last = nil
         if !unknownWait { self.latecomers = [] }
-        self.awaited = [:]
-        var current: Set<Int> = []
+        let (awaited, generations) = (self.awaited, self.generations)
+        (self.awaited, self.generations) = ([:], [:])
+        var renewed: Set<Int> = []
         for group in groups {
             let name = ArraySlice(group.name.utf8)
             let number = self.numbers[name] ?? self.names.count
@@ -398,10 +423,15 @@ struct KeyGroups: Sendable {
                 self.numbers[name] = number
                 if unknownWait { self.latecomers.insert(number) }
             }
-            current.insert(number)
-            if let reason = group.awaits { self.awaited[number] = reason }
+            self.generations[number] = group.generation
+            if let reason = group.awaits {
+                self.awaited[number] = reason
+            } else if awaited[number] != nil || generations[number] != group.generation {
+                renewed.formUnion([number, Self.unknown])
+            }
         }
-        self.count = current.count
+        self.count = self.generations.count
+        return renewed
     }
 
     mutating func number(of key: [UInt8]?) -> Int {

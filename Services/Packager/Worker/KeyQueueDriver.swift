@@ -219,9 +219,10 @@ struct WorkIntake: Sendable {
         return (max(room.records, 256), max(room.bytes, 1 << 20))
     }
 
-    /// Sets the present groups, and which of them wait.
+    /// Sets the present groups, and which of them wait. Keys whose obstacles may be gone are ready.
     mutating func update(_ groups: [KeyGroup]) {
-        self.groups.update(groups, unknownWait: self.deferred.counts[KeyGroups.unknown] != nil)
+        let renewed = self.groups.update(groups, unknownWait: self.deferred.counts[KeyGroups.unknown] != nil)
+        self.queue.wake(renewed)
     }
 
     /// Adds records, or defers them; those of one partition in order.
