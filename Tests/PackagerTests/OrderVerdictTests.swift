@@ -222,6 +222,41 @@ import Testing
         Case("pictures", [.picturesPending, .picturesMissing], isHealthy: true) {
             $0.redis = .success(redis { $0.pictures = PictureFacts(named: 4, missing: 3, pending: 1) })
         },
+        Case("pictures of an order without a package", [], isHealthy: true) {
+            $0.redis = .success(
+                redis {
+                    $0.pictures = PictureFacts(named: 4, missing: 3)
+                    ($0.hasPackage, $0.isUnpackaged) = (false, true)
+                })
+        },
+        Case(
+            "a picture that fails", [.picturesFailing, .picturesPending],
+            text: "1 of 4 pictures cannot be fetched: a WebP",
+            fix: "tries again by itself"
+        ) {
+            $0.redis = .success(
+                redis {
+                    $0.pictures = PictureFacts(named: 4, missing: 2, pending: 2, failing: 1, failures: ["a WebP"])
+                })
+        },
+        Case("a picture that was given up", [.picturesMissing], text: "fetched: 1 of 4 pictures: a WebP", fix: "touch")
+        {
+            $0.redis = .success(
+                redis { $0.pictures = PictureFacts(named: 4, missing: 1, givenUp: 1, failures: ["a WebP"]) })
+        },
+        Case("a hidden parcel", [.elementsHidden], text: "fulfillments f1 without status", fix: "have a source send") {
+            $0.redis = .success(redis { $0.hiddenElements = ["fulfillments f1 without status"] })
+        },
+        Case("a file that is missing", [.filesOmitted], text: "$.lineItems[0].image: lamp.png", fix: "brand's assets") {
+            $0.redis = .success(redis { $0.omittedFiles = ["$.lineItems[0].image: lamp.png"] })
+        },
+        Case(
+            "a change that lacks a merchant", [.changesWait], text: "they lack: $.merchant is missing",
+            fix: "defaults.merchant"
+        ) {
+            $0.waiting = .success([waiting(600_000)])
+            $0.lacks = ["$.merchant is missing"]
+        },
         Case("dead letters", [.deadLetters], text: "1 open dead letter: invalid-order 3/5", fix: "show 3/5; mend") {
             $0.letters = .success([letter])
         },
@@ -259,7 +294,8 @@ import Testing
         #expect(text.contains(verdict.isHealthy ? "verdict  healthy: " : "verdict  \(verdict.text)"), "\(text)")
         let json = OrderFormatter.json(facts, verdict).object
         let members = [
-            "deadLetters", "findings", "healthy", "order", "pictures", "record", "redis", "sequences", "sources",
+            "deadLetters", "findings", "healthy", "lacks", "order", "pictures", "record", "redis", "sequences",
+            "sources",
             "token", "verdict", "waiting",
         ]
         #expect(json?.members.map(\.name) == members)

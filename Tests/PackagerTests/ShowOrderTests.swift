@@ -104,6 +104,57 @@ import Tokens
         }
     }
 
+    /// A parcel without its status, a file that the brand lacks, a picture that cannot be fetched, and a change without
+    /// the merchant.
+    @Test(.timeLimit(.minutes(3))) func whatTheCustomerDoesNotSeeIsNamed() async throws {
+        try await self.run { fixture, brand, processor in
+            try brand.write(pictureHosts: ["cdn.example.com"])
+            var log = ChangeLog(cluster: "elsewhere")
+            let url = "https://cdn.example.com/lamp.webp"
+            let part = ChangeLog.document(extra: [
+                ("lineItems", [["title": "Lamp", "quantity": 1, "image": "none.png"]]),
+                ("fulfillments", [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping"]]),
+            ])
+            try await processor.process([log.change("order.merged", "hidden", part)])
+            let hidden = try await self.json(fixture, brand, "hidden")
+            #expect(hidden.exit == .code(1))
+            #expect(hidden.order["healthy"] == false)
+            #expect(hidden.codes == ["elements-hidden", "files-omitted"])
+            let redis = hidden.order["redis"]?.object
+            #expect(redis?["hiddenElements"]?.array?.first?.string?.hasPrefix("fulfillments f1 without ") == true)
+            #expect(redis?["omittedFiles"] == ["$.lineItems[0].image: none.png"])
+            let text = try await self.show(fixture, brand, ["\(try ChangeLog.key("hidden"))"]).output
+            #expect(text.contains(", package with 1 picture or document"), "\(text)")
+
+            let pictured = ChangeLog.document(extra: [
+                ("lineItems", [["title": "Lamp", "quantity": 1, "image": .string(url)]])
+            ])
+            try await processor.process([log.change("order.replaced", "pictured", pictured)])
+            let type = try OrderTypeIdentifier(BrandFixture.orderType)
+            var record = PictureRecord()
+            (record.attempts, record.failure) = (3, "not_a_picture: neither PNG nor JPEG")
+            try await Pictures(redis: fixture.redis).save(record, for: PictureKey(orderType: type, url: url))
+            let failing = try await self.json(fixture, brand, "pictured")
+            #expect(failing.codes.contains("pictures-missing"))
+            #expect(failing.order["healthy"] == false)
+            #expect(failing.order["pictures"]?.object?["failures"] == ["not_a_picture: neither PNG nor JPEG"])
+
+            var order = try #require(ChangeLog.document().object)
+            order["merchant"] = nil
+            let key = "\(try ChangeLog.key("waits"))"
+            let change = ChangeLog.event("order.merged", subject: key, id: "1", .object(order))
+            for outcome in await fixture.producer.produce([
+                KafkaMessage(
+                    topic: ChangeLog.topic, key: Array(key.utf8), value: change, headers: [ChangeLog.contentType])
+            ]) { _ = try outcome.get() }
+            let waits = try await self.json(fixture, brand, "waits")
+            #expect(waits.codes == ["not-created", "changes-coming"])
+            #expect(waits.order["lacks"] == ["$.merchant is missing"])
+            let fix = waits.order["findings"]?.array?.last?.object?["fix"]?.string
+            #expect(fix?.contains("defaults.merchant") == true)
+        }
+    }
+
     @Test(.timeLimit(.minutes(3))) func faultsAreFoundAndCanBeCorrected() async throws {
         try await self.run { fixture, brand, processor in
             var log = ChangeLog()

@@ -16,6 +16,8 @@ struct OrderFacts: Sendable {
     var waiting: Result<[WaitingFact], Unread>
     /// The partitions of `waybill.orders`; nil if that is not known.
     var partitions: Int?
+    /// The reasons why the changes that wait make no order.
+    var lacks: [String] = []
 }
 
 /// The reason why something could not be read.
@@ -74,6 +76,10 @@ struct StoredFacts: Hashable, Sendable {
     /// The last sequence number of each source.
     var sequences: [SequenceFact] = []
     var pictures = PictureFacts()
+    /// Elements that its sources sent and it does not show, each with the reason.
+    var hiddenElements: [String] = []
+    /// Files that it names and its package does not have, each with its place.
+    var omittedFiles: [String] = []
 }
 
 /// The last sequence number that was applied of a source.
@@ -99,6 +105,12 @@ struct PictureFacts: Hashable, Sendable {
     var missing = 0
     /// Those of them that the order waits for; the others were given up for the time being.
     var pending = 0
+    /// Those of them that could not be fetched yet.
+    var failing = 0
+    /// Pictures that were given up after failures.
+    var givenUp = 0
+    /// The reasons of the missing ones, each once, sorted.
+    var failures: [String] = []
 }
 
 /// A record of `waybill.orders`.

@@ -39,10 +39,15 @@ enum OrderFormatter {
                 ? ""
                 : order.isUnpackaged
                     ? "\(order.isCold ? ", cold" : ""), packaged when it is fetched"
-                    : order.hasPackage ? ", package with \(order.assets) files" : ", no package"
+                    : order.hasPackage ? ", package with \(Self.assets(order.assets))" : ", no package"
             return "\(state) \(OrderVerdict.name(order.version)), updated "
                 + "\(RFC3339.format(epochSeconds: order.modifiedEpochSeconds))\(package)"
         }
+    }
+
+    /// Every package has order.json, its manifest and its signature besides.
+    private static func assets(_ count: Int) -> String {
+        count == 1 ? "1 picture or document" : "\(count) pictures and documents"
     }
 
     private static func record(_ record: Result<RecordFact?, Unread>) -> String {
@@ -118,7 +123,7 @@ extension OrderFormatter {
             "pictures": order.map {
                 [
                     "named": Self.number($0.pictures.named), "missing": Self.number($0.pictures.missing),
-                    "pending": Self.number($0.pictures.pending),
+                    "pending": Self.number($0.pictures.pending), "failures": Self.texts($0.pictures.failures),
                 ]
             } ?? .null,
             "deadLetters": Self.value(facts.letters) { letters in
@@ -130,6 +135,7 @@ extension OrderFormatter {
                         ]
                     })
             },
+            "lacks": Self.texts(facts.lacks),
             "waiting": Self.value(facts.waiting) { waiting in
                 .array(
                     waiting.map {
@@ -156,6 +162,8 @@ extension OrderFormatter {
             "missingFiles": order.map { Self.number($0.missingAssets) } ?? .null,
             "signed": order?.isSigned.map { .bool($0) } ?? .null,
             "current": order?.isCurrent.map { .bool($0) } ?? .null,
+            "hiddenElements": order.map { Self.texts($0.hiddenElements) } ?? .null,
+            "omittedFiles": order.map { Self.texts($0.omittedFiles) } ?? .null,
             "devices": Self.number(redis.devices), "early": Self.number(redis.early),
         ]
     }
@@ -192,6 +200,8 @@ extension OrderFormatter {
             "time": source.latestMilliseconds.map { .string(DeadLetterFormatter.time($0)) } ?? .null,
         ]
     }
+
+    private static func texts(_ texts: [String]) -> JSON { .array(texts.map { .string($0) }) }
 
     private static func number(_ number: Int) -> JSON { .integer(Int64(number)) }
 

@@ -13,6 +13,9 @@ struct OrderInspection: Sendable {
     /// The offsets that are read first from the end of the key's partition: orders that changed lately are there.
     private static let firstRange: Int64 = 1000
     private static let largestRange: Int64 = 1 << 20
+    /// The most changes that wait, and their bytes, of which it is found out what they lack.
+    private static let lackRecords = 256
+    private static let lackBytes = 4 << 20
 
     let redis: RedisClient
     /// Without the view: also what an incomplete one has is shown.
@@ -30,18 +33,38 @@ struct OrderInspection: Sendable {
         // An order's record follows its write to Redis, so a record that is read first is not newer than Redis.
         var orders = KeyedPartition(topic: self.topics.orders, key)
         var record = await Self.attempt { try await self.lastRecord(&orders) }
-        let (redis, positions) = await self.lookAtRedis(key, nowMilliseconds)
+        let (redis, entry) = await self.lookAtRedis(key, nowMilliseconds)
         if case .success(let facts) = redis, let order = facts.order, case .success(let last) = record,
             !(last?.has(order) ?? false)
         {
             record = await Self.attempt { try await self.readOn(&orders, to: order) ?? last }
         }
         let letters = await Self.attempt { try await self.letters(key) }
-        let waiting = await Self.attempt { try await self.waiting(key, positions) }
+        var records: [KafkaRecord] = []
+        let positions = entry?.order?.state.positions ?? AppliedPositions()
+        let waiting = await Self.attempt { try await self.waiting(key, positions, &records) }
         self.report("read", true)
         return OrderFacts(
             key: key, nowMilliseconds: nowMilliseconds, brand: self.brand(key.orderType), redis: redis, record: record,
-            letters: letters, waiting: waiting, partitions: orders.count)
+            letters: letters, waiting: waiting, partitions: orders.count,
+            lacks: self.lacks(key, entry, records, nowMilliseconds / 1000))
+    }
+
+    /// Returns the reasons why the changes that wait make no order, as a packager finds them.
+    ///
+    /// - Parameter entry: nil if Redis could not be read.
+    private func lacks(
+        _ key: OrderKey, _ entry: OrderStore.Entry?, _ records: [KafkaRecord], _ nowEpochSeconds: Int64
+    ) -> [String] {
+        guard let entry, let brand = self.settings.brands.brands[key.orderType] else { return [] }
+        let changes = records.compactMap { record -> BatchOrder.Change? in
+            let change = try? OrderChange.decode(
+                key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+            return change.map { (record, $0) }
+        }
+        let order = BatchOrder(place: 0, key: key, changes: changes).following(entry)
+        return OrderPackager(brand, tokens: self.settings.tokens)
+            .lacks(order, stored: entry.order, nowEpochSeconds: nowEpochSeconds)
     }
 
     private static func attempt<Value>(_ body: () async throws -> Value) async -> Result<Value, Unread> {
@@ -132,9 +155,14 @@ extension OrderInspection {
         }
     }
 
-    /// - Parameter positions: the changes that were applied.
-    private func waiting(_ key: OrderKey, _ positions: AppliedPositions) async throws -> [WaitingFact] {
+    /// - Parameters:
+    ///   - positions: the changes that were applied.
+    ///   - kept: gets the first records that wait.
+    private func waiting(
+        _ key: OrderKey, _ positions: AppliedPositions, _ kept: inout [KafkaRecord]
+    ) async throws -> [WaitingFact] {
         var waiting: [WaitingFact] = []
+        var bytes = 0
         for topic in self.topics.orderChangeSources where !Topics.isPattern(topic) {
             var place = KeyedPartition(topic: topic, key)
             let bounds = try await place.bounds(self.reader)
@@ -149,6 +177,8 @@ extension OrderInspection {
                     let seen = positions.position(inPartition: position.partition, of: position.origin)
                     guard position.offset > seen?.offset ?? -1 else { continue }
                     (first, count) = (first ?? record, count + 1)
+                    bytes += record.size
+                    if kept.count < Self.lackRecords, bytes <= Self.lackBytes { kept.append(record) }
                 }
                 let offset = records.last?.offset ?? bounds.end
                 self.report("\(topic)/\(place.partition): offset \(offset) of \(bounds.end)", false)
@@ -188,11 +218,11 @@ extension RecordFact {
 
 /// Reading Redis.
 extension OrderInspection {
-    /// - Returns: the facts, and the changes that were applied.
+    /// - Returns: the facts, and the order's entry as it was read.
     private func lookAtRedis(
         _ key: OrderKey, _ nowMilliseconds: Int64
-    ) async -> (Result<RedisFacts, Unread>, AppliedPositions) {
-        var positions = AppliedPositions()
+    ) async -> (Result<RedisFacts, Unread>, OrderStore.Entry?) {
+        var read: OrderStore.Entry?
         let facts = await Self.attempt {
             let places = try await MaterializedView(redis: self.redis).look()
             var facts = RedisFacts()
@@ -200,19 +230,19 @@ extension OrderInspection {
             facts.partitions = try await PartitionCounts(redis: self.redis).all()[self.topics.orders]
             do {
                 let entry = try await self.store.entries([key]).first?.get()
+                read = entry
                 let stored = entry?.order
                 let around = try await self.store.surroundings(of: key, assets: stored.map(\.shared) ?? [])
                 (facts.devices, facts.wasRemoved) = (around.devices, around.wasRemoved)
                 facts.early = entry.flatMap { IncompleteOrder($0, of: key) }?.changes.count ?? 0
                 guard let stored else { return facts }
-                positions = stored.state.positions
                 facts.order = try await self.facts(stored, around, nowMilliseconds / 1000)
             } catch let error as StoreError where error.isOfOneOrder && error.code != .unread {
                 facts.corruption = error.message
             }
             return facts
         }
-        return (facts, positions)
+        return (facts, read)
     }
 
     private func facts(
@@ -234,9 +264,11 @@ extension OrderInspection {
         facts.token = TokenOrigin(
             state, self.settings.tokens.secrets(for: state.key.orderType), isOfBrand: brand?.tokenSecrets != nil)
         guard let brand else { return facts }
+        let packager = OrderPackager(brand, tokens: self.settings.tokens)
         let shown: OrderPackager.Shown
-        (facts.pictures, shown) = try await self.pictures(
-            of: state, OrderPackager(brand, tokens: self.settings.tokens), nowEpochSeconds)
+        (facts.pictures, shown) = try await self.pictures(of: state, packager, nowEpochSeconds)
+        (facts.hiddenElements, facts.omittedFiles) = packager.hidden(
+            state, pictures: shown, nowEpochSeconds: nowEpochSeconds)
         guard !facts.isUnpackaged else { return facts }
         facts.isSigned = stored.signer == brand.signer
         let content = PackageBuilder(brand).contentDigest(of: state.orderJSON(rules: brand.rules), pictures: shown)
@@ -259,7 +291,11 @@ extension OrderInspection {
             guard found.shown[key.orderType]?[key.url] == nil else { continue }
             facts.missing += 1
             if isPending { facts.pending += 1 }
+            guard let failure = record?.failure else { continue }
+            if isPending { facts.failing += 1 } else { facts.givenUp += 1 }
+            if !facts.failures.contains(failure) { facts.failures.append(failure) }
         }
+        facts.failures.sort()
         return (facts, found.shown[state.key.orderType] ?? [:])
     }
 }

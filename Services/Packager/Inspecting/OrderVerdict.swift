@@ -38,7 +38,10 @@ struct OrderFinding: Hashable, Sendable {
         case signatureOld = "signature-old"
         case tokenRetired = "token-retired"
         case tokenUnknown = "token-unknown"
+        case elementsHidden = "elements-hidden"
+        case filesOmitted = "files-omitted"
         case picturesPending = "pictures-pending"
+        case picturesFailing = "pictures-failing"
         case picturesMissing = "pictures-missing"
         case deadLetters = "dead-letters"
         case earlyChanges = "early-changes"
@@ -151,7 +154,7 @@ extension OrderVerdict {
                 self.fault(
                     .notCreated,
                     "the order does not exist, only changes of it: \(changes) that wait, "
-                        + "\(Self.count(letters, "dead letter")), \(redis.early) kept until it is created",
+                        + "\(Self.count(letters, "dead letter")), \(redis.early) kept until it is created\(self.lack)",
                     fix: "look at those below; an order is created by waybill.order.replaced or waybill.order.merged")
                 break
             }
@@ -285,25 +288,60 @@ extension OrderVerdict {
                 fix: "if a secret was removed: waybill-packager retoken --brand \(type) --withdrawn FILE")
         case .minted?, .brought?, nil: break
         }
-        let pictures = order.pictures
-        if pictures.pending > 0 {
+        if !order.hiddenElements.isEmpty {
+            self.fault(
+                .elementsHidden, "hidden until they are complete: \(order.hiddenElements.listed(separator: "; "))",
+                fix: "have a source send what they lack; a status word that a source's table lacks sets none")
+        }
+        if !order.omittedFiles.isEmpty {
+            self.fault(
+                .filesOmitted, "left out of the package: \(order.omittedFiles.listed(separator: "; "))",
+                fix: "correct the name in the order, or add the file to the brand's assets, then \(touch)")
+        }
+        self.judge(order.pictures, isUnpackaged: order.isUnpackaged, touch)
+    }
+
+    private mutating func judge(_ pictures: PictureFacts, isUnpackaged: Bool, _ touch: String) {
+        let all = Self.count(pictures.named, "picture")
+        let reasons = pictures.failures.isEmpty ? "" : ": \(pictures.failures.listed(separator: "; "))"
+        if pictures.failing > 0 {
+            self.fault(
+                .picturesFailing, "\(pictures.failing) of \(all) cannot be fetched\(reasons)",
+                fix: "repair the picture or its host; a packager tries again by itself")
+        }
+        let pending = pictures.pending - pictures.failing
+        if pending > 0 {
             self.warning(
-                .picturesPending,
-                "the order waits for \(pictures.pending) of \(Self.count(pictures.named, "picture"))",
+                .picturesPending, "the order waits for \(pending) of \(all)",
                 fix: "nothing, a packager fetches them; see waybill_picture_failures_total if they do not come")
         }
-        let lost = pictures.missing - pictures.pending
+        // Of an order without a package none was asked for.
+        let lost = isUnpackaged ? pictures.givenUp : pictures.missing - pictures.pending
         if lost > 0 {
-            self.warning(
-                .picturesMissing,
-                "left out since they could not be fetched: \(lost) of \(Self.count(pictures.named, "picture"))",
-                fix: "repair the pictures' host, then \(touch)")
+            self.findings.append(
+                OrderFinding(
+                    code: .picturesMissing, severity: pictures.givenUp > 0 ? .fault : .warning,
+                    text: "left out since they could not be fetched: \(lost) of \(all)\(reasons)",
+                    fix: "repair the pictures' host, then \(touch)"))
         }
     }
 }
 
 /// The changes that are not applied.
 extension OrderVerdict {
+    /// What the changes that wait lack to make the order; empty if nothing is known.
+    private var lack: String {
+        self.facts.lacks.isEmpty ? "" : "; to make it, they lack: \(self.facts.lacks.listed(most: 5, separator: "; "))"
+    }
+
+    /// What ends the wait of changes; nil if nothing is known.
+    private var lackFix: String? {
+        guard !self.facts.lacks.isEmpty else { return nil }
+        let isMerchant = self.facts.lacks.contains { $0.hasPrefix("$.merchant ") }
+        return "send it, or correct it\(isMerchant ? ", or give brand.json a defaults.merchant" : ""): the changes are "
+            + "tried again at once"
+    }
+
     private mutating func judgeChanges() {
         let key = self.facts.key
         switch self.facts.letters {
@@ -335,13 +373,13 @@ extension OrderVerdict {
             guard let oldest = waiting.min(by: { $0.milliseconds < $1.milliseconds }) else { break }
             let changes = waiting.reduce(0) { $0 + $1.changes }
             let isLate = self.facts.nowMilliseconds - oldest.milliseconds >= Self.patienceMilliseconds
-            let text = "\(Self.count(changes, "change")) not applied yet, from \(oldest.place) on"
+            let text = "\(Self.count(changes, "change")) not applied yet, from \(oldest.place) on\(self.lack)"
             if isLate {
                 self.fault(
                     .changesWait, "\(text), since \(DeadLetterFormatter.time(oldest.milliseconds))",
-                    fix: "see the packagers' log for the order, the brand, and waybill_waiting_records")
+                    fix: self.lackFix ?? "see the packagers' log for the order, the brand, and waybill_waiting_records")
             } else {
-                self.warning(.changesComing, text, fix: "look again in a moment")
+                self.warning(.changesComing, text, fix: self.lackFix ?? "look again in a moment")
             }
         }
     }

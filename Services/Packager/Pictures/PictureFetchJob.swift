@@ -15,6 +15,8 @@ struct PictureFetchJob: Sendable {
     /// The longest time to wait for a version that is about to be written, in seconds. After it, the version's changes
     /// are redelivered and find the picture.
     static let patienceSeconds: Int64 = 15 * 60
+    /// The most characters of a failure that are kept.
+    private static let failureLimit = 300
     /// Orders that are packaged together.
     private static let orderCount = 50
 
@@ -88,6 +90,7 @@ struct PictureFetchJob: Sendable {
             fresh.checkedEpochSeconds = self.now()
             fresh.attempts = 0
             fresh.restsUntilEpochSeconds = 0
+            fresh.failure = nil
             var entry: [UInt8]?
             if case .content(let content) = try await self.fetcher.fetch(request) {
                 let made: (file: PictureFile, entry: [UInt8])
@@ -118,6 +121,7 @@ struct PictureFetchJob: Sendable {
         self.metrics.failed(reason)
         var record = known
         record.attempts += 1
+        record.failure = String("\(reason.rawValue): \(failure.message)".prefix(Self.failureLimit))
         let step = self.retry.step(
             after: reason, attempts: record.attempts, retryAfterSeconds: failure.retryAfterSeconds)
         var metadata: Logger.Metadata = [

@@ -74,6 +74,27 @@ struct OrderPackager: Sendable {
         }
     }
 
+    /// Returns the reasons why the changes that wait for an order make none; the sentence of Design §4.2 if no change
+    /// could.
+    func lacks(
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, nowEpochSeconds: Int64
+    ) -> [String] {
+        let draft = self.fold(order, stored: stored, nowEpochSeconds: nowEpochSeconds)
+        guard !draft.exists, !draft.early.isEmpty else { return [] }
+        let lacks = draft.result.lacks.map(\.withoutValue)
+        return lacks.isEmpty ? ["waybill.order.replaced or waybill.order.merged, which create the order"] : lacks
+    }
+
+    /// Returns descriptions of what a stored order has and its package does not show: elements of its sources that are
+    /// not complete, and files.
+    func hidden(_ state: OrderState, pictures: Shown, nowEpochSeconds: Int64) -> (elements: [String], files: [String]) {
+        let order = state.orderJSON(rules: self.rules)
+        return (
+            self.fold.withheld(in: state, nowEpochSeconds: nowEpochSeconds),
+            self.builder?.omittedFiles(of: order, pictures: pictures) ?? []
+        )
+    }
+
     /// Returns the pictures that an order names by URLs from which the brand allows fetching, each URL once.
     func pictures(of state: OrderState) -> [OrderPicture] {
         guard !self.pictureHosts.isEmpty else { return [] }

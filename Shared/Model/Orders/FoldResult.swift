@@ -23,6 +23,8 @@ public struct FoldResult: Hashable, Sendable {
     public var isSilent = false
     /// Elements that the order does not show yet, and the members that they lack.
     public var withheld: [String] = []
+    /// The reasons why the changes that wait for an order make none; empty also if none of them could.
+    public var lacks: [Violation] = []
 
     public init(state: OrderState?, effect: Effect, outcomes: [ChangeOutcome]) {
         self.state = state
@@ -94,6 +96,8 @@ struct FoldWork {
     var isLoud = false
     /// Elements that the contributions do not show yet.
     var withheld: [String] = []
+    /// As in `FoldResult`.
+    var lacks: [Violation] = []
 
     /// True if the document is made of contributions.
     var isMerged: Bool { self.contributions?.isEmpty == false }
@@ -124,6 +128,7 @@ struct FoldWork {
     mutating func takeEarly() -> [Item] {
         for position in self.early.map(\.position) + self.refusedEarly { self.positions.advance(to: position) }
         self.refusedEarly = []
+        self.lacks = []
         defer { self.early = [] }
         return self.early
     }

@@ -177,6 +177,12 @@ public struct OrderFold: Sendable {
         return document
     }
 
+    /// Returns descriptions of what the sources of a stored order sent and the order does not show.
+    public func withheld(in state: OrderState, nowEpochSeconds now: Int64) -> [String] {
+        guard !state.isRemoved, let parts = state.contributions, !parts.isEmpty else { return [] }
+        return self.order(of: parts, state.key, state.token, state.modifiedEpochSeconds, now).withheld
+    }
+
     /// - Parameter lacks: the violations that keep the changes so far from making an order.
     static func unknownOrder(_ key: OrderKey, lacks violations: [Violation] = []) -> ChangeFault {
         let lack = violations.isEmpty ? "" : "; with what was merged so far " + Self.fault(violations).reason
@@ -241,7 +247,9 @@ public struct OrderFold: Sendable {
     private func result(of work: FoldWork, from state: OrderState?, key: OrderKey?, _ now: Int64) -> FoldResult {
         guard let key = state?.key ?? key, let token = work.token else {
             // The order was never seen, and none of the changes created it.
-            return FoldResult(state: state, effect: .none, outcomes: work.outcomes)
+            var result = FoldResult(state: state, effect: .none, outcomes: work.outcomes)
+            result.lacks = work.lacks
+            return result
         }
         var next =
             state
@@ -257,6 +265,7 @@ public struct OrderFold: Sendable {
         result.isAnnounced = work.isAnnounced && work.document != nil
         result.isSilent = !work.isLoud && !work.outcomes.isEmpty
         result.withheld = work.withheld
+        result.lacks = work.lacks
         if isChanged || (state == nil && work.isTouched) {
             next.document = work.document ?? .empty
             next.document.keepSerialized()
@@ -333,6 +342,7 @@ extension OrderFold {
         // Of an order that comes back too: what its sources said before the removal does not count.
         let token = parts.token ?? self.deriveToken(change.key)
         let order = self.order(of: parts, change.key, token, work.modified, now)
+        work.lacks = order.violations
         guard order.violations.isEmpty else {
             let fault = Self.unknownOrder(change.key, lacks: order.violations)
             for item in work.early { work.outcomes[item.index] = .refused(fault) }

@@ -86,6 +86,11 @@ public struct PackageBuilder: Sendable {
         return Self.contentDigest(SHA256.digest(Self.manifest(of: files.order.serialized, files.assets)))
     }
 
+    /// Returns the `OrderPackage.omittedFiles` of an order's package, without making it.
+    public func omittedFiles(of orderJSON: JSON, pictures: [String: PictureFile] = [:]) -> [String] {
+        self.finder.files(of: orderJSON, pictures: pictures).omitted
+    }
+
     /// Returns true if an order's package is certainly not too large, without making it. Pictures that are fetched make
     /// none too large.
     ///

@@ -15,6 +15,8 @@ public struct PictureRecord: Hashable, Sendable {
     /// The time before which a picture that was given up is not requested again, UNIX seconds; 0 if it was not given
     /// up.
     public var restsUntilEpochSeconds: Int64 = 0
+    /// The reason of the last failure, for people; nil since the picture was fetched.
+    public var failure: String?
 
     public init() {}
 
@@ -43,7 +45,7 @@ public struct PictureRecord: Hashable, Sendable {
 
 /// The fields of a picture's hash.
 enum PictureField: String, CaseIterable {
-    case name, content, asset, checksum, size, etag, modified, checked, attempts, rests
+    case name, content, asset, checksum, size, etag, modified, checked, attempts, rests, failure
 }
 
 extension PictureRecord {
@@ -57,6 +59,7 @@ extension PictureRecord {
         self.checkedEpochSeconds = checked
         self.attempts = min(max(attempts, 0), 1000)
         self.restsUntilEpochSeconds = rests
+        self.failure = values[10].text
         guard let name = values[0].text, let content = values[1].text, let asset = values[2].text,
             let checksum = values[3].integer, let size = values[4].integer
         else { return }
@@ -71,6 +74,7 @@ extension PictureRecord {
             (.checked, .integer(self.checkedEpochSeconds)), (.attempts, .integer(self.attempts)),
             (.rests, .integer(self.restsUntilEpochSeconds)),
         ]
+        if let failure = self.failure { fields.append((.failure, .string(failure))) }
         if let content = self.content {
             fields += [
                 (.name, .string(content.name)), (.content, .string(content.contentDigest)),
