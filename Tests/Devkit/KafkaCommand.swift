@@ -11,7 +11,9 @@ struct KafkaCommand: AsyncParsableCommand {
         discussion: """
             librdkafka's mock broker: it keeps at most 5 MiB per partition, drops the oldest silently, and has no disk \
             and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it accepts connections. SIGUSR1 stops it: \
-            every connection is cut and new ones are refused, but stored records remain; SIGUSR2 starts it again.
+            every connection is cut and new ones are refused, but stored records remain; SIGUSR2 starts it again. With \
+            --leaderless, SIGHUP takes the leader from the partitions that the file lists, as if its broker were \
+            dead, gives it back to all others, and prints "leaderless COUNT".
             """)
 
     /// Source: Design §9
@@ -30,12 +32,16 @@ struct KafkaCommand: AsyncParsableCommand {
     @Option(help: "Listen on this port instead of a free one, so that a restarted broker has the same address.")
     var port: UInt16 = 0
 
+    @Option(help: "The file with the partitions that have no leader, TOPIC/PARTITION in each line.")
+    var leaderless: String?
+
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
         let (orders, order) = AsyncStream.makeStream(of: Int32.self, bufferingPolicy: .bufferingNewest(16))
         // Installed before the broker starts, so that an early signal is not lost. A single queue keeps their order.
         let queue = DispatchQueue(label: "signals")
-        let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2].map { number in
+        let numbers = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2] + (self.leaderless == nil ? [] : [SIGHUP])
+        let signals = numbers.map { number in
             _ = signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { order.yield(number) }
@@ -47,6 +53,7 @@ struct KafkaCommand: AsyncParsableCommand {
         let broker = try KafkaBroker(topics: topics, port: self.port)
         if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
         Self.say("ready bootstrap=\(broker.bootstrap)\n")
+        var leaderless: Set<Substring> = []
 
         for await order in orders {
             switch order {
@@ -56,11 +63,25 @@ struct KafkaCommand: AsyncParsableCommand {
             case SIGUSR2:
                 try broker.setUp()
                 Self.say("up\n")
+            case SIGHUP:
+                let text = try readFile(self.leaderless ?? "")
+                let listed = Set(String(decoding: text, as: UTF8.self).split(separator: "\n"))
+                for place in leaderless.subtracting(listed) { try Self.setLeader(of: place, true, broker) }
+                for place in listed.subtracting(leaderless) { try Self.setLeader(of: place, false, broker) }
+                leaderless = listed
+                Self.say("leaderless \(listed.count)\n")
             default:
                 broker.close()
                 return
             }
         }
+    }
+
+    private static func setLeader(of place: Substring, _ exists: Bool, _ broker: KafkaBroker) throws {
+        guard let slash = place.lastIndex(of: "/"), let partition = Int32(place[place.index(after: slash)...]) else {
+            throw ValidationError("--leaderless: \(place): must be TOPIC/PARTITION")
+        }
+        try broker.setLeader(of: String(place[..<slash]), partition: partition, exists: exists)
     }
 
     static func topic(_ text: String) throws -> KafkaBroker.Topic {

@@ -149,6 +149,7 @@ SUBJECTS = {
          "seed": SEED,
          "kafka": word("HOST:PORT; never restarted, and gets partitions only with --grow-partitions"),
          "grow-partitions": flag("add partitions to topics of --kafka"),
+         "topic-anew": flag("delete waybill.orders of --kafka and make it anew, with lower offsets"),
          "redis": word("URL; never restarted, and emptied only with --flush"),
          "flush": flag("allow FLUSHALL on the Redis of --redis"),
          "no-loss": flag("no faults in which Redis loses data"),

@@ -33,6 +33,11 @@ def retoken(stack):
     return stack.run_program("packager", f"retoken --brand {stack.type} --rate 2000")
 
 
+def restore(stack):
+    """Stores orders of the stack's brand whose records Redis has no place of. Returns the output."""
+    return stack.run_program("packager", f"restore --brand {stack.type}")
+
+
 def partitions_added(stack):
     """Returns the partitions added since all keys were in the right ones, as the first packager reports them."""
     return Metrics.of(stack.env["OPERATIONS_PACKAGER"]).total("waybill_topic_partitions_added")

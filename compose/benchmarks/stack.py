@@ -203,6 +203,14 @@ class Stack:
         if self.is_running(service):
             os.kill(self.pid(service), number)
 
+    def take_leaders(self, topic, partitions):
+        """Takes the leaders from these partitions of the embedded broker, and gives them back to all others."""
+        log, answer = Path(f"{self.folder}/log/kafka.log"), f"leaderless {len(partitions)}"
+        Path(f"{self.folder}/run/kafka.leaderless").write_text("".join(f"{topic}/{one}\n" for one in partitions))
+        answers = log.read_text().splitlines().count(answer)
+        self.signal("kafka", signal.SIGHUP)
+        eventually("the broker's leaders", lambda: log.read_text().splitlines().count(answer) > answers, 10)
+
     def command(self, service):
         """Returns the shell command that starts a service."""
         return Path(f"{self.folder}/run/{service}.command").read_text().rstrip("\n")

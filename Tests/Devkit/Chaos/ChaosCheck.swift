@@ -166,13 +166,14 @@ struct ChaosCheck: Sendable {
         await self.deliveries()
         guard let url = self.run.stack.redis else { return }
         let redis = RedisClient(try RedisConfiguration(url: url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let store = OrderStore(redis: redis)
         let orders = self.run.plan.orders
         for start in stride(from: 0, to: orders.count, by: 500) {
             let keys = try orders[start..<min(orders.count, start + 500)].map {
                 OrderKey(orderType: self.run.stack.orderType, order: try OrderIdentifier($0.identifier))
             }
-            for (key, result) in zip(keys, try await store.orders(keys)) {
+            let stored = try await self.run.withColdOrders(redis) { try await $0.orders(keys) }
+            for (key, result) in zip(keys, stored) {
+                if case .success(let order?) = result, order.isCold { self.tally.count("checked.cold") }
                 let found = VersionLedger.difference(self.ledger.entries["\(key)"], stored: try? result.get()?.state)
                 if let found { self.tally.differ("order \(key): \(found)") }
                 if case .failure(let error) = result { self.tally.differ("order \(key): \(error)") }

@@ -34,6 +34,13 @@ final class ChaosPublisher: Sendable {
     /// An order that was published some time ago; nil before the first.
     var someOrder: Int? { self.state.withLock { $0.placed.first } }
 
+    /// Returns some of the orders that were published, each once.
+    func someOrders(_ count: Int) -> [Int] {
+        self.state.withLock { state in
+            Array(Set((0..<count).compactMap { _ in state.placed.randomElement() }))
+        }
+    }
+
     /// - Parameter placed: called with each order when its first change is acknowledged.
     /// - Throws: `KafkaError` if Kafka refuses permanently; `CancellationError`.
     func run(placed: (Int) async -> Void) async throws {

@@ -83,6 +83,8 @@ struct ChaosRun: Sendable {
             group.addTask { try await self.wakeDevices() }
             group.addTask { try await self.showProgress() }
             for device in self.devices { group.addTask { await device.run() } }
+            let cooling = ChaosCooling()
+            group.addTask { try await cooling.cool(self) }
 
             say("started")
             try await withThrowingTaskGroup { work in
@@ -107,6 +109,7 @@ struct ChaosRun: Sendable {
                 try await work.waitForAll()
             }
             say("published")
+            cooling.end()
             await check.run()
             for device in self.devices { device.finish() }
             self.journal.finish()

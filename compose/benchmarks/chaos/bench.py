@@ -9,6 +9,7 @@ import collections
 import contextlib
 import os
 import queue
+import random
 import secrets
 import shutil
 import signal
@@ -16,13 +17,14 @@ import subprocess
 import threading
 import time
 
-from chaos import region
+from chaos import anew, region
 from chaos.plan import choose, schedule
 from operations import GROWING, grow_partitions, partitions_added, rekey, retoken, swap_secrets, write_secrets
 from report import percentile
 from simulator import tell
 from stack import Failure, Redis, eventually, program, say
 from subject import QUICK_METADATA, QUICK_SESSIONS, Bench
+from topics import ORDERS, Reader
 
 # The last seconds of the stream, in which no fault begins.
 CALM = 4
@@ -91,12 +93,15 @@ class ChaosBench(Bench):
         super().__init__(arguments, stack)
         owned = {"apns"} | (set() if arguments.kafka else {"kafka"})
         owned |= {"partitions"} if arguments.grow_partitions else set()
+        owned |= {"topic"} if arguments.topic_anew else set()
         owned |= {"redis", "flush"} if not arguments.redis else {"flush"} if arguments.flush else set()
         self.kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
         if not self.kinds:
             raise Failure("the options leave no kind of fault")
         if arguments.grow_partitions and not arguments.kafka:
             raise Failure("--grow-partitions needs --kafka: the topics of the embedded broker cannot grow")
+        if arguments.topic_anew and not arguments.kafka:
+            raise Failure("--topic-anew needs --kafka: the embedded broker deletes no topic")
         self.schedule = schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
         # unmarked: the name of the fault in progress, empty once it is marked as over.
@@ -211,6 +216,10 @@ class ChaosBench(Bench):
             return self.grow_partitions()
         if base == "region":
             return region.move(self, fault)
+        if base == "topic":
+            return anew.make(self)
+        if base == "leaders":
+            return self.take_leaders(fault)
         service = self.worker(base, fault.worker)
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)
@@ -259,6 +268,16 @@ class ChaosBench(Bench):
             if moment <= now:
                 del self.away[service]
                 self.start(service)
+
+    def take_leaders(self, fault):
+        lot = random.Random(f"{self.arguments.seed} {fault.number}")
+        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
+        partitions = sorted(place.partition for place in reader.places(ORDERS))
+        reader.close()
+        self.stack.take_leaders(ORDERS, lot.sample(partitions, min(len(partitions), lot.randint(1, 8))))
+        time.sleep(fault.hold)
+        self.undo()
+        self.stack.take_leaders(ORDERS, [])
 
     def change_secrets(self, verb):
         """Makes another secret the one that mints; `retoken` also gives all orders tokens of it."""

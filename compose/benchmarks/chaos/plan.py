@@ -44,6 +44,8 @@ KINDS = (
     Kind("redis-flush", ("redis",), owns="flush", loses=True),
     Kind("kafka-down", ("kafka",), 2, 15, owns="kafka"),
     Kind("kafka-stall", ("kafka",), 2, 15, owns="kafka"),
+    # Some partitions of the orders' topic, as if the broker that leads them were dead.
+    Kind("leaders-away", ("kafka",), 2, 15, weight=2, owns="kafka"),
     # Services and producer move to another Kafka, to which all topics were mirrored.
     Kind("region-move", ("kafka",), 0, 3, owns="kafka"),
     Kind("apns-restart", ("apns",), 0, 5, owns="apns"),
@@ -54,6 +56,8 @@ KINDS = (
     Kind("secrets-swap"),
     Kind("secrets-retoken"),
     Kind("partitions-grow", owns="partitions"),
+    # The orders' topic is deleted and made anew with the last record of each key, so with lower offsets.
+    Kind("topic-anew", owns="topic"),
 )
 
 
@@ -100,6 +104,8 @@ def choose(owned, loss=True, only=(), without=()):
     ['gateway-kill', 'gateway-restart', 'gateway-stall']
     >>> [kind.name for kind in choose({"kafka"}, only=("kafka", "region"))]
     ['kafka-down', 'kafka-stall', 'region-move']
+    >>> [kind.name for kind in choose({"kafka", "topic"}, only=("leaders", "topic"))]
+    ['leaders-away', 'topic-anew']
     >>> any(kind.services == ("kafka",) for kind in choose({"redis", "flush", "apns"}))
     False
     >>> [kind.name for kind in choose({"partitions"}, only=("secrets", "partitions"))]

@@ -5,6 +5,7 @@ import os
 import time
 
 from mirror import PUSHERS, Mirror, clusters
+from operations import restore
 from processes import free_ports
 from stack import SERVICES, Failure
 from topics import CHANGES, COMPACTED
@@ -45,6 +46,8 @@ def move(bench, fault):
     time.sleep(fault.hold)
     bench.undo()
     at_once(bench.start, there)
+    # Cold orders get their places in the new cluster.
+    bench.operate(lambda: restore(stack))
 
 
 def replace_broker(stack, old):
