@@ -110,7 +110,7 @@ extension Packager {
         let pictures = PictureWorker(
             pictureIndex, store: store, fetcher: try Fetcher(settings.pictures),
             repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
-            hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
+            hosts: { packagers.current.mapValues(\.pictureHosts) }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
             brands.groups(served: packagers.generations)
         }

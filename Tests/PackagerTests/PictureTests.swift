@@ -369,4 +369,31 @@ extension SampleFile {
         png.replaceSubrange(16..<20, with: [0, 0, 0x40, 0])
         return png
     }
+
+    /// A picture whose host was refused waits for hours; the brand's file allows the host now.
+    @Test func aWaitingPictureIsFetchedWhenItsBrandAllowsOtherHosts() async throws {
+        try await PictureFixture.run { fixture in
+            let url = fixture.url("/lamp.png")
+            try fixture.server.answer("/lamp.png", .init(SampleFile.png(seed: 1)))
+            var log = ChangeLog()
+            try await fixture.processor().process([log.change("order.replaced", "o", fixture.document([url]))])
+            let later = try await fixture.pictures.claim(1, lease: .seconds(3600))
+            #expect(later.claims.map(\.key.url) == [url])
+            let type = try OrderTypeIdentifier(BrandFixture.orderType)
+            let other = try OrderTypeIdentifier("order.com.example.other")
+            try await fixture.pictures.hasten(of: [other], waitingFor: .seconds(60))
+            #expect(try await fixture.pictures.claim(1, lease: .seconds(60)).claims.isEmpty, "of another brand")
+            let allows = Mutex(false)
+            var worker = try fixture.worker()
+            worker.hosts = { [hosts = fixture.packager.pictureHosts] in
+                [type: allows.withLock { $0 } ? hosts : .none]
+            }
+            try await fixture.working([worker]) {
+                try await eventually("the picture") {
+                    allows.withLock { $0.toggle() }
+                    return try await fixture.images("o") != [nil]
+                }
+            }
+        }
+    }
 }

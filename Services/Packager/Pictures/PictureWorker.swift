@@ -22,6 +22,8 @@ struct PictureWorker: Service {
     let fetcher: Fetcher
     let metrics: PictureMetrics
     let logger: Logger
+    /// Returns the hosts that pictures may come from, by order type, with the present brands.
+    var hosts: @Sendable () -> [OrderTypeIdentifier: PictureHosts] = { [:] }
 
     init(pictures: Pictures, job: PictureFetchJob, fetcher: Fetcher, metrics: PictureMetrics, logger: Logger) {
         self.pictures = pictures
@@ -34,25 +36,28 @@ struct PictureWorker: Service {
     /// - Parameters:
     ///   - fetcher: closed when the worker stops.
     ///   - repackage: as for `PictureFetchJob`.
-    ///   - hosts: returns the hosts that pictures of an order type may come from, with the present brands.
+    ///   - hosts: returns the hosts that pictures may come from, by order type, with the present brands.
     init(
         _ pictureIndex: PictureIndex, store: OrderStore, fetcher: Fetcher,
         repackage: @escaping @Sendable ([OrderKey]) async throws -> Set<OrderKey>,
-        hosts: @escaping @Sendable (OrderTypeIdentifier) -> PictureHosts, logger: Logger
+        hosts: @escaping @Sendable () -> [OrderTypeIdentifier: PictureHosts], logger: Logger
     ) {
         self.init(
             pictures: pictureIndex.pictures,
             job: PictureFetchJob(
-                pictures: pictureIndex.pictures, store: store, fetcher: fetcher, repackage: repackage, hosts: hosts,
-                metrics: pictureIndex.metrics, logger: logger),
+                pictures: pictureIndex.pictures, store: store, fetcher: fetcher, repackage: repackage,
+                hosts: { hosts()[$0] ?? .none }, metrics: pictureIndex.metrics, logger: logger),
             fetcher: fetcher, metrics: pictureIndex.metrics, logger: logger)
+        self.hosts = hosts
     }
 
     func run() async throws {
         let slots = Slots(Self.concurrency)
         try? await cancelWhenGracefulShutdown {
             try await withThrowingDiscardingTaskGroup { group in
+                var known = self.hosts()
                 while !Task.isCancelled {
+                    await self.hasten(since: &known)
                     let claims = await self.claim(slots.free)
                     for claim in claims {
                         slots.acquire()
@@ -66,6 +71,18 @@ struct PictureWorker: Service {
             }
         }
         await self.fetcher.close()
+    }
+
+    /// Makes waiting pictures due whose brand allows other hosts than before; those of a failure of Redis next time.
+    private func hasten(since known: inout [OrderTypeIdentifier: PictureHosts]) async {
+        let hosts = self.hosts()
+        let types = hosts.keys.filter { known[$0] != hosts[$0] }
+        do {
+            if !types.isEmpty { try await self.pictures.hasten(of: types, waitingFor: PictureFetchJob.lease) }
+            known = hosts
+        } catch {
+            self.logger.warning("cannot make pictures due, retrying", metadata: ["error": "\(error)"])
+        }
     }
 
     /// Claims pictures that are due; none after a failure of Redis, which is retried.

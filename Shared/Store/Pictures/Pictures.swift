@@ -118,6 +118,24 @@ public struct Pictures: Sendable {
         return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
     }
 
+    /// Makes pictures of some order types due now.
+    ///
+    /// - Parameter time: only those that are not due within this time: no lease is longer.
+    public func hasten(of types: [OrderTypeIdentifier], waitingFor time: Duration) async throws(StoreError) {
+        var passed: Int64 = 0
+        while passed >= 0 {
+            let reply = try await self.run(
+                RedisInvocation(
+                    PictureScripts.hasten, keys: [StoreKeys.picturesDue],
+                    arguments: [.integer(passed), .integer(time.milliseconds)] + types.map { .string($0.rawValue) }),
+                "making pictures due")
+            guard let next = reply.integer else {
+                throw StoreError(.corrupt, "making pictures due: an unexpected reply")
+            }
+            passed = next
+        }
+    }
+
     /// Makes a picture due again after a time; until then it is still the worker's.
     ///
     /// - Returns: false if another worker has the picture by now.
@@ -301,6 +319,27 @@ enum PictureScripts {
             local lease = string.format('%.0f', now + ARGV[2])
             for _, picture in ipairs(pictures) do redis.call('ZADD', KEYS[1], lease, picture) end
             return {redis.call('ZCARD', KEYS[1]), lease, pictures}
+            """)
+
+    /// Makes some of the pictures of order types due that wait for longer than a lease lasts.
+    ///
+    /// KEYS: due. ARGV: those of other types that were passed, milliseconds of the longest lease, then order types.
+    /// Returns the number that are passed by now, or -1 at the end.
+    static let hasten = RedisScript(
+        now + """
+            local types = {}
+            for index = 3, #ARGV do types[ARGV[index]] = true end
+            local passed = tonumber(ARGV[1])
+            local page = redis.call(
+              'ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + ARGV[2]), '+inf', 'LIMIT', passed, 1000)
+            for _, picture in ipairs(page) do
+              if types[string.match(picture, '^[^ ]+') or ''] then
+                redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now), picture)
+              else
+                passed = passed + 1
+              end
+            end
+            return #page < 1000 and -1 or passed
             """)
 
     /// Postpones a picture if the lease is still valid. KEYS: due. ARGV: picture, lease, milliseconds from now.
