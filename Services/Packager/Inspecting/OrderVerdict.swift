@@ -329,12 +329,12 @@ extension OrderVerdict {
 
 /// The changes that are not applied.
 extension OrderVerdict {
-    /// What the changes that wait lack to make the order; empty if nothing is known.
+    /// The reasons why the changes that wait make no order, as an end of a sentence; empty if none is known.
     private var lack: String {
         self.facts.lacks.isEmpty ? "" : "; to make it, they lack: \(self.facts.lacks.listed(most: 5, separator: "; "))"
     }
 
-    /// What ends the wait of changes; nil if nothing is known.
+    /// The remedy for changes that wait; nil if no reason is known.
     private var lackFix: String? {
         guard !self.facts.lacks.isEmpty else { return nil }
         let isMerchant = self.facts.lacks.contains { $0.hasPrefix("$.merchant ") }
