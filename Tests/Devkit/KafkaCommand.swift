@@ -64,12 +64,17 @@ struct KafkaCommand: AsyncParsableCommand {
                 try broker.setUp()
                 Self.say("up\n")
             case SIGHUP:
-                let text = try readFile(self.leaderless ?? "")
-                let listed = Set(String(decoding: text, as: UTF8.self).split(separator: "\n"))
-                for place in leaderless.subtracting(listed) { try Self.setLeader(of: place, true, broker) }
-                for place in listed.subtracting(leaderless) { try Self.setLeader(of: place, false, broker) }
-                leaderless = listed
-                Self.say("leaderless \(listed.count)\n")
+                do {
+                    let text = try readFile(self.leaderless ?? "")
+                    let listed = Set(String(decoding: text, as: UTF8.self).split(separator: "\n"))
+                    for place in leaderless.subtracting(listed) { try Self.setLeader(of: place, true, broker) }
+                    for place in listed.subtracting(leaderless) { try Self.setLeader(of: place, false, broker) }
+                    leaderless = listed
+                    Self.say("leaderless \(listed.count)\n")
+                } catch {
+                    // The records that it has are worth more than this change.
+                    Self.say("--leaderless: \(error)\n")
+                }
             default:
                 broker.close()
                 return
