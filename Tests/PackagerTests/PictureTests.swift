@@ -386,7 +386,7 @@ extension SampleFile {
             let allows = Mutex(false)
             var worker = try fixture.worker()
             worker.hosts = { [hosts = fixture.packager.pictureHosts] in
-                [type: allows.withLock { $0 } ? hosts : .none]
+                allows.withLock { $0 } ? [type: hosts] : [:]
             }
             try await fixture.working([worker]) {
                 try await eventually("the picture") {
