@@ -173,7 +173,6 @@ struct ChaosCheck: Sendable {
             }
             let stored = try await self.run.withColdOrders(redis) { try await $0.orders(keys) }
             for (key, result) in zip(keys, stored) {
-                if case .success(let order?) = result, order.isCold { self.tally.count("checked.cold") }
                 let found = VersionLedger.difference(self.ledger.entries["\(key)"], stored: try? result.get()?.state)
                 if let found { self.tally.differ("order \(key): \(found)") }
                 if case .failure(let error) = result { self.tally.differ("order \(key): \(error)") }
