@@ -90,14 +90,16 @@ import Testing
         let unpublished = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
         #expect(try await fixture.write(unpublished) == .written)
-        let acknowledged = OrderStore.Publication(try key("o1"), version: 2, record: nil)
+        let acknowledged = OrderStore.Publication(try state("o1", version: 2), record: nil)
         #expect(try await fixture.store.acknowledge([("2", acknowledged)]) == [2])
         let settled = try #require(try await fixture.store.orders([key("o1")])[0].get())
         #expect(settled.unpublished == "")
         #expect(settled.isPublished)
         #expect(
             try await fixture.store.notePublished(
-                [("o2", 7), ("o3", 1), ("o4", nil)].map { .init(try key($0), version: $1, record: nil) }) == [1, 1, 1])
+                [("o2", 7, true), ("o3", 1, true), ("o4", 1, false)].map {
+                    .init(try state($0, version: $1), record: nil, isAnnounced: $2)
+                }) == [1, 1, 1])
         let published = try await fixture.store.orders([key("o2"), key("o3"), key("o4")]).map {
             try $0.get()?.isPublished
         }

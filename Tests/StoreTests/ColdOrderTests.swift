@@ -93,7 +93,7 @@ import Testing
         let content = OrderStore.Write.Content.version(somePackage)
         #expect(try await fixture.write(.init(state: state, expectedRevision: 0, content: content)) == .written)
         let record = try topic.put(state, content: "c", offset: offset)
-        _ = try await fixture.store.notePublished([.init(state.key, version: state.version, record: record)])
+        _ = try await fixture.store.notePublished([.init(state, record: record)])
         return record
     }
 
@@ -225,7 +225,7 @@ import Testing
             let record = try topic.put(next, content: "c", offset: 9)
             // Positions alone are in no record until there is another version.
             if kind == "positions" { return }
-            let acknowledged = ("", OrderStore.Publication(next.key, version: next.version, record: record))
+            let acknowledged = ("", OrderStore.Publication(next, record: record, isRequested: kind == "announced"))
             #expect(try await store.acknowledge([acknowledged]) == [next.version])
             #expect(try await self.sweep(fixture, topic).cold == 1)
             #expect(try await store.orders([state.key])[0].get()?.state == next)
@@ -242,15 +242,15 @@ import Testing
             let second = try self.ended("1", version: 2)
             let content = OrderStore.Write.Content.version(somePackage)
             #expect(try await fixture.write(.init(state: second, expectedRevision: 1, content: content)) == .written)
-            _ = try await fixture.store.notePublished([.init(state.key, version: 1, record: record)])
+            _ = try await fixture.store.notePublished([.init(state, record: record)])
             #expect(try await self.sweep(fixture, topic).cold == 0)
             #expect(try await fixture.store.orders([state.key])[0].get()?.state == second)
             // The broker did not tell its offset.
-            _ = try await fixture.store.notePublished([.init(state.key, version: 2, record: nil)])
+            _ = try await fixture.store.notePublished([.init(second, record: nil)])
             #expect(try await self.sweep(fixture, topic).cold == 0)
             // Nobody else publishes, but another process is about to.
             let third = try topic.put(second, content: "c", offset: 6)
-            _ = try await fixture.store.notePublished([.init(state.key, version: 2, record: third)])
+            _ = try await fixture.store.notePublished([.init(second, record: third)])
             try await fixture.raw("HSET", StoreKeys.order(state.key), "unpublished", "2")
             #expect(try await self.sweep(fixture, topic).cold == 0)
             try await fixture.raw("HDEL", StoreKeys.order(state.key), "unpublished")
@@ -333,7 +333,7 @@ import Testing
             let stored = try #require(try await fixture.store.orders([state.key])[0].get())
             #expect(try await store.write([.init(state: state, after: stored, content: .unrecorded)]) == [.written])
             let again = try topic.put(state, content: "c", offset: 2)
-            let silently = OrderStore.Publication(state.key, version: 1, record: again, isAnnounced: false)
+            let silently = OrderStore.Publication(state, record: again, isAnnounced: false)
             #expect(try await store.acknowledge([("", silently)]) == [1])
             #expect(try await self.sweep(fixture, topic).cold == 1)
             #expect(try await store.orders([state.key])[0].get()?.isPublished == true)
@@ -388,7 +388,7 @@ import Testing
                 try await fixture.raw("HGET", StoreKeys.order(state.key), "record").text
             }
             for (index, last) in [5, 9, 9].enumerated() {
-                _ = try await fixture.store.notePublished([.init(state.key, version: 1, record: places[index])])
+                _ = try await fixture.store.notePublished([.init(state, record: places[index])])
                 #expect(try await place()?.hasPrefix("3:\(last):") == true)
             }
             for number in [3, 12, 7] {
@@ -410,7 +410,7 @@ import Testing
             #expect(try await fixture.write(.init(state: state, expectedRevision: 0, content: content)) == .written)
             let record = try topic.put(state, content: "c", offset: 5)
             #expect(try await fixture.write(.init(state: state, expectedRevision: 1, content: .positions)) == .written)
-            _ = try await fixture.store.notePublished([.init(state.key, version: 1, record: record)])
+            _ = try await fixture.store.notePublished([.init(state, record: record)])
             #expect(try await fixture.store.orders([state.key])[0].get()?.isPublished == true)
             #expect(try await self.sweep(fixture, topic).cold == 0)
             #expect(try await fixture.store.restore([.version(state, content: "c", record)]).same == 1)

@@ -15,6 +15,9 @@ struct DraftPublisher: Sendable {
     let recordLimit: RecordLimit
     let metrics: PackagerMetrics
 
+    /// A draft whose record was acknowledged.
+    private typealias PublishedDraft = (draft: OrderDraft, state: OrderState, record: PublishedRecord?)
+
     /// Publishes drafts that are written.
     func publish(
         _ open: [OrderDraft], nowEpochMilliseconds: Int64, _ outcomes: inout BatchOutcomes
@@ -28,13 +31,14 @@ struct DraftPublisher: Sendable {
         }
         let answers = await self.producer.produce(messages)
         let cluster = self.producer.cluster
-        var published: [(draft: OrderDraft, record: PublishedRecord?)] = []
+        var published: [PublishedDraft] = []
         for (draft, (message, answer)) in zip(fresh, zip(messages, answers)) {
             let size = message.value?.count ?? 0
             switch answer {
             case .success(let position):
                 self.recordLimit.taken(size)
-                published.append((draft, PublishedRecord(message, at: position, in: cluster, of: draft.state)))
+                guard let state = draft.state else { continue }
+                published.append((draft, state, PublishedRecord(message, at: position, in: cluster, of: state)))
             case .failure(let error):
                 if error.code == .messageTooLarge, size > 0 { self.recordLimit.refused(size) }
                 outcomes.postpone(draft.place, "publishing to \(self.topics.orders): \(error.message)")
@@ -58,17 +62,17 @@ struct DraftPublisher: Sendable {
     /// version is read after each acknowledgement, and published if it is another one by now. Its writer does the same,
     /// so the last record is the right one.
     private func republishOvertaken(
-        _ published: [(draft: OrderDraft, record: PublishedRecord?)], _ outcomes: inout BatchOutcomes
+        _ published: [PublishedDraft], _ outcomes: inout BatchOutcomes
     ) async {
         guard !published.isEmpty else { return }
         do {
             let standing = try await self.store.notePublished(
-                published.map { draft, record in
+                published.map { draft, state, record in
                     .init(
-                        draft.key, version: draft.state?.version, record: record,
-                        isAnnounced: draft.completesPublication)
+                        state, record: record, isAnnounced: draft.completesPublication,
+                        isRequested: draft.result.isAnnounced || draft.stored?.isToAnnounce == true)
                 })
-            let overtaken = zip(published, standing).filter { $0.draft.state?.version != $1 }.map(\.0.draft.key)
+            let overtaken = zip(published, standing).filter { $0.state.version != $1 }.map(\.0.draft.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)

@@ -35,11 +35,12 @@ struct VersionPublisher: Sendable {
             let silent = round == 0 ? silent : []
             let standing = try await self.store.acknowledge(
                 zip(open, try await self.publish(open, silent: silent)).map { order, record in
-                    let (key, version) = (order.state.key, order.state.version)
                     // A silent record does not announce a version that may have been lost before it.
                     return (
                         order.unpublished,
-                        .init(key, version: version, record: record, isAnnounced: !silent.contains(key))
+                        .init(
+                            order.state, record: record, isAnnounced: !silent.contains(order.state.key),
+                            isRequested: order.isToAnnounce)
                     )
                 })
             open = try await self.read(zip(open, standing).filter { $0.state.version != $1 }.map(\.0.state.key))

@@ -173,7 +173,8 @@ enum OrderField: String {
     /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.
     case unpublished
-    /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
+    /// The version whose record on `waybill.orders` was acknowledged last. While it has to be announced again `-` and a
+    /// digest of the positions that the record has to have; empty if an earlier release wrote it.
     case told
     /// The `PublishedRecord` of the version, whether devices are told of that or not; `-` if it is not known yet, empty
     /// if something was written that it does not have. An order that has this and no `document` is cold, see `Cooling`.

@@ -75,6 +75,9 @@ public struct OrderStore: Sendable {
 
         /// True if the current version is known to be published, with all that devices are to be notified of.
         public var isPublished: Bool { self.publishedVersion == String(self.state.version) }
+
+        /// True if it has to be announced again, whichever version is published.
+        public var isToAnnounce: Bool { self.publishedVersion.hasPrefix(OrderState.untoldPrefix) }
     }
 
     /// Reads some orders.
@@ -124,6 +127,8 @@ public struct OrderStore: Sendable {
         let coldContent: String?
         /// The parcels that the order had, and those that it has with this version, with their fulfillments.
         let parcels: (before: [Parcel: String], after: [Parcel: String])
+        /// True if the order had to be announced again when it was read.
+        let isToAnnounce: Bool
         /// Changes that are applied with the version that creates the order, and wait until their dead letters are
         /// closed: see `endWaiting`.
         public let waiting: [UInt8]
@@ -141,22 +146,24 @@ public struct OrderStore: Sendable {
             self.init(
                 state: state, expectedRevision: stored?.revision ?? revision, content: content,
                 former: stored?.state.document, coldContent: stored?.isCold == true ? stored?.content : nil,
-                waiting: waiting)
+                isToAnnounce: stored?.isToAnnounce ?? false, waiting: waiting)
         }
 
         /// - Parameters:
         ///   - former: the document that was read; nil if there was none.
         ///   - coldContent: the digest of the content of an order that was cold; nil for any other.
+        ///   - isToAnnounce: true if the order had to be announced again when it was read.
         ///   - waiting: see `waiting`.
         public init(
             state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil,
-            coldContent: String? = nil, waiting: [UInt8] = []
+            coldContent: String? = nil, isToAnnounce: Bool = false, waiting: [UInt8] = []
         ) {
             self.key = state.key
             self.state = state
             self.expectedRevision = expectedRevision
             self.content = content
             self.coldContent = coldContent
+            self.isToAnnounce = isToAnnounce
             self.waiting = waiting
             switch content {
             case .version, .unpublishedVersion, .removal:
@@ -175,6 +182,7 @@ public struct OrderStore: Sendable {
             self.expectedRevision = expectedRevision
             self.content = .waiting(changes)
             self.coldContent = nil
+            self.isToAnnounce = false
             self.waiting = []
             self.parcels = ([:], [:])
         }
@@ -287,7 +295,7 @@ public struct OrderStore: Sendable {
         try await self.evaluate(
             orders.map { mark, publication in
                 RedisInvocation(
-                    StoreScripts.acknowledge, keys: [StoreKeys.order(publication.key)],
+                    StoreScripts.acknowledge, keys: [StoreKeys.order(publication.state.key)],
                     arguments: publication.arguments + [.string(mark)])
             }, "settling orders"
         ).map(\.integer)
@@ -433,12 +441,13 @@ extension OrderStore.Write {
             (.sources, .bytes(state.sourcesBytes)), (.recent, .bytes(state.recentBytes)),
         ]
         let awaited: (OrderField, RedisArgument) = (.record, .string(PublishedRecord.awaited))
+        let untold: (OrderField, RedisArgument) = (.told, .string(state.untold))
         let warmth = self.coldContent.map { state.fields + ($0.isEmpty ? [] : [(.content, .string($0))]) }
         switch self.content {
         case .waiting: return positions
         // Its last record does not have them.
-        case .positions: return (warmth ?? positions) + [(.record, "")]
-        case .positionsToPublish: return (warmth ?? positions) + [(.told, ""), awaited]
+        case .positions: return (warmth ?? positions) + [(.record, "")] + (self.isToAnnounce ? [untold] : [])
+        case .positionsToPublish: return (warmth ?? positions) + [untold, awaited]
         case .unrecorded: return (warmth ?? []) + [awaited]
         case .signature(let package): return (warmth ?? []) + package.fields
         case .requested(let package, let seconds):
@@ -452,6 +461,15 @@ extension OrderStore.Write {
 }
 
 extension OrderState {
+    fileprivate static let untoldPrefix = "-"
+
+    /// The field `told` of a state that has to be announced: a record without its positions does not announce it.
+    fileprivate var untold: String {
+        var hash = FNV1a()
+        hash.combine(self.sourcesBytes)
+        return Self.untoldPrefix + String(hash.value, radix: 16)
+    }
+
     /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
         self.fieldsOfItself + (self.contributionsBytes.map { [(.contributions, .bytes($0))] } ?? [])
@@ -517,24 +535,28 @@ extension OrderStore {
 
     /// A version whose record was acknowledged.
     public struct Publication: Sendable {
-        public let key: OrderKey
-        let version: Int64?
+        let state: OrderState
         /// Nil if its offset is not known.
         let record: PublishedRecord?
         /// False if devices may still have to be notified of something before it: the place alone is noted.
         let isAnnounced: Bool
 
-        public init(_ key: OrderKey, version: Int64?, record: PublishedRecord?, isAnnounced: Bool = true) {
-            self.key = key
-            self.version = version
+        /// True if the order had to be announced again before it.
+        let isRequested: Bool
+
+        public init(
+            _ state: OrderState, record: PublishedRecord?, isAnnounced: Bool = true, isRequested: Bool = false
+        ) {
+            self.state = state
+            self.isRequested = isRequested
             self.record = record
             self.isAnnounced = isAnnounced
         }
 
         var arguments: [RedisArgument] {
             [
-                self.version.map { .integer($0) } ?? "", .string(self.record?.text ?? PublishedRecord.awaited),
-                .integer(self.isAnnounced ? 1 : 0),
+                .integer(self.state.version), .string(self.record?.text ?? PublishedRecord.awaited),
+                .string(self.isAnnounced ? self.isRequested ? self.state.untold : "1" : ""),
             ]
         }
     }
@@ -547,7 +569,7 @@ extension OrderStore {
         try await self.evaluate(
             orders.map {
                 RedisInvocation(
-                    StoreScripts.notePublished, keys: [StoreKeys.order($0.key)], arguments: $0.arguments)
+                    StoreScripts.notePublished, keys: [StoreKeys.order($0.state.key)], arguments: $0.arguments)
             }, "noting versions that were published"
         ).map(\.integer)
     }

@@ -144,7 +144,8 @@ extension StoreScripts {
 
     /// Notes that the record of a version is acknowledged, if that version is current, and returns the current version:
     /// that devices are told of it, and the place of its record, each by itself. Of two records of one version the
-    /// later one counts.
+    /// later one counts. A record that was made before a request to announce the order again, `-…` in `told`, says
+    /// nothing about that.
     ///
     /// A Redis that is full takes it after a deletion: without its place an order could not cool, which makes room.
     private static let note = """
@@ -152,7 +153,8 @@ extension StoreScripts {
           local standing = redis.call('HMGET', KEYS[1], 'version', 'told', 'record')
           if not standing[1] or standing[1] ~= ARGV[1] then return standing[1] end
           local fields = {}
-          if ARGV[3] == '1' and standing[2] ~= ARGV[1] then fields = {'told', ARGV[1]} end
+          local isOther = string.match(standing[2] or '', '^-.') and standing[2] ~= ARGV[3]
+          if ARGV[3] ~= '' and standing[2] ~= ARGV[1] and not isOther then fields = {'told', ARGV[1]} end
           if standing[3] ~= '' and not isAsNew(standing[3], ARGV[2]) then
             fields[#fields + 1], fields[#fields + 2] = 'record', ARGV[2]
           end
@@ -179,7 +181,7 @@ extension StoreScripts {
 
     /// Notes that the record of a version is acknowledged, if that version is current.
     ///
-    /// KEYS: the order. ARGV: the version or nothing, its `PublishedRecord`, 1 if devices are told of all that came
-    /// before it. Returns the current version.
+    /// KEYS: the order. ARGV: the version, its `PublishedRecord`, then empty if devices are not told of all that came
+    /// before it, the text of `told` that it answers, or 1 for none. Returns the current version.
     static let notePublished = RedisScript(Self.isAsNew + Self.note + "return note()")
 }

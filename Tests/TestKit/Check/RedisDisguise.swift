@@ -1,4 +1,4 @@
-/// A proxy to a real Redis server whose answers say another version, or another time.
+/// A proxy to a real Redis server whose answers say another version or another time, or that gets other commands.
 public final class RedisDisguise: Sendable {
     public let url: String
     private let child: ChildProcess
@@ -13,12 +13,15 @@ public final class RedisDisguise: Sendable {
     /// - Parameters:
     ///   - major: the first number of the version; nil leaves it.
     ///   - clockSeconds: how far the clock is ahead.
+    ///   - replacing: texts of commands, each with the text of the same length that the server gets instead: the digest
+    ///     of another script, for example.
     public static func start(
-        before server: RedisServer, major: Int? = nil, clockSeconds: Int = 0
+        before server: RedisServer, major: Int? = nil, clockSeconds: Int = 0, replacing texts: [(String, String)] = []
     ) async throws -> RedisDisguise {
         let child = try ChildProcess(
             "python3",
-            ["-u", "-c", Self.program, "\(server.port)", major.map(String.init) ?? "", "\(clockSeconds)"])
+            ["-u", "-c", Self.program, "\(server.port)", major.map(String.init) ?? "", "\(clockSeconds)"]
+                + texts.flatMap { [$0.0, $0.1] })
         let line = try await child.line(containing: "listening")
         return RedisDisguise(url: "redis://127.0.0.1:\(line.split(separator: " ").last ?? "")", child: child)
     }
@@ -28,6 +31,12 @@ public final class RedisDisguise: Sendable {
         import re, socket, sys, threading
 
         port, major, ahead = int(sys.argv[1]), sys.argv[2].encode(), int(sys.argv[3])
+        texts = [text.encode() for text in sys.argv[4:]]
+
+        def replaced(data):
+            for text, other in zip(texts[::2], texts[1::2]):
+                data = data.replace(text, other)
+            return data
 
         def disguise(data):
             if major:
@@ -51,7 +60,7 @@ public final class RedisDisguise: Sendable {
         while True:
             client = server.accept()[0]
             upstream = socket.create_connection(("127.0.0.1", port))
-            threading.Thread(target=pump, args=(client, upstream, bytes), daemon=True).start()
+            threading.Thread(target=pump, args=(client, upstream, replaced), daemon=True).start()
             threading.Thread(target=pump, args=(upstream, client, disguise), daemon=True).start()
 
         """#
