@@ -83,8 +83,8 @@ package enum Checkout {
             store: OrderStore(redis: redis), requests: PackageRequests(redis: redis),
             views: StaleReadGuard(MaterializedView(redis: redis)), group: environment.group)
         let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
-        let requests = IdempotentRequests(
-            store: RepeatedRequests(redis: redis, waiting: waitingRedis), logger: environment.logger)
+        let repeated = RepeatedRequests(redis: redis, waiting: waitingRedis)
+        let requests = IdempotentRequests(store: repeated, logger: environment.logger)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders, requests: requests)
         var calls = FetcherConfiguration()
         calls.concurrency = CallCapacity.limit

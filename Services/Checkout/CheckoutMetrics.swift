@@ -109,6 +109,14 @@ struct CheckoutMetrics: Sendable {
         ).increment()
     }
 
+    /// - Parameter source: the name of a configured webhook.
+    func signed(_ source: String, _ signature: Signature) {
+        Counter(
+            label: "waybill_webhook_signatures_total",
+            dimensions: [("source", source), ("outcome", signature.rawValue)], factory: self.factory
+        ).increment()
+    }
+
     /// Makes the counters of a webhook, from 0: the first refusal must show as a growth.
     func loaded(webhook: String) { for event in Event.allCases { _ = self.counter(webhook, event) } }
 

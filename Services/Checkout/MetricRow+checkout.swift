@@ -19,11 +19,12 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_webhook_signatures_total", by: ["source", "outcome"],
             "right signatures of webhooks: first, repeated within a day, unchecked without Redis"),
+        MetricRow(
             .counter, "waybill_webhook_events_total", by: ["source", "outcome"],
             "events of a webhook: taken, or the reason of the refusal"),
         MetricRow(
             .gauge, "waybill_merchant_load_failed", by: ["merchant"],
-            "1 while a merchant's directory cannot be loaded, or not in full: the last good state is in use if there is"
-                + " one, and an origin or key that another merchant claims, too, is not served"),
+            "1 while a merchant's directory cannot be loaded, or not in full: the last good state is in use if there "
+                + "is one, and an origin or key that another merchant claims, too, is not served"),
     ]
 }

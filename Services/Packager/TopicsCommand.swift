@@ -22,7 +22,7 @@ struct CheckTopicsCommand: AsyncParsableCommand {
         discussion: """
             Judged are the settings that the services need, and those that make the deadlines of compose/privacy.md. \
             Exit codes: 0: all is well, or there are only warnings; 2: there are faults, printed with their \
-            corrections; 1 or 64: not checked.
+            corrections; 1, 64 or 78: not checked.
             """)
 
     func run() async throws {

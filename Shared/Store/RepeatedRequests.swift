@@ -5,8 +5,8 @@ public import Redis
 ///
 /// An entry is there before its request is performed. Until `settle` it counts as running for `runningSeconds`, then as
 /// unknown: a process may have ended at any moment. An entry expires after `keptSeconds`. These keys are not rebuilt
-/// from Kafka: after Redis lost them a request may be performed again. One that must not be performed twice does not begin
-/// before a replica has its entry, if Redis has replicas: a fail-over does not lose it.
+/// from Kafka: after Redis lost them a request may be performed again. One that must not be performed twice does not
+/// begin before a replica has its entry, if Redis has replicas: a fail-over does not lose it.
 public struct RepeatedRequests: Sendable {
     /// Longer than any request takes.
     static let runningSeconds: Int64 = 120

@@ -119,7 +119,7 @@ import Testing
             // It was published again, silently, with its positions.
             #expect(tally.published == 1)
             let records = try await fixture.read(fixture.topics.orders, 2)
-            #expect(records[1].header("waybill-silent") == "1")
+            #expect(records[1].header(RecordHeader.silent.rawValue) == "1")
             #expect(try await self.sweep(fixture).cold == 1)
         }
     }
@@ -156,7 +156,7 @@ import Testing
                 #expect(try await self.isCold(fixture, order) == (order == "sound"))
             }
             let again = try await fixture.read(fixture.topics.orders, 9).dropFirst(5)
-            let loud = again.filter { $0.header("waybill-silent") == nil }
+            let loud = again.filter { $0.header(RecordHeader.silent.rawValue) == nil }
             #expect(loud.map(\.keyText) == ["\(try ChangeLog.key("untold"))"], "devices may not know of it")
             let (second, rest) = try await self.sweep(fixture)
             #expect(second == 5)

@@ -8,7 +8,7 @@ import Testing
 @Suite struct DeadLetterRecordTests {
     private func record(
         _ offset: Int64, key: String? = "order.com.example/1", value: [UInt8]? = [1], origin: String = "c/3/7",
-        code: String = "invalid-order", headers: [KafkaHeader] = [], partition: Int32 = 0
+        code: String = "invalid-order", headers: [KafkaHeader] = [], own: [KafkaHeader] = [], partition: Int32 = 0
     ) -> KafkaRecord {
         KafkaRecord(
             topic: "waybill.dead-letters", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
@@ -17,7 +17,7 @@ import Testing
                 KafkaHeader(name: RecordHeader.error.rawValue, text: code),
                 KafkaHeader(name: RecordHeader.reason.rawValue, text: "$.status is wrong"),
                 KafkaHeader(name: RecordHeader.origin.rawValue, text: origin),
-            ])
+            ] + own)
     }
 
     private func letter(_ record: KafkaRecord) throws -> DeadLetterRecord {
@@ -207,7 +207,7 @@ import Testing
     }
 
     @Test func aTombstoneIsReplayedButNotAnOmittedValue() throws {
-        let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: RecordHeader.omitted.rawValue, text: "x")])
+        let omitted = self.record(1, value: nil, own: [KafkaHeader(name: RecordHeader.omitted.rawValue, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))
         #expect(plan.omitted == 1)
         #expect(plan.entries.map(\.position.offset) == [2])

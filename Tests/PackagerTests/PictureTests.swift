@@ -1,6 +1,7 @@
 import Kafka
 import Model
 import Operations
+import Packaging
 import Redis
 import Store
 import Synchronization
@@ -353,22 +354,6 @@ import Testing
             #expect(try await fixture.packagerFixture.state("never") == nil)
         }
     }
-}
-
-extension PictureFixture {
-    /// Returns the number of failures to get a picture for one reason.
-    func failures(_ reason: String) -> Int64 {
-        self.packagerFixture.counter("waybill_picture_failures_total{reason=\"\(reason)\"}")
-    }
-}
-
-extension SampleFile {
-    /// A PNG that claims far too many pixels: a small one with a changed header.
-    static var wide: [UInt8] {
-        var png = Self.png(seed: 1)
-        png.replaceSubrange(16..<20, with: [0, 0, 0x40, 0])
-        return png
-    }
 
     /// A picture whose host was refused waits for hours; the brand's file allows the host now.
     @Test func aWaitingPictureIsFetchedWhenItsBrandAllowsOtherHosts() async throws {
@@ -395,5 +380,21 @@ extension SampleFile {
                 }
             }
         }
+    }
+}
+
+extension PictureFixture {
+    /// Returns the number of failures to get a picture for one reason.
+    func failures(_ reason: String) -> Int64 {
+        self.packagerFixture.counter("waybill_picture_failures_total{reason=\"\(reason)\"}")
+    }
+}
+
+extension SampleFile {
+    /// A PNG that claims far too many pixels: a small one with a changed header.
+    static var wide: [UInt8] {
+        var png = Self.png(seed: 1)
+        png.replaceSubrange(16..<20, with: [0, 0, 0x40, 0])
+        return png
     }
 }

@@ -82,9 +82,9 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5243,
+        "Services/Checkout": 5223,
         "Services/Gateway": 2100,
-        "Services/Packager": 15471,
+        "Services/Packager": 15027,
         "Services/Pusher": 6120,
         "Shared/APNS": 3350,
         "Shared/Brands": 1880,
@@ -93,13 +93,13 @@ import Testing
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4240,
-        "Shared/Kafka": 5040,
+        "Shared/Kafka": 4670,
         "Shared/Lua": 1030,
-        "Shared/Model": 6317,
-        "Shared/Operations": 4496,
-        "Shared/Packaging": 1410,
+        "Shared/Model": 6302,
+        "Shared/Operations": 4486,
+        "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
-        "Shared/Store": 6263,
+        "Shared/Store": 6070,
         "Shared/Tokens": 370,
     ]
 

@@ -174,8 +174,7 @@ struct BasketEndpoints: Sendable {
     private func invalid(
         _ text: String, _ violations: [Violation], _ merchant: Merchant, _ identifier: String
     ) -> CheckoutFailure {
-        let reasons = violations.prefix(20).map(\.withoutValue).joined(separator: "; ")
-        self.log(text, merchant, identifier, ["reasons": "\(reasons)"])
+        self.log(text, merchant, identifier, ["reasons": "\(violations.map(\.withoutValue).listed(separator: "; "))"])
         return CheckoutFailure(.upstreamInvalid, "the shop's answer is not valid")
     }
 

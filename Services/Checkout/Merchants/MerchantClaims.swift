@@ -18,6 +18,9 @@ struct MerchantClaim: Hashable, Sendable {
     static func key(digest: String, name: String) -> MerchantClaim { Self("key:\(digest)", "$.keys: the key \(name)") }
 
     static func webhook(_ name: String) -> MerchantClaim { Self("webhook:\(name)", "$.webhooks: \(name)") }
+
+    /// The topic of a webhook: a source's program cannot tell whose an event is.
+    static func topic(_ topic: String) -> MerchantClaim { Self("topic:\(topic)", "$.webhooks: the topic \(topic)") }
 }
 
 extension Merchant {

@@ -166,7 +166,7 @@ final class CheckoutResponder: Responder {
             }
             call.merchant = merchant.name
             call.webhook = webhook.name
-            return try await self.webhooks.answer(call.request, webhook)
+            return try await self.webhooks.answer(call.request, webhook, of: merchant)
         case .metadata:
             guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
                 return BasketEndpoints.disabled

@@ -44,9 +44,9 @@ struct Webhook: Sendable {
     /// Most bytes of a body.
     var bodyLimit = Webhook.defaultBodyLimit
 
-    var claims: [MerchantClaim] { [.webhook(self.name)] }
+    var claims: [MerchantClaim] { [.webhook(self.name), .topic(self.topic)] }
 
-    /// True if a body is signed by one of the secrets. Compares in constant time.
+    /// Returns the code by which one of the secrets signs a body; nil if none does. Compares in constant time.
     ///
     /// Source: Shopify, "Deliver webhooks through HTTPS"; Stripe, "Verify webhook signatures"; Adyen, "Verify HMAC
     /// signatures", webhooks with the signature in the header

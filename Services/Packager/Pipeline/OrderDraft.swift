@@ -175,10 +175,6 @@ extension OrderStore.StoredPackage {
 
 /// The content of a removed order's tombstone, so that its restored trace keeps version, token and positions.
 enum RemovedOrder {
-    static let header = "waybill-removed"
-    /// The header of a tombstone in a partition that is no longer the order's: the order goes on in another one.
-    static let movedHeader = "waybill-moved"
-
     /// Returns the headers of an order's record; none unless it is removed. The trace is the record that the order
     /// would have, with an empty document.
     static func headers(of state: OrderState) -> [KafkaHeader] {

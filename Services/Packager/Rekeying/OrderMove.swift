@@ -53,7 +53,7 @@ struct OrderMove: Sendable {
         return tally
     }
 
-    private static let mark = KafkaHeader(name: RemovedOrder.movedHeader, text: "1")
+    private static let mark = KafkaHeader(.moved, text: "1")
 
     /// Returns the tombstone for the old partition.
     ///

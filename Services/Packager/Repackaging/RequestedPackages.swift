@@ -39,6 +39,8 @@ struct RequestedPackages: Service {
                 var log = RequestLog()
                 group.addTask { try await self.take() }
                 while let event = try await group.next() {
+                    // Redis answers a wait for requests with none: that is no error which a stop could be noticed by.
+                    try Task.checkCancellation()
                     switch event {
                     case .taken(let keys):
                         batches += 1

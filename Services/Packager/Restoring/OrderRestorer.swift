@@ -83,7 +83,7 @@ struct OrderRestorer: Sendable {
     ) async -> [(record: KafkaRecord, result: Result<OrderStore.Restored, any Error>)] {
         let now = self.now()
         // An order that moved to another partition goes on there.
-        let own = records.filter { record in !record.headers.contains { $0.name == RemovedOrder.movedHeader } }
+        let own = records.filter { record in !record.headers.contains { $0.name == RecordHeader.moved.rawValue } }
         return await onAllCores(own) { record in
             (record, Result { try OrderStore.Restored(record, self.cooling, nowEpochSeconds: now) })
         }

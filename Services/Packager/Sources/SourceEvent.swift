@@ -76,7 +76,7 @@ struct SourceEvent {
     }
 
     private static func json(_ bytes: [UInt8]) throws(ChangeFault) -> JSON {
-        do { return try JSON(parsing: bytes) } catch {
+        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
             if error.code == .tooManyEntries {
                 throw ChangeFault(code: .mapUndecodable, reason: "the value has \(error)")
             }

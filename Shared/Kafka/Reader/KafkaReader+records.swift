@@ -15,7 +15,7 @@ extension KafkaReader {
         let serves = self.reads.withLock {
             $0.add(call, of: topic, at: places, now: now, deadline: now + self.patience)
         }
-        if serves { Task { await self.serve() } }
+        if serves { Task { await self.serve() } }  // tidy: it outlives the call, and ends with the last read
         return await withTaskCancellationHandler {
             await call.results()
         } onCancel: {

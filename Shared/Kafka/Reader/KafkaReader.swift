@@ -44,7 +44,8 @@ public final class KafkaReader: Sendable {
 
     /// Connects in the background, for `records(of:at:)`.
     ///
-    /// - Parameter patience: the longest time of a call. A partition that does not answer is then left alone for as long.
+    /// - Parameter patience: the longest time of a call. A partition that does not answer is then left alone for as
+    ///   long.
     /// - Throws: `.configuration` naming the property.
     public convenience init(
         ofSingleRecords configuration: KafkaConfiguration, patience: Duration

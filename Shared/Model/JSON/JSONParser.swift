@@ -25,10 +25,16 @@ extension JSON {
     /// so are lone surrogates and anything after the value.
     /// - Parameters:
     ///   - bytes: UTF-8 without byte order mark.
+    ///   - replacesLoneSurrogates: true to read each as U+FFFD, for documents of others: JavaScript and Python write
+    ///     them where they cut a text in the middle of a character. Source: RFC 8259 §8.2
     ///   - entries: the most entries; for what Waybill itself wrote there is no limit.
     /// - Throws: `JSONError` with the byte offset.
-    public init(parsing bytes: [UInt8], entries: Int = JSON.entryLimit) throws(JSONError) {
+    public init(
+        parsing bytes: [UInt8], replacingLoneSurrogates replacesLoneSurrogates: Bool = false,
+        entries: Int = JSON.entryLimit
+    ) throws(JSONError) {
         var parser = JSONParser(entries: entries)
+        parser.replacesLoneSurrogates = replacesLoneSurrogates
         self = try parser.document(bytes.span)
     }
 

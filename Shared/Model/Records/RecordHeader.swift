@@ -35,6 +35,9 @@ public enum RecordHeader: String, CaseIterable, Sendable {
     case silent = "waybill-silent"
     /// On the tombstone of a removed order: the record that it would have, with an empty document.
     case removed = "waybill-removed"
+    /// On a tombstone in a partition that is no longer the order's, with the value `1`: the order goes on in another
+    /// one.
+    case moved = "waybill-moved"
     /// On a tombstone of a push that waited: the offset, in decimal digits, of the record in the same partition that is
     /// done. A record with the key between that record and the tombstone is not done.
     case completed = "waybill-completed"
@@ -62,6 +65,7 @@ public enum RecordHeader: String, CaseIterable, Sendable {
         case .merchant: ("topics of webhooks", "checkout", "programs of sources, as data")
         case .silent: ("`waybill.orders`, `waybill.registrations`", "packager, `rekey`", "pusher")
         case .removed: ("`waybill.orders`", "packager, `rekey`", "packager, `restore`")
+        case .moved: ("`waybill.orders`", "`rekey`", "packager, `restore`")
         case .completed: ("`waybill.push-pending`", "pusher", "pusher")
         case .links: ("`waybill.orders`, `waybill.push-pending`", "packager, pusher", "pusher")
         }

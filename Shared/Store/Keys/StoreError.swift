@@ -17,12 +17,8 @@ public struct StoreError: UpstreamFailure {
     public let code: Code
     public let message: String
     public var description: String { self.message }
-    /// The order without its document and all else that cannot be read, which a removal and a replacement need not; nil
-    /// if it may be read later, or if too little is left.
-    public var remains: OrderStore.StoredOrder?
-
-    /// The record of a cold order that was not looked for.
-    public private(set) var record: PublishedRecord?
+    /// The facts that are known of an order that could not be read, if there are any.
+    var facts: (any StoreErrorFacts)?
 
     public var origin: FailureOrigin {
         switch self.code {
@@ -35,15 +31,10 @@ public struct StoreError: UpstreamFailure {
     /// True if the failure is not that of all orders, and others can be read.
     public var isOfOneOrder: Bool { self.origin.isOfOneOrder }
 
-    init(_ code: Code, _ message: String, remains: OrderStore.StoredOrder? = nil) {
+    init(_ code: Code, _ message: String, facts: (any StoreErrorFacts)? = nil) {
         self.code = code
         self.message = message
-        self.remains = remains
-    }
-
-    init(cold order: OrderStore.ColdOrder) {
-        self.init(.cold, "reading order \(order.key): it is cold")
-        self.record = order.record
+        self.facts = facts
     }
 
     init(_ operation: String, _ error: RedisError) {
@@ -58,6 +49,9 @@ public struct StoreError: UpstreamFailure {
         self.init(message.contains("WRONGTYPE") ? .corrupt : .unavailable, "\(operation): \(message)")
     }
 }
+
+/// The facts that a reader of orders knows of one that it could not read.
+protocol StoreErrorFacts: Sendable {}
 
 extension RedisClient {
     /// Sends one command.

@@ -86,6 +86,8 @@ extension OrderStore {
         let version: Int64
         let revision: Int64
         let hasDevices: Bool
+        /// As `publishedVersion` of `StoredOrder`.
+        let told: String
         /// Those of Redis; nil if it has none.
         let token: AuthenticationToken?
         let modifiedEpochSeconds: Int64?
@@ -132,5 +134,28 @@ extension OrderStore {
             case .failure(let error): return .failure(StoreError(.unread, "\(what): \(error)"))
             }
         }
+    }
+}
+
+/// The facts about an order that could not be read.
+struct UnreadOrderFacts: StoreErrorFacts {
+    var remains: OrderStore.StoredOrder?
+    var record: PublishedRecord?
+}
+
+extension StoreError {
+    /// The order without its document and all else that cannot be read, which a removal and a replacement need not; nil
+    /// if it may be read later, or if too little is left.
+    public var remains: OrderStore.StoredOrder? { (self.facts as? UnreadOrderFacts)?.remains }
+
+    /// The record of a cold order that was not looked for.
+    var record: PublishedRecord? { (self.facts as? UnreadOrderFacts)?.record }
+
+    init(_ code: Code, _ message: String, remains: OrderStore.StoredOrder?) {
+        self.init(code, message, facts: remains.map { UnreadOrderFacts(remains: $0) })
+    }
+
+    init(cold order: OrderStore.ColdOrder) {
+        self.init(.cold, "reading order \(order.key): it is cold", facts: UnreadOrderFacts(record: order.record))
     }
 }

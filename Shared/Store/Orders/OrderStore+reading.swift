@@ -198,7 +198,8 @@ extension OrderStore {
         else { return nil }
         return ColdOrder(
             key: key, record: record, version: version, revision: revision, hasDevices: values[17].integer == 1,
-            token: values[0].text.flatMap { try? AuthenticationToken($0) }, modifiedEpochSeconds: values[2].integer)
+            told: values[13].text ?? "", token: values[0].text.flatMap { try? AuthenticationToken($0) },
+            modifiedEpochSeconds: values[2].integer)
     }
 
     private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {

@@ -22,8 +22,8 @@ public struct PackageRequests: Sendable {
 
     /// Asks for the package of an order. The oldest request is served first.
     ///
-    /// - Parameter others: requests of the caller for the same brand that wait. Each puts this one back by `stepMilliseconds`, so
-    ///   that a crowd of one brand lets the requests of others pass.
+    /// - Parameter others: requests of the caller for the same brand that wait. Each puts this one back by
+    ///   `stepMilliseconds`, so that a crowd of one brand lets the requests of others pass.
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func add(_ key: OrderKey, behind others: Int = 0, on eventLoop: any EventLoop) -> EventLoopFuture<Void> {
         let now = Int64(Date().timeIntervalSince1970 * 1000)

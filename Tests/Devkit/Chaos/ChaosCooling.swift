@@ -7,7 +7,7 @@ import Synchronization
 import TestKit
 
 /// Cools orders at random moments, young ones as well, as the sweep of a packager does with old ones: it verifies the
-/// record at each order's place and then forgets the document. Whatever reads or writes the order next warms it.
+/// record at each order's place and then forgets the document. The next reader or writer of the order warms it.
 final class ChaosCooling: Sendable {
     /// The most orders that are cooled together.
     private static let count = 40
