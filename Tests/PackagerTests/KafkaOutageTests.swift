@@ -33,10 +33,13 @@ import Testing
         try await PackagerFixture.run(producer: ["delivery.timeout.ms": "700"]) { fixture in
             var log = ChangeLog()
             let processor = try fixture.processor()
-            try await processor.process([log.change("order.replaced", "first", ChangeLog.document())])
+            // The producer connects with it.
+            let first = KeyedWork.each(of: [log.change("order.replaced", "first", ChangeLog.document())])
+            try await eventually("the first is done") { await processor.process(first) == [.done] }
             let works = KeyedWork.each(of: [log.change("order.replaced", "o", ChangeLog.document())])
             try fixture.broker.setDelay(milliseconds: 1500)
-            for _ in 0..<2 {
+            var attempts = 2
+            for _ in 0..<attempts {
                 guard case .later(let reason) = await processor.process(works)[0] else {
                     Issue.record("it was published in time")
                     continue
@@ -44,10 +47,14 @@ import Testing
                 #expect(reason.contains("publishing to waybill.orders"), "\(reason)")
             }
             try fixture.broker.setDelay(milliseconds: 0)
-            try await eventually("it is done") { await processor.process(works) == [.done] }
+            try await eventually("it is done") {
+                attempts += 1
+                return await processor.process(works) == [.done]
+            }
             let count = Int(try await fixture.count(fixture.topics.orders))
-            #expect((2...5).contains(count), "\(count) records")
-            let records = try await fixture.read(fixture.topics.orders, count).dropFirst()
+            let key = "\(try ChangeLog.key("o"))"
+            let records = try await fixture.read(fixture.topics.orders, count).filter { $0.keyText == key }
+            #expect((1...attempts).contains(records.count), "\(records.count) records")
             let versions = try records.map { try OrderRecord.decode(try #require($0.value)).version }
             #expect(Set(versions) == [try #require(try await fixture.state("o")?.version)])
             #expect(try await fixture.stored("o")?.isPublished == true)

@@ -187,7 +187,7 @@ import Testing
             // A fault that a service could live with is an error when the configuration is only checked.
             try FileManager.default.copyItem(atPath: renewed.path, toPath: renewed.brands + "/twin")
             let strict = try self.start(fixture, renewed, ["--check-config"])
-            #expect(try await strict.exit(within: .seconds(20)) == .code(1))
+            #expect(try await strict.exit(within: .seconds(20)) == .code(78))
             #expect(strict.output.contains("has the order type"))
         }
     }
