@@ -261,6 +261,7 @@ extension OrderRepackager {
                         RedisCommand("HSET", try self.hash(order), "sources", "{}", "recent", "", "record", ""))
                 }
             }
+            log.timestamp += 1000
             let works = KeyedWork.each(of: [
                 log.change("order.removed", "removed", nil),
                 log.change("order.replaced", "replaced", ChangeLog.document("9")),
@@ -281,6 +282,23 @@ extension OrderRepackager {
             #expect((outcomes[3] == .done) == isDamaged)
             #expect(try await fixture.count(fixture.topics.deadLetters) == (isDamaged ? 1 : 0))
             #expect(try await fixture.count(fixture.topics.orders) == 7)
+        }
+    }
+
+    /// The positions that would tell a redelivery cannot be read: after a move to another cluster all changes come again.
+    @Test func aReplacementThatMayBeInAnUnreadableOrderWaits() async throws {
+        try await self.run { fixture, _, store in
+            var log = ChangeLog()
+            try await self.cool(fixture, &log, ["o"])
+            _ = try await fixture.redis.send(
+                RedisCommand("HSET", try self.hash("o"), "record", "0:99:5:00000000:ended"))
+            let works = KeyedWork.each(of: [log.change("order.replaced", "o", ChangeLog.document("0"))])
+            let outcomes = try await self.processor(fixture, store).process(works)
+            guard case .later = outcomes[0] else {
+                Issue.record("\(outcomes)")
+                return
+            }
+            #expect(try await fixture.count(fixture.topics.orders) == 1)
         }
     }
 }

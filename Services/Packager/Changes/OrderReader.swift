@@ -33,8 +33,9 @@ struct OrderReader: Sendable {
                 self.orders.append((order.following(entry), entry.order))
                 self.bytes += entry.bytes
             case .failure(let error):
-                // A removal or a replacement needs nothing of what cannot be read.
-                if let remains = error.remains, let whole = order.fromLastWhole {
+                // A removal or a replacement needs nothing of what cannot be read. One that may be in it is none: the
+                // positions by which a redelivery is known cannot be read either.
+                if let remains = error.remains, let whole = order.fromLastWhole, whole.isNewer(than: remains.state) {
                     self.orders.append((whole, remains))
                     return
                 }

@@ -68,6 +68,12 @@ extension BatchOrder {
         }
         return index.map { BatchOrder(place: self.place, key: self.key, changes: Array(self.changes[$0...])) }
     }
+
+    /// True if its first change was published after a version was made, by the clocks of both: it cannot be in it.
+    func isNewer(than state: OrderState) -> Bool {
+        guard let first = self.changes.first else { return false }
+        return first.record.timestampMilliseconds / 1000 > state.modifiedEpochSeconds
+    }
 }
 
 extension ChangePosition {
