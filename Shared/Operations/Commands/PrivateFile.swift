@@ -5,7 +5,7 @@ import Glibc
 public enum PrivateFile {
     /// Writes a file with mode 0600, whole or not at all: one that exists is replaced, whatever its mode.
     ///
-    /// What is no regular file, such as `/dev/stdout` or a pipe, is written to as it is.
+    /// Anything but a regular file, such as `/dev/stdout` or a pipe, is written to as it is.
     /// - Throws: `FileContent.Failure`
     public static func write(_ content: [UInt8], to path: String) throws(FileContent.Failure) {
         var info = stat()
