@@ -48,7 +48,7 @@ import Testing
             text: "if ARGV[2] == 'unpackaged' and reply == 1 then dropPackage(false) end", instead: "", leastSteps: 4),
         Fault(
             name: "a restore takes an older record", script: StoreScripts.restoreOrder,
-            text: "if standingVersion > version then return 0 end", instead: "", leastSteps: 4),
+            text: "if standingVersion > version then return 3 end", instead: "", leastSteps: 4),
         Fault(
             name: "a write keeps the revision", script: StoreScripts.write,
             text: "math.max(now, current + 1)", instead: "math.max(0, current)", leastSteps: 4),
