@@ -8,13 +8,13 @@ import Testing
 
 @testable import Store
 
+/// False on a cluster: the keys of one order are in one slot, so there is nothing more to find.
+private let isOnServer = ProcessInfo.processInfo.environment["WAYBILL_TEST_CLUSTER"] != "1"
+
 /// Explores what may become of an order in Redis: all sequences of steps, each distinct world once, breadth first.
 ///
 /// `WAYBILL_MODEL_STEPS` is the longest sequence, 5 by default.
-@Suite(.server, .serialized, .timeLimit(.minutes(5)), .enabled(if: OrderModelTests.isAlone)) struct OrderModelTests {
-    /// The keys of one order are in one slot, so a cluster has nothing more to find.
-    static let isAlone = ProcessInfo.processInfo.environment["WAYBILL_TEST_CLUSTER"] != "1"
-
+@Suite(.server, .serialized, .timeLimit(.minutes(5)), .enabled(if: isOnServer)) struct OrderModelTests {
     @Test func noSequenceOfStepsLosesAnOrder() async throws {
         let server = try await RedisServer.startAlone()
         let steps = ProcessInfo.processInfo.environment["WAYBILL_MODEL_STEPS"].flatMap { Int($0) } ?? 5
