@@ -202,28 +202,6 @@ import Testing
         }
     }
 
-    /// A request that is refused takes no session from the page's customers, but there is an end to them.
-    @Test func requestsThatAreRefusedAreCountedToo() async throws {
-        let apple = try await AppleSessions.start()
-        var options = try Self.options(apple)
-        options.environment["WAYBILL_MERCHANT_SESSIONS_PER_CLIENT"] = "1"
-        try await Fixture.with(options) { fixture in
-            let connection = try await RawConnection.open(port: fixture.port)
-            let request = fixture.request(
-                "POST", "/applepay/validate", ["Origin: \(Fixture.origin)"], body: "no JSON")
-            // At once: a page's spare ones come back fifty times a second.
-            connection.sendLater(String(repeating: request, count: 600))
-            var answers: [RawConnection.Response] = []
-            for _ in 0..<600 { answers.append(try await connection.response()) }
-            await connection.close()
-            #expect(answers.prefix(SessionRates.attemptFactor).allSatisfy { $0.status == 400 })
-            let refused = answers.first { $0.status == 429 }
-            #expect(refused?.code == "rate_limited")
-            #expect(refused?["retry-after"] != nil)
-        }
-        await apple.stop()
-    }
-
     @Test func theAssociationFileIsServedByHost() async throws {
         try await Self.with { fixture, _ in
             let path = "/.well-known/apple-developer-merchantid-domain-association"

@@ -28,39 +28,6 @@ import Testing
         }
     }
 
-    /// A broker that answers later than a publication may take gets the version once an attempt, and never another one.
-    @Test(.timeLimit(.minutes(1))) func aBrokerSlowerThanTheDeadlineGetsOneRecordAnAttempt() async throws {
-        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "700"]) { fixture in
-            var log = ChangeLog()
-            let processor = try fixture.processor()
-            // The producer connects with it.
-            let first = KeyedWork.each(of: [log.change("order.replaced", "first", ChangeLog.document())])
-            try await eventually("the first is done") { await processor.process(first) == [.done] }
-            let works = KeyedWork.each(of: [log.change("order.replaced", "o", ChangeLog.document())])
-            try fixture.broker.setDelay(milliseconds: 1500)
-            var attempts = 2
-            for _ in 0..<attempts {
-                guard case .later(let reason) = await processor.process(works)[0] else {
-                    Issue.record("it was published in time")
-                    continue
-                }
-                #expect(reason.contains("publishing to waybill.orders"), "\(reason)")
-            }
-            try fixture.broker.setDelay(milliseconds: 0)
-            try await eventually("it is done") {
-                attempts += 1
-                return await processor.process(works) == [.done]
-            }
-            let count = Int(try await fixture.count(fixture.topics.orders))
-            let key = "\(try ChangeLog.key("o"))"
-            let records = try await fixture.read(fixture.topics.orders, count).filter { $0.keyText == key }
-            #expect((1...attempts).contains(records.count), "\(records.count) records")
-            let versions = try records.map { try OrderRecord.decode(try #require($0.value)).version }
-            #expect(Set(versions) == [try #require(try await fixture.state("o")?.version)])
-            #expect(try await fixture.stored("o")?.isPublished == true)
-        }
-    }
-
     /// Takes long because the outage must outlast deliveries that time out and the session of the group.
     @Test(.timeLimit(.minutes(2)))
     func changesBeforeAndDuringAnOutageAreAppliedAfterIt() async throws {
