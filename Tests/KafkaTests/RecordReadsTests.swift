@@ -103,7 +103,7 @@ import Testing
         try await fill(broker, "orders", 3, partition: 0)
         let log = EventLog()
         let reader = try KafkaReader(
-            ofSingleRecords: configuration(broker, onEvent: log.record), patience: .seconds(1))
+            ofSingleRecords: configuration(broker, onEvent: log.record), patience: .seconds(5))
         try broker.setError(topic: "orders", code: 29)
         try await eventually("the refusal") {
             _ = await reader.records(of: "orders", at: [(0, 0)])

@@ -121,8 +121,8 @@ extension KafkaReader {
         guard let read = self.end(name, &fetches) else { return }
         switch result {
         case .success(let record):
-            read.call.finish(read.index, result)
             if record != nil { self.granted(name.topic) }
+            read.call.finish(read.index, result)
             self.reads.withLock { $0.answered(name) }
         case .failure(let error):
             self.tell(error, of: name.topic)
