@@ -177,7 +177,7 @@ struct CheckoutFixture: Sendable {
                 assets: [], head: Array("PK".utf8), certificates: "certificates", tail: Array("end".utf8),
                 entityTag: "tag-1")
             let outcomes = try await OrderStore(redis: redis).write([
-                .init(state: state, expectedRevision: 0, content: .version(package))
+                .init(state: state, content: .version(package))
             ])
             #expect(outcomes == [.written])
         }

@@ -183,7 +183,7 @@ struct GatewayFixture: WalletServer, Sendable {
         let revision = try await store.orders([state.key])[0].get()?.revision ?? 0
         let outcomes = try await store.write([
             .init(
-                state: state, expectedRevision: revision,
+                state: state, revision: revision,
                 content: isRemoved ? .removal : .version(isPackaged ? package : nil))
         ])
         #expect(outcomes == [.written])

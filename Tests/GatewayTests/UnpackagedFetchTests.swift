@@ -24,7 +24,7 @@ import Testing
             tail: Fixture.tail, entityTag: "made")
         let outcomes = try await store.write([
             .init(
-                state: stored.state, expectedRevision: stored.revision,
+                state: stored.state, after: stored,
                 content: .requested(package, epochSeconds: 1_700_000_000))
         ])
         #expect(outcomes == [.written])

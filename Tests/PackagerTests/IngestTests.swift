@@ -130,7 +130,7 @@ import Testing
             }
             let order = try Self.order(number: "1z1")
             let outcomes = try await OrderStore(redis: redis).write([
-                OrderStore.Write(state: order, expectedRevision: 0, content: .version(Self.package))
+                OrderStore.Write(state: order, content: .version(Self.package))
             ])
             #expect(outcomes == [.written])
             let changes = try await role.broker.records(1, of: role.topics.orderChanges)
@@ -184,7 +184,7 @@ import Testing
             #expect(throws: ChangeFault.self) { try early.get() }
             _ = try await OrderStore(redis: redis).write([
                 OrderStore.Write(
-                    state: try Self.order(number: "1"), expectedRevision: 0, content: .version(Self.package))
+                    state: try Self.order(number: "1"), content: .version(Self.package))
             ])
             let late = try await replay().get()
             #expect(late.map { $0.key.map { String(decoding: $0, as: UTF8.self) } } == ["order.com.example.shop/7"])

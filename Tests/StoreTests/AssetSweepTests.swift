@@ -29,7 +29,7 @@ import Testing
 
     private func write(_ order: String, _ assets: [String], after revision: Int64 = 0) throws -> OrderStore.Write {
         OrderStore.Write(
-            state: try state(order, version: revision + 1), expectedRevision: revision,
+            state: try state(order, version: revision + 1), revision: revision,
             content: .version(
                 OrderStore.StoredPackage(
                     assets: assets, head: [1], certificates: "certificates", tail: [2], entityTag: "e\(revision)")))
@@ -84,7 +84,7 @@ import Testing
                 var state = try state(order, version: 1)
                 state.modifiedEpochSeconds = now - Int64(age)
                 #expect(
-                    try await fixture.write(.init(state: state, expectedRevision: 0, content: .version(package)))
+                    try await fixture.write(.init(state: state, content: .version(package)))
                         == .written)
                 let key = StoreKeys.order(try key(order))
                 try await fixture.raw("HSET", key, OrderField.requested.rawValue, "\(now - Int64(asked))")
@@ -189,7 +189,7 @@ import Testing
             try await Task.sleep(for: .milliseconds(50))
             let writes = [
                 try self.write("1", ["aa"]),
-                OrderStore.Write(state: try state("2", version: 1), expectedRevision: 0, content: .removal),
+                OrderStore.Write(state: try state("2", version: 1), content: .removal),
             ]
             let outcomes = try await store.write(writes, begun: begun)
             guard case .refused(let reason) = outcomes[0] else {
@@ -243,7 +243,7 @@ import Testing
                 if Int.random(in: 0..<20, using: &random) == 0 { try await Task.sleep(for: .seconds(2)) }
                 let write = OrderStore.Write(
                     state: try state(order, version: (standing?.state.version ?? 0) + 1),
-                    expectedRevision: standing?.revision ?? 0,
+                    revision: standing?.revision ?? 0,
                     content: .version(
                         .init(assets: assets, head: [1], certificates: "certificates", tail: [2], entityTag: "e")))
                 switch try await store.write([write], begun: begun)[0] {

@@ -88,7 +88,7 @@ import Testing
         let stored = try await fixture.store.orders(names.map { try key($0) })
         #expect(try stored.map { try $0.get()?.state.key.order.rawValue } == names)
         let unpublished = OrderStore.Write(
-            state: try state("o1", version: 2), expectedRevision: 1, content: .unpublishedVersion(somePackage))
+            state: try state("o1", version: 2), revision: 1, content: .unpublishedVersion(somePackage))
         #expect(try await fixture.write(unpublished) == .written)
         let acknowledged = OrderStore.Publication(try state("o1", version: 2), record: nil)
         #expect(try await fixture.store.acknowledge([("2", acknowledged)]) == [2])

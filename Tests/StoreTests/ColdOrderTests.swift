@@ -91,7 +91,7 @@ import Testing
         _ state: OrderState, _ fixture: StoreFixture, _ topic: Topic, offset: Int64 = 5
     ) async throws -> PublishedRecord {
         let content = OrderStore.Write.Content.version(somePackage)
-        #expect(try await fixture.write(.init(state: state, expectedRevision: 0, content: content)) == .written)
+        #expect(try await fixture.write(.init(state: state, content: content)) == .written)
         let record = try topic.put(state, content: "c", offset: offset)
         _ = try await fixture.store.notePublished([.init(state, record: record)])
         return record
@@ -241,7 +241,7 @@ import Testing
             // A second version whose record is not acknowledged yet.
             let second = try self.ended("1", version: 2)
             let content = OrderStore.Write.Content.version(somePackage)
-            #expect(try await fixture.write(.init(state: second, expectedRevision: 1, content: content)) == .written)
+            #expect(try await fixture.write(.init(state: second, revision: 1, content: content)) == .written)
             _ = try await fixture.store.notePublished([.init(state, record: record)])
             #expect(try await self.sweep(fixture, topic).cold == 0)
             #expect(try await fixture.store.orders([state.key])[0].get()?.state == second)
@@ -407,9 +407,9 @@ import Testing
             try await fixture.redis.completeView()
             let state = try self.ended("1")
             let content = OrderStore.Write.Content.version(somePackage)
-            #expect(try await fixture.write(.init(state: state, expectedRevision: 0, content: content)) == .written)
+            #expect(try await fixture.write(.init(state: state, content: content)) == .written)
             let record = try topic.put(state, content: "c", offset: 5)
-            #expect(try await fixture.write(.init(state: state, expectedRevision: 1, content: .positions)) == .written)
+            #expect(try await fixture.write(.init(state: state, revision: 1, content: .positions)) == .written)
             _ = try await fixture.store.notePublished([.init(state, record: record)])
             #expect(try await fixture.store.orders([state.key])[0].get()?.isPublished == true)
             #expect(try await self.sweep(fixture, topic).cold == 0)

@@ -16,7 +16,7 @@ import Testing
 
     private func version(_ order: String, _ number: Int64, _ length: Int) throws -> OrderStore.Write {
         OrderStore.Write(
-            state: try state(order, version: number), expectedRevision: number - 1,
+            state: try state(order, version: number), revision: number - 1,
             content: .version(self.package(length)))
     }
 
@@ -34,7 +34,7 @@ import Testing
             let outcomes = try await fixture.write([
                 try self.version("new", 1, 5000), try self.version("grows", 2, 5001),
                 try self.version("shrinks", 2, 4000), try self.version("same", 2, 5000), try removal("goes", 2),
-                OrderStore.Write(state: try state("moves", version: 1), expectedRevision: 1, content: .positions),
+                OrderStore.Write(state: try state("moves", version: 1), revision: 1, content: .positions),
             ])
             #expect(self.isFull(outcomes[0]))
             #expect(self.isFull(outcomes[1]))
@@ -67,7 +67,7 @@ import Testing
             for order in ["a", "b"] {
                 _ = try await fixture.write(
                     OrderStore.Write(
-                        state: try state(order, version: 1), expectedRevision: 0,
+                        state: try state(order, version: 1),
                         content: .unpublishedVersion(self.package(5000))))
             }
             #expect(try await fixture.write(self.version("a", 2, 6000)) == .written)

@@ -262,7 +262,7 @@ struct OrderModel: Sendable {
             kind == .waiting
             ? OrderStore.Write(
                 waiting: [UInt8(ascii: "w")], for: self.key, removed: order?.state, expectedRevision: entry.revision)
-            : OrderStore.Write(state: state, after: order, or: entry.revision, content: content)
+            : OrderStore.Write(state: state, after: order, revision: entry.revision, content: content)
         guard try await self.store(world).write([write]) == [.written] else { return (false, .nothing) }
         if [.signature, .requested, .positions, .waiting].contains(kind) { return (true, .nothing) }
         let mark = kind == .renewed ? String(state.version) : ""

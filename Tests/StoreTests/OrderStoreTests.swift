@@ -48,13 +48,13 @@ import Testing
             moved.positions.advance(to: ChangePosition(partition: 3, offset: 7, timestampMilliseconds: 5))
             moved.recent.append(source: "oms", id: "a")
             let first = try #require(try await fixture.store.orders([key("1")])[0].get()).revision
-            let write = OrderStore.Write(state: moved, expectedRevision: first, content: .positions)
+            let write = OrderStore.Write(state: moved, revision: first, content: .positions)
             #expect(try await fixture.write(write) == .written)
             #expect(try await fixture.store.orders([key("1")])[0].get()?.state == moved)
             #expect(try await fixture.stamp(key("1")) == stamp, "devices have nothing new to fetch")
             // A worker that lost its partition read the order before its successor moved the positions.
             let late = OrderStore.Write(
-                state: try state("1", version: 1), expectedRevision: first, content: .positions)
+                state: try state("1", version: 1), revision: first, content: .positions)
             #expect(try await fixture.write(late) == .conflict)
             #expect(try await fixture.store.orders([key("1")])[0].get()?.state == moved)
             #expect(
@@ -71,7 +71,7 @@ import Testing
             let kept = try await fixture.raw("DUMP", StoreKeys.order(try key("1"))).bytes
             let first = try #require(try await fixture.store.orders([key("1")])[0].get()).revision
             let positions = OrderStore.Write(
-                state: try state("1", version: 1), expectedRevision: first, content: .positions)
+                state: try state("1", version: 1), revision: first, content: .positions)
             #expect(try await fixture.write(positions) == .written)
             let seen = try #require(try await fixture.store.orders([key("1")])[0].get()).revision
             let restored = RedisCommand(

@@ -38,8 +38,7 @@ import Testing
             ) async throws {
                 let outcome = try await fixture.write(
                     OrderStore.Write(
-                        state: state, expectedRevision: former?.version ?? 0,
-                        content: content ?? .version(somePackage), former: former?.document))
+                        state: state, revision: former?.version ?? 0, content: content ?? .version(somePackage)))
                 #expect(outcome == .written)
             }
             func owner(_ number: String) async throws -> ParcelIndex.Owner? {

@@ -53,9 +53,7 @@ struct StoreFixture {
                 guard (1..<1_000_000).contains(write.expectedRevision), let order = try? standing.get(),
                     let state = write.state, order.state.version == write.expectedRevision
                 else { return write }
-                return OrderStore.Write(
-                    state: state, expectedRevision: order.revision, content: write.content,
-                    former: order.state.document)
+                return OrderStore.Write(state: state, after: order, content: write.content)
             })
     }
 
@@ -95,11 +93,11 @@ let somePackage = OrderStore.StoredPackage(
 
 func version(_ order: String, _ number: Int64, expecting expected: Int64? = nil) throws -> OrderStore.Write {
     OrderStore.Write(
-        state: try state(order, version: number), expectedRevision: expected ?? number - 1,
+        state: try state(order, version: number), revision: expected ?? number - 1,
         content: .version(somePackage))
 }
 
 func removal(_ order: String, _ number: Int64) throws -> OrderStore.Write {
     OrderStore.Write(
-        state: try state(order, version: number, isRemoved: true), expectedRevision: number - 1, content: .removal)
+        state: try state(order, version: number, isRemoved: true), revision: number - 1, content: .removal)
 }

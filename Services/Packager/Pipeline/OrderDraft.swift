@@ -50,7 +50,7 @@ final class OrderDraft: Sendable {
                 waiting: changes, for: order.key, removed: result.state, expectedRevision: revision)
         } else if let content, let state = result.state {
             self.write = OrderStore.Write(
-                state: state, after: stored, or: revision, waiting: waiting, content: content)
+                state: state, after: stored, revision: revision, waiting: waiting, content: content)
         } else {
             self.write = nil
         }

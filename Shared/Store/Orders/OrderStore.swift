@@ -137,37 +137,24 @@ public struct OrderStore: Sendable {
         ///
         /// - Parameters:
         ///   - stored: nil for an order that did not exist.
-        ///   - revision: that of the changes that waited for such an order; 0 for none.
+        ///   - revision: the one without an order: that of the changes that waited for it; 0 for none.
         ///   - waiting: those of them that are applied, as their writer encoded them.
-        public convenience init(
-            state: OrderState, after stored: StoredOrder?, or revision: Int64 = 0, waiting: [UInt8] = [],
-            content: Content
-        ) {
-            self.init(
-                state: state, expectedRevision: stored?.revision ?? revision, content: content,
-                former: stored?.state.document, coldContent: stored?.isCold == true ? stored?.content : nil,
-                isToAnnounce: stored?.isToAnnounce ?? false, waiting: waiting)
-        }
-
-        /// - Parameters:
-        ///   - former: the document that was read; nil if there was none.
-        ///   - coldContent: the digest of the content of an order that was cold; nil for any other.
-        ///   - isToAnnounce: true if the order had to be announced again when it was read.
-        ///   - waiting: see `waiting`.
         public init(
-            state: OrderState, expectedRevision: Int64, content: Content, former: OrderDocument? = nil,
-            coldContent: String? = nil, isToAnnounce: Bool = false, waiting: [UInt8] = []
+            state: OrderState, after stored: StoredOrder? = nil, revision: Int64 = 0, waiting: [UInt8] = [],
+            content: Content
         ) {
             self.key = state.key
             self.state = state
-            self.expectedRevision = expectedRevision
+            self.expectedRevision = stored?.revision ?? revision
             self.content = content
-            self.coldContent = coldContent
-            self.isToAnnounce = isToAnnounce
+            self.coldContent = stored?.isCold == true ? stored?.content : nil
+            self.isToAnnounce = stored?.isToAnnounce ?? false
             self.waiting = waiting
             switch content {
             case .version, .unpublishedVersion, .removal:
-                self.parcels = (former?.parcels ?? [:], state.isRemoved ? [:] : state.document.parcels)
+                self.parcels = (
+                    stored?.state.document.parcels ?? [:], state.isRemoved ? [:] : state.document.parcels
+                )
             case .signature, .requested, .unrecorded, .positions, .positionsToPublish, .waiting:
                 self.parcels = ([:], [:])
             }
