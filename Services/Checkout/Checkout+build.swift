@@ -118,9 +118,7 @@ package enum Checkout {
                 upstream: upstream, rates: SessionRates(rates.times(SessionRates.paymentFactor)),
                 publisher: publisher, mint: mint, logger: environment.logger),
             sessions: MerchantSessionEndpoint(
-                client: MerchantSessionClient(
-                    fetcher: appleFetcher, logger: environment.logger),
-                rates: SessionRates(rates), attempts: SessionRates(rates.times(SessionRates.attemptFactor)),
+                client: MerchantSessionClient(fetcher: appleFetcher, logger: environment.logger), limits: rates,
                 logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)

@@ -1,8 +1,10 @@
 import Cryptography
 import Fetch
 import Foundation
+import Logging
 import Model
 import NIOCore
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -200,6 +202,48 @@ import Testing
             let seconds = try #require(answer["retry-after"].flatMap { Int($0) })
             #expect((1...6).contains(seconds))
         }
+    }
+
+    /// A request that is refused takes no session from the page's customers, but there is an end to them.
+    @Test func requestsThatAreRefusedAreCountedToo() async throws {
+        let made = try AppleSessions.identity(Self.merchant, named: "counted")
+        let files = try MerchantLibraryTests.Fixture()
+        try files.write(
+            "shop", [Fixture.origin],
+            ["merchantIdentifier": .string(Self.merchant), "certificate": "identity.pem", "key": "key.pem"])
+        try Data(made.certificate).write(to: URL(filePath: files.path + "/shop/identity.pem"))
+        try Data(made.key).write(to: URL(filePath: files.path + "/shop/key.pem"))
+        let merchant = try #require(try files.library().merchants.all.first)
+        let fetcher = try Fetcher(FetcherConfiguration())
+        await fetcher.close()
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let clock = Mutex(NIODeadline.uptimeNanoseconds(1_000_000_000_000))
+        let endpoint = MerchantSessionEndpoint(
+            client: MerchantSessionClient(fetcher: fetcher, logger: logger), limits: .of(client: 1),
+            now: { clock.withLock { $0 } }, logger: logger)
+        let client = ClientAddress(try #require(IPAddress("192.0.2.1")))
+        func failure(_ body: String) async -> CheckoutFailure? {
+            let json = RequestField(name: .contentType, value: "application/json")
+            let request = Request(
+                method: .post, target: "/applepay/validate", fields: .init(others: [json]),
+                body: ByteBuffer(string: body), client: client, presence: nil)
+            do throws(CheckoutFailure) {
+                _ = try await endpoint.answer(request, merchant, merchant.pages[0], identifier: "r")
+                return nil
+            } catch {
+                return error
+            }
+        }
+        for _ in 1..<SessionRates.attemptFactor { #expect(await failure("no JSON")?.code == .malformedBody) }
+        #expect(await failure("{}")?.code == .unavailable, "its session was left to it")
+        // A tenth of the page's rate is spare.
+        for _ in 0..<50 { #expect(await failure("no JSON")?.code == .malformedBody) }
+        let refused = await failure("no JSON")
+        #expect(refused?.code == .rateLimited)
+        #expect(refused?.headers["retry-after"] == ["6"])
+        clock.withLock { $0 = $0 + .milliseconds(20) }
+        #expect(await failure("no JSON")?.code == .malformedBody, "one of the spare ones")
+        #expect(await failure("no JSON")?.code == .rateLimited)
     }
 
     @Test func theAssociationFileIsServedByHost() async throws {
