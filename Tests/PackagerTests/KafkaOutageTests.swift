@@ -28,6 +28,41 @@ import Testing
         }
     }
 
+    /// A broker that takes records and answers later than a publication may take: each attempt is given up, and may
+    /// leave a record, but none of another version. Its answers wait for the test, whatever the speed of the machine.
+    @Test(.timeLimit(.minutes(2))) func aBrokerSlowerThanTheDeadlineGetsOneRecordAnAttempt() async throws {
+        let properties = ["delivery.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "1000"]
+        try await PackagerFixture.run(producer: properties) { fixture in
+            var log = ChangeLog()
+            let processor = try fixture.processor()
+            // The producer connects with it.
+            let first = KeyedWork.each(of: [log.change("order.replaced", "first", ChangeLog.document())])
+            try await eventually("the first is done") { await processor.process(first) == [.done] }
+            let works = KeyedWork.each(of: [log.change("order.replaced", "o", ChangeLog.document())])
+            try fixture.broker.setDelay(milliseconds: 3_600_000)
+            var attempts = 2
+            for _ in 0..<attempts {
+                guard case .later(let reason) = await processor.process(works)[0] else {
+                    Issue.record("it was published without an answer")
+                    return
+                }
+                #expect(reason.contains("publishing to waybill.orders"), "\(reason)")
+            }
+            try fixture.broker.setDelay(milliseconds: 0)
+            try await eventually("it is done") {
+                attempts += 1
+                return await processor.process(works) == [.done]
+            }
+            let count = Int(try await fixture.count(fixture.topics.orders))
+            let key = "\(try ChangeLog.key("o"))"
+            let records = try await fixture.read(fixture.topics.orders, count).filter { $0.keyText == key }
+            #expect((1...attempts).contains(records.count), "\(records.count) records")
+            let versions = try records.map { try OrderRecord.decode(try #require($0.value)).version }
+            #expect(Set(versions) == [try #require(try await fixture.state("o")?.version)])
+            #expect(try await fixture.stored("o")?.isPublished == true)
+        }
+    }
+
     /// Takes long because the outage must outlast deliveries that time out and the session of the group.
     @Test(.timeLimit(.minutes(2)))
     func changesBeforeAndDuringAnOutageAreAppliedAfterIt() async throws {
