@@ -93,11 +93,19 @@ import Testing
         try PrivateFile.write(Array("two".utf8), to: open)
         #expect(try directory.read("open") == Array("two".utf8))
         #expect(try mode(open) == 0o600)
+        // A link may be one of the system, as `/dev/stdout` is, and lead to a regular file of its user's shell.
+        try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: open)
+        try Self.link(directory, "link", to: "open")
+        try PrivateFile.write(Array("3".utf8), to: directory.path("link"))
+        #expect(try FileManager.default.destinationOfSymbolicLink(atPath: directory.path("link")) == "open")
+        #expect(try directory.read("open") == Array("3".utf8))
+        #expect(try mode(open) == 0o600)
         try PrivateFile.write(Array("three".utf8), to: "/dev/null")
         #expect(
             try FileManager.default.attributesOfItem(atPath: "/dev/null")[.type] as? FileAttributeType
                 == .typeCharacterSpecial)
         #expect(Self.problem { try PrivateFile.write([], to: directory.path("none/file")) }.contains("No such file"))
-        #expect(try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted() == ["new", "open"])
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path)
+        #expect(names.sorted() == ["link", "new", "open"])
     }
 }

@@ -5,12 +5,13 @@ import Glibc
 public enum PrivateFile {
     /// Writes a file with mode 0600, whole or not at all: one that exists is replaced, whatever its mode.
     ///
-    /// Anything but a regular file, such as `/dev/stdout` or a pipe, is written to as it is.
+    /// Anything but a regular file, such as a pipe or a link, stays what it is, and is written to: `/dev/stdout` is a
+    /// link of the system, also to a regular file. That gets mode 0600 before it gets its content.
     /// - Throws: `FileContent.Failure`
     public static func write(_ content: [UInt8], to path: String) throws(FileContent.Failure) {
         var info = stat()
-        if unsafe stat(path, &info) == 0, info.st_mode & S_IFMT != S_IFREG {
-            return try self.write(content, path, O_WRONLY | O_CLOEXEC)
+        if unsafe lstat(path, &info) == 0, info.st_mode & S_IFMT != S_IFREG {
+            return try self.write(content, path, O_WRONLY | O_CLOEXEC | O_TRUNC)
         }
         let new = "\(path).\(UUID().uuidString)"
         do throws(FileContent.Failure) {
@@ -26,13 +27,16 @@ public enum PrivateFile {
         let file = unsafe open(path, flags, 0o600)  // tidy: is written
         guard file >= 0 else { throw FileContent.Failure.system() }
         defer { close(file) }
+        var info = stat()
+        guard unsafe fstat(file, &info) == 0 else { throw FileContent.Failure.system() }
+        let isRegular = info.st_mode & S_IFMT == S_IFREG
+        guard !isRegular || fchmod(file, 0o600) == 0 else { throw FileContent.Failure.system() }
         var rest = content[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
             guard count >= 0 || errno == EINTR else { throw FileContent.Failure.system() }
             rest = rest.dropFirst(max(0, count))
         }
-        let isRegular = flags & O_CREAT != 0
         guard !isRegular || fsync(file) == 0 else { throw FileContent.Failure.system() }
     }
 }
