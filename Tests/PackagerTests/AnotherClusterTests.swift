@@ -92,6 +92,30 @@ import Testing
         }
     }
 
+    /// The cluster was lost before a version was published there; its mirror has the change.
+    @Test func aLostPublicationIsMadeUpForInAnotherCluster() async throws {
+        try await PackagerFixture.run { fixture in
+            let processor = try fixture.processor()
+            let (dying, nowhere) = try self.dying(fixture)
+            var east = ChangeLog(cluster: "east", offset: 5000)
+            var west = ChangeLog(cluster: "west")
+            try await processor.process([east.change("order.replaced", "o", ChangeLog.document())])
+            let change = east.change("order.patched", "o", ["orderNumber": "2"])
+            await #expect(throws: RetriableFailure.self) { try await dying.process([change]) }
+            let mirrored = west.record(key: change.keyText, value: change.value, headers: change.headers)
+            try await processor.process([mirrored])
+            let last = try #require(try await fixture.read(fixture.topics.orders, 2).last)
+            #expect(try OrderRecord.decode(last.value ?? []).document.members["orderNumber"] == "2")
+            #expect(last.headers.isEmpty, "devices are told")
+            #expect(try await fixture.stored("o")?.isPublished == true)
+            try await processor.process([mirrored])
+            let again = west.record(key: change.keyText, value: change.value, headers: change.headers)
+            try await processor.process([again])
+            #expect(try await fixture.count(fixture.topics.orders) == 2)
+            await nowhere.close()
+        }
+    }
+
     /// Another topic's silent change may be published before the redelivery of a change whose publication was lost.
     @Test func aSilentVersionDoesNotReplaceALostPublication() async throws {
         try await PackagerFixture.run { fixture in

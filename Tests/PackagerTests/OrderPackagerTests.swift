@@ -132,7 +132,7 @@ import Testing
         #expect(second.result.effect == .advanced)
         #expect(second.package == nil)
         #expect(second.result.outcomes == [.unchanged])
-        #expect(!second.wasRedelivered)
+        #expect(!second.hasRepetition)
         guard case .positions? = second.write?.content else {
             Issue.record("only the positions are to be written")
             return
@@ -152,7 +152,7 @@ import Testing
         stored.content = content
         let second = try self.draft(packager, [record], on: stored)
         #expect(second.result.outcomes == [.skipped(.redelivered)])
-        #expect(second.wasRedelivered)
+        #expect(second.hasRepetition)
         #expect(second.result.effect == .none)
         #expect(second.write == nil)
         #expect(second.record == nil)

@@ -106,10 +106,9 @@ final class OrderDraft: Sendable {
 
 /// Publishing a draft that follows from changes.
 extension OrderDraft {
-    /// True if a change was seen before: its publication may have been lost with its worker, so it is published again.
-    var wasRedelivered: Bool {
-        self.result.outcomes.contains { if case .skipped(.redelivered) = $0 { true } else { false } }
-    }
+    /// True if a change was seen before: its publication may have been lost with its worker, or with another cluster,
+    /// so it is published again.
+    var hasRepetition: Bool { self.result.outcomes.contains(where: \.isRepeated) }
 
     /// True if the version must be published: it is new, its publication may have been lost, or a change announces it
     /// again.
@@ -121,7 +120,7 @@ extension OrderDraft {
         guard let state = self.state else { return false }
         let effect = self.result.effect
         if effect == .changed || effect == .removed || self.result.isAnnounced { return true }
-        return self.wasRedelivered && (state.isRemoved || !(self.stored?.isPublished ?? false))
+        return self.hasRepetition && (state.isRemoved || !(self.stored?.isPublished ?? false))
     }
 
     /// True if nothing that devices must be notified of is left once the version is published.
@@ -198,7 +197,7 @@ extension OrderDraft {
         // Nearly always there is none.
         guard self.order.changes.contains(where: { $0.change.trace != nil }) else { return [] }
         let traces = zip(self.order.changes, self.result.outcomes).compactMap { item, outcome in
-            outcome.isTaken || outcome == .skipped(.redelivered) ? item.change.trace : nil
+            outcome.isTaken || outcome.isRepeated ? item.change.trace : nil
         }
         return TraceContext.links(traces)
     }

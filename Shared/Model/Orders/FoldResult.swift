@@ -56,6 +56,9 @@ public enum ChangeOutcome: Hashable, Sendable {
 
     /// True if the change took effect, even if that left the order as it was.
     public var isTaken: Bool { self == .applied || self == .unchanged }
+
+    /// True if the change was applied before: at its position, or at another one.
+    public var isRepeated: Bool { self == .skipped(.redelivered) || self == .skipped(.duplicate) }
 }
 
 /// The state of an order between two changes of a fold.

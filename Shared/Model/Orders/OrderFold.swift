@@ -72,6 +72,8 @@ public struct OrderFold: Sendable {
         let existed = work.document != nil
         if let skip = work.skip(change) {
             work.outcomes[index] = .skipped(skip)
+            // As after a redelivery: it may have been sent again from another cluster.
+            if skip == .duplicate, !change.isSilent { work.isLoud = true }
         } else {
             self.take(item, &work, now)
         }
