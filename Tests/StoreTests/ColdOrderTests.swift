@@ -340,6 +340,26 @@ import Testing
         }
     }
 
+    /// The parcel of an order that an earlier release wrote is found by the order's document alone.
+    @Test func anOrderStaysWarmWhileAFullRedisTakesNoEntryOfItsParcel() async throws {
+        try await StoreFixture.with { fixture in
+            let topic = Topic()
+            let store = OrderStore(redis: fixture.redis, records: topic.reader)
+            let states = try ["1", "2"].map { try ParcelIndexTests.order($0, ["P\($0)"]) }
+            let parcels = try ["P1", "P2"].map(ParcelIndexTests.parcel)
+            for (offset, state) in states.enumerated() {
+                _ = try await self.publish(state, fixture, topic, offset: Int64(offset))
+            }
+            try await fixture.raw("DEL", StoreKeys.parcel(parcels[0]).owner)
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            #expect(try await store.cool(states.map(\.key)) == [.changed, .cooled])
+            #expect(try await store.parcels.owners(of: parcels).count == 2)
+            try await fixture.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            #expect(try await store.cool([states[0].key]) == [.cooled])
+            #expect(try await store.parcels.owners(of: parcels).count == 2)
+        }
+    }
+
     /// A topic that was made anew has lower offsets, in the same cluster.
     @Test func aRestoreMendsAPlaceThatHasNoRecordOfTheOrder() async throws {
         try await StoreFixture.with { fixture in

@@ -8,7 +8,7 @@ import Testing
 /// The orders of parcels.
 @Suite(.server) struct ParcelIndexTests {
     /// An order with parcels of a carrier; their fulfillments are f0, f1, ….
-    private static func order(_ order: String, version: Int64 = 1, _ numbers: [String]) throws -> OrderState {
+    static func order(_ order: String, version: Int64 = 1, _ numbers: [String]) throws -> OrderState {
         var state = try state(order, version: version)
         state.document.members["fulfillments"] = .array(
             numbers.enumerated().map { index, number in
@@ -20,7 +20,7 @@ import Testing
         return state
     }
 
-    private static func parcel(_ number: String) throws -> Parcel {
+    static func parcel(_ number: String) throws -> Parcel {
         try #require(Parcel(carrier: "dhl-express", number: number))
     }
 

@@ -134,18 +134,20 @@ public struct ParcelIndex: Sendable {
 
 extension StoreScripts {
     /// Notes the order of a parcel, unless one that was modified later has it; of two of one second that with the
-    /// greater key has it, so that the sequence of two notes does not matter.
+    /// greater key has it, so that the sequence of two notes does not matter. A full Redis takes what it has already.
     ///
     /// KEYS: the owner, the order alone. ARGV: modification second, version, order, fulfillment, seconds to keep the
     /// order alone. Returns 1 if noted, else 0.
     static let noteParcel = RedisScript(
         """
-        local second, order = string.match(redis.call('GET', KEYS[1]) or '', '^(%d+) %d+ (%S+) ')
+        local standing, entry = redis.call('GET', KEYS[1]) or '', table.concat(ARGV, ' ', 1, 4)
+        if standing == entry then return 0 end
+        local second, order = string.match(standing, '^(%d+) %d+ (%S+) ')
         if second then
           local difference = tonumber(second) - tonumber(ARGV[1])
           if difference > 0 or difference == 0 and order > ARGV[3] then return 0 end
         end
-        redis.call('SET', KEYS[1], table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4]}, ' '))
+        redis.call('SET', KEYS[1], entry)
         redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[5])
         return 1
         """)
