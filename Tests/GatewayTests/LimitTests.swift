@@ -36,6 +36,7 @@ import Testing
         let free = table.enter(orders[0], 7)
         #expect(free)
         #expect(table.waiting(for: orders[0].orderType) == 10)
+        #expect(table.pause == .milliseconds(2), "5,000 looks a second")
         #expect(table.waiting(for: try OrderTypeIdentifier("order.com.other")) == 0)
     }
 

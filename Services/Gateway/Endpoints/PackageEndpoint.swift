@@ -371,7 +371,7 @@ final class PackageEndpoint: Sendable {
     private func wait(
         _ fetch: Fetch, _ wait: Wait, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
-        eventLoop.scheduleTask(in: wait.delay) {
+        eventLoop.scheduleTask(in: max(wait.delay, self.held.withLock(\.pause))) {
             self.look(fetch, on: eventLoop) { result in
                 switch result {
                 case .success(.answer(let found)): completion(.success(found))

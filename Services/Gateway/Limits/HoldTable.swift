@@ -40,6 +40,9 @@ struct HoldTable<Client: Hashable & Sendable>: Sendable {
         Self.takeOff(client, &self.clients)
     }
 
+    /// The least time between two looks of a request, so that all of them together look 5,000 times a second at most.
+    var pause: TimeAmount { .microseconds(200 * Int64(self.count)) }
+
     /// Returns the number of requests that wait for orders of a type.
     func waiting(for type: OrderTypeIdentifier) -> Int { self.types[type, default: 0] }
 
