@@ -57,6 +57,19 @@ import Testing
         #expect(samples.add(["t/0": 80], in: [self.place("two")], at: start + .seconds(80)) == nil, "another view")
     }
 
+    @Test func aPartitionThatEndsEarlierThanBeforeIsReportedUntilItIsAsLong() {
+        var seen = SeenEnds()
+        func note(_ ends: [String: Int64], _ tails: [String: Int64]...) -> [String]? {
+            seen.note(ends, tails: tails) ? seen.behind.sorted() : nil
+        }
+        #expect(note(["t/0": 5, "t/1": 9]) == nil)
+        #expect(note(["t/0": 6, "t/1": 9], ["t/1": 9, "east/t/0": 70]) == nil)
+        #expect(note(["t/0": 2, "t/1": 9], ["t/1": 9]) == ["t/0"])
+        #expect(note(["t/0": 4, "t/1": 9]) == nil, "it was reported")
+        #expect(note(["t/0": 4, "t/1": 9], ["t/0": 1], ["t/1": 12]) == ["t/0", "t/1"], "before this process")
+        #expect(note(["t/0": 6, "t/1": 12]) == [])
+    }
+
     @Test func progressReportsPercentRateAndTimeLeft() {
         var progress = RestoreProgress()
         let start = ContinuousClock.now

@@ -75,6 +75,26 @@ import Testing
         }
     }
 
+    /// Redis has seen offsets that the topic does not have.
+    @Test func aTopicThatWasMadeAnewIsReported() async throws {
+        try await Fleet.run { fleet in
+            try await self.with(fleet, 1) { members in
+                try await fleet.publish([("order.replaced", "o", "1", ChangeLog.document("1"))])
+                try await fleet.settle()
+                let tail = "\(fleet.producer.cluster)/\(fleet.topics.orders)/0"
+                let name = "waybill_topic_partitions_behind{topic=\"\(fleet.topics.orders)\"}"
+                try await eventually("noticed") {
+                    _ = try await fleet.redis.send(
+                        RedisCommand("HSET", "waybill:1:view:tails", .string(tail), "1000000"))
+                    return members[0].metrics.text.contains("\n\(name) 1.0\n")
+                }
+                let remarks = members[0].environment.readiness.remarks
+                #expect(remarks.contains { $0.hasPrefix("topics: 1 partitions of \(fleet.topics.orders) end before") })
+                #expect(members[0].isReady)
+            }
+        }
+    }
+
     @Test func ordersFlushedUnderLoadAreRestoredAndChangesContinue() async throws {
         try await Fleet.run { fleet in
             try await self.with(fleet, 2) { members in

@@ -107,6 +107,8 @@ CASES = {
     "WaybillPicturesWait": ([gauge("pictures_waiting", 101)], [gauge("pictures_waiting", 100)]),
     "WaybillOrdersDiffer": ([gauge('orders_not_cooled{reason="differs"}', 1)],
                             [gauge('orders_not_cooled{reason="unplaced"}', 9)]),
+    "WaybillPartitionsBehind": ([gauge('topic_partitions_behind{topic="t"}', 1)],
+                                [gauge('topic_partitions_behind{topic="t"}', 0)]),
     "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
                                [gauge('topic_partitions_added{topic="t"}', 0)]),
     "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 4)),

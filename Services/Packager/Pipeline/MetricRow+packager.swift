@@ -69,6 +69,10 @@ extension MetricRow {
         MetricRow(.counter, "waybill_restore_orders_total", "orders restored"),
         MetricRow(.counter, "waybill_restore_registrations_total", "registrations restored"),
         MetricRow(.counter, "waybill_restore_refused_total", "records that cannot be read: see the log"),
+        MetricRow(
+            .gauge, "waybill_topic_partitions_behind", by: ["topic"],
+            "partitions of a compacted topic that end before an offset that was seen, since the packager started: the "
+                + "topic was made anew, or has lost its end"),
     ]
 
     /// The metrics of pictures by URL.

@@ -90,6 +90,29 @@ struct TailSamples {
     }
 }
 
+/// The ends of partitions that were seen so far. One that ends earlier shows that its topic was made anew, or has lost
+/// its end: Kafka may lack what Redis has.
+struct SeenEnds {
+    private var highest: [String: Int64] = [:]
+    /// The partitions that end earlier, by the names of their tails.
+    private(set) var behind: Set<String> = []
+
+    /// Compares the present ends.
+    ///
+    /// - Parameter tails: those of each shard, read before the ends.
+    /// - Returns: true if other partitions are behind than before.
+    mutating func note(_ ends: [String: Int64], tails: [[String: Int64]]) -> Bool {
+        let before = self.behind
+        self.behind = []
+        for (name, end) in ends {
+            let highest = tails.reduce(max(self.highest[name] ?? 0, end)) { max($0, $1[name] ?? 0) }
+            if end < highest { self.behind.insert(name) }
+            self.highest[name] = highest
+        }
+        return self.behind != before
+    }
+}
+
 /// The progress of all packagers together in a restore, and their rate.
 struct RestoreProgress {
     /// The time over which the rate is measured.

@@ -211,6 +211,12 @@ struct RestoreMetrics: Sendable {
     let refused: Counter
     /// The number of restores begun because a view was incomplete or had fallen back.
     let restores: Counter
+    private let factory: any MetricsFactory
+
+    /// The partitions of a topic that end before an offset that was seen.
+    func partitionsBehind(of topic: String) -> Gauge {
+        Gauge(label: "waybill_topic_partitions_behind", dimensions: [("topic", topic)], factory: self.factory)
+    }
 
     init(factory: any MetricsFactory) {
         self.viewComplete = Gauge(label: "waybill_view_complete", factory: factory)
@@ -220,5 +226,6 @@ struct RestoreMetrics: Sendable {
         self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
         self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)
         self.restores = Counter(label: "waybill_restores_total", factory: factory)
+        self.factory = factory
     }
 }

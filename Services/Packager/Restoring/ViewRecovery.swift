@@ -37,6 +37,8 @@ final class ViewRecovery: Service {
     private let waker: AsyncStream<Void>.Continuation
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
     private let isHistoryTold = Atomic<Bool>(false)
+    private let seenEnds = Mutex(SeenEnds())
+    private let partitionsBehind: [(topic: String, gauge: Gauge)]
     /// The time since which cluster slots have been moving, so that no shard can be judged.
     private let unsettledSince = Mutex<ContinuousClock.Instant?>(nil)
 
@@ -51,6 +53,7 @@ final class ViewRecovery: Service {
         self.orders = orders
         self.registrations = registrations
         self.metrics = metrics
+        self.partitionsBehind = [ordersTopic, registrationsTopic].map { ($0, metrics.partitionsBehind(of: $0)) }
         self.readiness = readiness
         self.logger = logger
         (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
@@ -290,9 +293,26 @@ final class ViewRecovery: Service {
         let ends = bounds.flatMap { topic, bounds in
             bounds.map { (RestorePlan.tail(RestorePlan.name(topic, $0.partition), in: cluster), $0.end) }
         }
-        if let tails = samples.add(Dictionary(ends) { first, _ in first }, in: shards, at: now) {
-            try await self.view.keep(tails: tails, in: shards)
+        let named = Dictionary(ends) { first, _ in first }
+        self.compare(named, with: shards.map(\.tails), in: cluster)
+        if let tails = samples.add(named, in: shards, at: now) { try await self.view.keep(tails: tails, in: shards) }
+    }
+
+    /// Reports topics that end before offsets that were seen.
+    private func compare(_ ends: [String: Int64], with tails: [[String: Int64]], in cluster: String) {
+        let (isNews, behind) = self.seenEnds.withLock { ($0.note(ends, tails: tails), $0.behind) }
+        var faults: [String] = []
+        for (topic, gauge) in self.partitionsBehind {
+            let count = behind.count { $0.hasPrefix(RestorePlan.tail(topic, in: cluster) + "/") }
+            gauge.record(count)
+            guard count > 0 else { continue }
+            faults.append(
+                "\(count) partitions of \(topic) end before offsets that were seen: it was made anew, or has lost its "
+                    + "end, so Kafka may lack what Redis has; see WaybillPartitionsBehind")
         }
+        self.readiness.note("topics", faults.isEmpty ? nil : faults.joined(separator: "; "))
+        guard isNews else { return }
+        for fault in faults { self.logger.error("Kafka topic needs attention", metadata: ["text": "\(fault)"]) }
     }
 
     private func bounds() async throws(KafkaError) -> [String: [OffsetRange]] {
