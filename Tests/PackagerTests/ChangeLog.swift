@@ -48,17 +48,20 @@ struct ChangeLog {
     }
 
     /// Makes a CloudEvent in structured mode.
+    ///
+    /// - Parameter time: seconds since 1970; nil for an event that does not tell it.
     mutating func change(
         _ type: String, _ order: String, _ data: JSON?, id: String? = nil, subject: String? = nil,
         orderType: String = BrandFixture.orderType, source: String = "/oms", isSilent: Bool = false,
-        sequence: Int? = nil
+        sequence: Int? = nil, time: Int64? = nil
     ) -> KafkaRecord {
         let key = "\(orderType)/\(order)"
         let id = id ?? "\(self.partition)-\(self.offset)"
         return self.record(
             key: key,
             value: Self.event(
-                type, subject: subject ?? key, id: id, data, source: source, isSilent: isSilent, sequence: sequence),
+                type, subject: subject ?? key, id: id, data, source: source, isSilent: isSilent, sequence: sequence,
+                time: time),
             headers: [Self.contentType])
     }
 
@@ -66,7 +69,7 @@ struct ChangeLog {
 
     static func event(
         _ type: String, subject: String, id: String, _ data: JSON?, source: String = "/oms", isSilent: Bool = false,
-        sequence: Int? = nil
+        sequence: Int? = nil, time: Int64? = nil
     ) -> [UInt8] {
         var event: JSONObject = [
             "specversion": "1.0", "id": .string(id), "source": .string(source), "type": .string("waybill.\(type)"),
@@ -75,6 +78,7 @@ struct ChangeLog {
         if let data { event["data"] = data }
         if isSilent { event["silent"] = true }
         if let sequence { event["sequence"] = .string("\(sequence)") }
+        if let time { event["time"] = .string(RFC3339.format(epochSeconds: time)) }
         return JSON.object(event).serialized
     }
 }

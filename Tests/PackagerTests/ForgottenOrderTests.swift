@@ -94,11 +94,12 @@ import Testing
 
     @Test func aRemovalIsAChangeThatPackagersTake() throws {
         let key = try OrderKey("order.com.example.shop/1")
-        let message = OrderRemoval.message(of: key, id: "retention-1", Topics())
+        let message = OrderRemoval.message(of: key, id: "retention-1", at: ChangeLog.noon, Topics())
         let change = try OrderChange.decode(
             key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
         #expect(change.kind == .removed)
         #expect(change.id == "retention-1")
+        #expect(change.epochMilliseconds == ChangeLog.noon * 1000)
         #expect(message.topic == "waybill.order-changes")
     }
 }

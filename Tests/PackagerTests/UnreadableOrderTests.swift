@@ -1,4 +1,3 @@
-import Brands
 import CoreMetrics
 import Kafka
 import Logging
@@ -15,6 +14,7 @@ import TestKit
 import TestTraits
 import Testing
 
+@testable import Brands
 @testable import Packager
 
 extension OrderRepackager {
@@ -32,6 +32,7 @@ extension OrderRepackager {
 /// applied.
 @Suite(.server, .timeLimit(.minutes(2))) struct UnreadableOrderTests {
     private static let month: Int64 = 30 * 24 * 3600
+    private static let noTraces = #"{"partitions":[],"sequences":[]}"#
 
     /// A reader of records that has no answer for some orders.
     private final class Records: Sendable {
@@ -258,15 +259,19 @@ extension OrderRepackager {
                 _ = try await fixture.redis.send(RedisCommand(["HSET", try self.hash(order)] + field))
                 if isDamaged {
                     _ = try await fixture.redis.send(
-                        RedisCommand("HSET", try self.hash(order), "sources", "{}", "recent", "", "record", ""))
+                        RedisCommand(
+                            "HSET", try self.hash(order), "sources", .string(Self.noTraces), "recent", "", "record", "")
+                    )
                 }
             }
             log.timestamp += 1000
+            // The traces of a damaged order can be read here, so any change is known as a new one.
+            let time = isDamaged ? nil : ChangeLog.noon + 1
             let works = KeyedWork.each(of: [
-                log.change("order.removed", "removed", nil),
-                log.change("order.replaced", "replaced", ChangeLog.document("9")),
+                log.change("order.removed", "removed", nil, time: time),
+                log.change("order.replaced", "replaced", ChangeLog.document("9"), time: time),
                 log.change("order.patched", "both", ["orderNumber": "8"]),
-                log.change("order.replaced", "both", ChangeLog.document("9")),
+                log.change("order.replaced", "both", ChangeLog.document("9"), time: time),
                 log.change("order.patched", "both", ["orderNumber": "10"]),
                 log.change("order.patched", "patched", ["orderNumber": "9"]),
             ])
@@ -285,20 +290,99 @@ extension OrderRepackager {
         }
     }
 
-    /// The positions that would tell a redelivery cannot be read: after a move to another cluster all changes come again.
-    @Test func aReplacementThatMayBeInAnUnreadableOrderWaits() async throws {
+    /// The traces that would tell a repetition cannot be read: after a move to another cluster all changes come again,
+    /// and a publisher may send one again later than the version.
+    @Test(arguments: [(seconds: 0, time: 1), (1, nil), (1, 0)] as [(seconds: Int64, time: Int64?)])
+    func aReplacementThatMayBeInAnUnreadableOrderWaits(seconds: Int64, time: Int64?) async throws {
         try await self.run { fixture, _, store in
             var log = ChangeLog()
             try await self.cool(fixture, &log, ["o"])
             _ = try await fixture.redis.send(
                 RedisCommand("HSET", try self.hash("o"), "record", "0:99:5:00000000:ended"))
-            let works = KeyedWork.each(of: [log.change("order.replaced", "o", ChangeLog.document("0"))])
-            let outcomes = try await self.processor(fixture, store).process(works)
+            log.timestamp += seconds * 1000
+            let change = log.change(
+                "order.replaced", "o", ChangeLog.document("0"), time: time.map { ChangeLog.noon + $0 })
+            let outcomes = try await self.processor(fixture, store).process(KeyedWork.each(of: [change]))
             guard case .later = outcomes[0] else {
                 Issue.record("\(outcomes)")
                 return
             }
             #expect(try await fixture.count(fixture.topics.orders) == 1)
+        }
+    }
+
+    /// Nothing is written of an order whose document is not known.
+    @Test(arguments: [true, false])
+    func aReplacementThatIsRefusedLeavesAnUnreadableOrder(isDamaged: Bool) async throws {
+        try await self.run { fixture, _, store in
+            var log = ChangeLog()
+            try await self.cool(fixture, &log, ["o", "p"])
+            for order in ["o", "p"] {
+                let field: [RedisArgument] =
+                    isDamaged
+                    ? ["document", "{", "sources", .string(Self.noTraces), "recent", "", "record", ""]
+                    : ["record", "0:99:5:00000000:ended"]
+                _ = try await fixture.redis.send(RedisCommand(["HSET", try self.hash(order)] + field))
+            }
+            log.timestamp += 1000
+            let time = ChangeLog.noon + 1
+            let invalid = ChangeLog.document("2", extra: [("colour", "green")])
+            let works = KeyedWork.each(of: [
+                log.change("order.replaced", "o", invalid, time: time),
+                log.change("order.patched", "o", ["orderNumber": "3"]),
+                log.change("order.replaced", "p", invalid, time: time),
+            ])
+            let before = try await fixture.redis.send(RedisCommand("HGETALL", try self.hash("o")))
+            let outcomes = try await self.processor(fixture, store).process(works)
+            #expect(outcomes.map { $0 == .done } == [isDamaged, isDamaged], "\(outcomes)")
+            #expect(try await fixture.count(fixture.topics.deadLetters) == (isDamaged ? 3 : 0))
+            #expect(try await fixture.count(fixture.topics.orders) == 2)
+            #expect(try await fixture.redis.send(RedisCommand("HGETALL", try self.hash("o"))) == before)
+        }
+    }
+
+    /// A version that is to be announced and cannot be read keeps no other one back.
+    @Test func anUnreadableOrderIsAnnouncedLater() async throws {
+        try await self.run { fixture, records, store in
+            var log = ChangeLog()
+            try await self.cool(fixture, &log, ["dead", "cold"])
+            records.released.set()
+            try records.silence(["dead"])
+            let publisher = VersionPublisher(topics: fixture.topics, store: store, producer: fixture.producer)
+            let keys = try ["dead", "none", "cold"].map(ChangeLog.key)
+            let unread = try await publisher.announce(keys)
+            #expect(Set(unread.keys) == Set(keys.prefix(2)))
+            #expect(unread[keys[0]]?.contains("waybill.orders/0") == true)
+            #expect(try await fixture.count(fixture.topics.orders) == 3)
+        }
+    }
+
+    /// Orders that only cannot be read now are not damaged: the commands are to be run again.
+    @Test func commandsTellUnreadOrdersFromDamagedOnes() async throws {
+        try await self.run { fixture, records, store in
+            var log = ChangeLog()
+            try await self.cool(fixture, &log, ["dead", "lost", "cold"])
+            let values = try await fixture.read(fixture.topics.orders, 3).map { ($0.key ?? [], $0.value ?? []) }
+            _ = try await fixture.redis.send(
+                RedisCommand("HSET", try self.hash("lost"), "record", "0:99:5:00000000:ended"))
+            records.released.set()
+            try records.silence(["dead"])
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let expiry = ExpireRun(
+                topics: fixture.topics, scan: OrderScan(redis: fixture.redis), store: store, producer: nil,
+                logger: logger, now: { (ChangeLog.noon + Self.month) * 1000 }, report: { _, _ in })
+            let expired = try await expiry.run(
+                fixture.brandFixture.brand.orderType, OrderRetention(endedDays: 1))
+            #expect(expired == .init(read: 3, removed: 1, damaged: 1, unread: 1))
+            let reader = try KafkaReader(KafkaConfiguration(bootstrap: fixture.broker.bootstrap))
+            try await withCleanup(reader.close) {
+                let run = RekeyRun(reader: reader, producer: fixture.producer, logger: logger) { _, _ in }
+                let moved = try await OrderMove(run: run, store: store, topics: fixture.topics).move(
+                    Dictionary(values) { first, _ in first }, from: 0)
+                #expect(moved == .init(moved: 1, left: 1, unread: 1))
+            }
+            // Those that are not moved have no tombstone in their old partition.
+            #expect(try await fixture.count(fixture.topics.orders) == 5)
         }
     }
 }

@@ -110,7 +110,6 @@ final class OrderCooler: Sendable {
         }
         // One that is written meanwhile is published by its writer.
         let awaiting = zip(writes, try await self.store.write(writes)).filter { $1 == .written }.map(\.0.key)
-        try await self.publisher.announce(awaiting, silent: silent)
-        return awaiting.count
+        return awaiting.count - (try await self.publisher.announce(awaiting, silent: silent)).count
     }
 }

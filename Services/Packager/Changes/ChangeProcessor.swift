@@ -111,7 +111,8 @@ struct ChangeProcessor: Sendable {
     }
 
     /// Takes the orders of a page through steps 2 to 6.
-    private func advance(_ page: OrderReader.Page, _ outcomes: inout BatchOutcomes) async {
+    private func advance(_ read: OrderReader.Page, _ outcomes: inout BatchOutcomes) async {
+        var page = read
         self.load.add(page.bytes)
         defer { self.load.add(-page.bytes) }
         var moments = self.spans.map { _ in BatchMoments(start: page.startNanoseconds) }
@@ -120,13 +121,13 @@ struct ChangeProcessor: Sendable {
         let maker = DraftMaker(
             packagers: self.packagers, pictureIndex: self.pictureIndex, recordLimit: self.recordLimit,
             policy: self.policy, metrics: self.metrics)
-        var drafts = await maker.drafts(of: page.orders, nowEpochSeconds: self.now() / 1000, &outcomes)
-        let made = drafts
+        let folded = await maker.drafts(of: page.orders, nowEpochSeconds: self.now() / 1000, &outcomes)
+        let made = page.sound(folded, &outcomes)
         moments?.ended(.sign)
         CrashPoint.reached(.signed)
         let incomplete = IncompleteOrders(
             unknown: self.unknown, topics: self.topics, producer: self.producer, logger: self.logger)
-        drafts = incomplete.settle(drafts, now: .now, &outcomes)
+        var drafts = incomplete.settle(made, now: .now, &outcomes)
         // Before the write, which advances orders past these changes: a dead letter that failed after it would be lost,
         // since the next attempt takes its change for a redelivery.
         await self.deadLetters.send(page.damaged + drafts.flatMap(\.refused), &outcomes)

@@ -75,8 +75,11 @@ struct DraftPublisher: Sendable {
             let overtaken = zip(published, standing).filter { $0.state.version != $1 }.map(\.0.draft.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
-            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
+            let unread = try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
+            for (draft, _, _) in published {
+                if let reason = unread[draft.key] { outcomes.postpone(draft.place, reason) }
+            }
         } catch {
             outcomes.postpone(published.map(\.draft.place), "\(error)")
         }

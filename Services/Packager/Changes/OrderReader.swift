@@ -23,6 +23,8 @@ struct OrderReader: Sendable {
         fileprivate(set) var damaged: [RefusedRecord] = []
         /// Bytes of the documents.
         fileprivate(set) var bytes = 0
+        /// The orders of which only the facts beside the document are known, by place, with all of their changes.
+        fileprivate var unread: [Int: (order: BatchOrder, error: StoreError)] = [:]
 
         /// Adds an order as it was read; one that cannot be read now is postponed.
         fileprivate mutating func add(
@@ -33,20 +35,37 @@ struct OrderReader: Sendable {
                 self.orders.append((order.following(entry), entry.order))
                 self.bytes += entry.bytes
             case .failure(let error):
-                // A removal or a replacement needs nothing of what cannot be read. One that may be in it is none: the
-                // positions by which a redelivery is known cannot be read either.
-                if let remains = error.remains, let whole = order.fromLastWhole, whole.isNewer(than: remains.state) {
+                // A removal or a replacement needs nothing of what cannot be read, unless it may be in it: the traces by
+                // which a repetition is known may be unreadable, too.
+                if let remains = error.remains, let whole = order.fromLastWhole,
+                    error.knowsChanges || whole.isNewer(than: remains.state)
+                {
+                    self.unread[order.place] = (order, error)
                     self.orders.append((whole, remains))
-                    return
-                }
-                guard !error.origin.isRetriable else { return outcomes.postpone(order.place, error.message) }
-                let fault = ChangeFault(
-                    code: .corruptState,
-                    reason: "\(error.message); repair or remove the order in Redis, then publish the change again")
-                self.damaged += order.changes.map {
-                    RefusedRecord(place: order.place, record: $0.record, fault: fault)
+                } else {
+                    self.fail(order, error, &outcomes)
                 }
             }
+        }
+
+        /// Returns the drafts without those of unreadable orders whose removal or replacement is not applied: such a
+        /// draft has nothing of the order's document.
+        mutating func sound(_ drafts: [OrderDraft], _ outcomes: inout BatchOutcomes) -> [OrderDraft] {
+            drafts.filter { draft in
+                guard let (order, error) = self.unread[draft.place], draft.result.outcomes.first != .applied else {
+                    return true
+                }
+                self.fail(order, error, &outcomes)
+                return false
+            }
+        }
+
+        private mutating func fail(_ order: BatchOrder, _ error: StoreError, _ outcomes: inout BatchOutcomes) {
+            guard !error.origin.isRetriable else { return outcomes.postpone(order.place, error.message) }
+            let fault = ChangeFault(
+                code: .corruptState,
+                reason: "\(error.message); repair or remove the order in Redis, then publish the change again")
+            self.damaged += order.changes.map { RefusedRecord(place: order.place, record: $0.record, fault: fault) }
         }
     }
 

@@ -51,7 +51,8 @@ struct ExpireCommand: AsyncParsableCommand {
         }
         let kept = try Self.kept(own.brands.brands, only: self.brand)
         if kept.isEmpty { DeadLettersCommand.say("no brand has a retention in its brand.json") }
-        let damaged = try await self.expire(kept, environment)
+        let (damaged, unread) = try await self.expire(kept, environment)
+        if unread > 0 { throw ExitCode.failure }
         if damaged > 0 || !failures.isEmpty { throw ExitCode(2) }
     }
 
@@ -73,10 +74,10 @@ struct ExpireCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: the number of damaged orders.
+    /// - Returns: the numbers of damaged orders, and of those that cannot be read now.
     private func expire(
         _ kept: [(type: OrderTypeIdentifier, retention: OrderRetention)], _ environment: ServiceEnvironment
-    ) async throws -> Int {
+    ) async throws -> (damaged: Int, unread: Int) {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer =
@@ -91,16 +92,18 @@ struct ExpireCommand: AsyncParsableCommand {
             await redis.close()
         }
         return try await withCleanup(close) {
-            var damaged = 0
+            var (damaged, unread) = (0, 0)
             for (type, retention) in kept {
                 let line = ProgressLine(head: "\(type): ", to: .error)
                 let run = ExpireRun(
                     topics: common.topics, scan: OrderScan(redis: redis), store: cold.store(ofCompleteView: redis),
                     producer: producer, logger: environment.logger, rate: self.rate
                 ) { line.show($0, isLast: $1) }
-                damaged += try await run.run(type, retention).damaged
+                let tally = try await run.run(type, retention)
+                damaged += tally.damaged
+                unread += tally.unread
             }
-            return damaged
+            return (damaged, unread)
         }
     }
 }

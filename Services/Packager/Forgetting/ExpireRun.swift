@@ -21,12 +21,14 @@ struct ExpireRun: Sendable {
         var read = 0
         /// Orders whose removal was published, or would have been.
         var removed = 0
-        /// Orders whose data in Redis is damaged.
+        /// Orders whose data in Redis is damaged, or whose record is lost.
         var damaged = 0
+        /// Cold orders of which Kafka does not give the record now.
+        var unread = 0
 
         func line(isDryRun: Bool) -> String {
             "\(self.read) orders read, \(self.removed) \(isDryRun ? "would be removed" : "removed"), "
-                + "\(self.damaged) damaged"
+                + "\(self.damaged) damaged" + (self.unread > 0 ? ", \(self.unread) cannot be read now" : "")
         }
     }
 
@@ -89,12 +91,15 @@ struct ExpireRun: Sendable {
                 guard retention.isOver(state, nowEpochSeconds: seconds) else { continue }
                 removals.append(
                     OrderRemoval.message(
-                        of: key, id: "retention-\(state.version)", version: state.version, self.topics))
+                        of: key, id: "retention-\(state.version)", version: state.version, at: seconds, self.topics))
             case .failure(let error):
                 guard error.isOfOneOrder else { throw error }
                 tally.read += 1
-                tally.damaged += 1
-                self.logger.warning("order damaged", metadata: ["order": "\(key)", "reason": "\(error.message)"])
+                let isUnread = error.code == .unread
+                if isUnread { tally.unread += 1 } else { tally.damaged += 1 }
+                self.logger.warning(
+                    isUnread ? "order unreadable now" : "order damaged",
+                    metadata: ["order": "\(key)", "reason": "\(error.message)"])
             }
         }
         return removals

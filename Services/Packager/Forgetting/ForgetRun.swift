@@ -53,7 +53,8 @@ struct ForgetRun: Sendable {
         let identifier = "forget-\(UUID().uuidString.lowercased())"
         // A removal of a damaged order would be one more dead letter.
         let sound = zip(keys, found).filter { !$1.isDamaged }
-        let removals = sound.map { OrderRemoval.message(of: $0.0, id: identifier, self.topics) }
+        let now = self.now()
+        let removals = sound.map { OrderRemoval.message(of: $0.0, id: identifier, at: now, self.topics) }
         for outcome in await producer.produce(removals) { _ = try outcome.get() }
         let rest = try await self.wait(for: sound.filter(\.1.isKnown).map(\.0))
         return zip(keys, found).map { key, found in

@@ -128,12 +128,14 @@ enum OrderRemoval {
     /// - Parameters:
     ///   - id: the same for two removals of which one is enough.
     ///   - version: the version to be removed; nil removes any.
+    ///   - epochSeconds: the time by which the removal is known to be later than an order that cannot be read.
     static func message(
-        of key: OrderKey, id: String, version: Int64? = nil, _ topics: Topics
+        of key: OrderKey, id: String, version: Int64? = nil, at epochSeconds: Int64, _ topics: Topics
     ) -> KafkaMessage {
         var event: [(String, JSON)] = [
             ("specversion", "1.0"), ("type", .string(ChangeType.orderRemoved.rawValue)),
             ("source", "waybill-packager"), ("id", .string(id)), ("subject", .string(key.description)),
+            ("time", .string(RFC3339.format(epochSeconds: epochSeconds))),
         ]
         if let version { event.append(("ifversion", .string(String(version)))) }
         return KafkaMessage(

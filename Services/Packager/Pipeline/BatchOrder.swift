@@ -69,10 +69,11 @@ extension BatchOrder {
         return index.map { BatchOrder(place: self.place, key: self.key, changes: Array(self.changes[$0...])) }
     }
 
-    /// True if its first change was published after a version was made, by the clocks of both: it cannot be in it.
+    /// True if its first change happened, and was published, after a version was made, by the clocks of all: it cannot
+    /// be in it. One that does not tell its time may be a repetition of one that is.
     func isNewer(than state: OrderState) -> Bool {
-        guard let first = self.changes.first else { return false }
-        return first.record.timestampMilliseconds / 1000 > state.modifiedEpochSeconds
+        guard let first = self.changes.first, let time = first.change.epochMilliseconds else { return false }
+        return min(time, first.record.timestampMilliseconds) / 1000 > state.modifiedEpochSeconds
     }
 }
 

@@ -21,13 +21,27 @@ struct VersionPublisher: Sendable {
     let producer: KafkaProducer?
 
     /// - Parameter silent: orders whose versions are announced to no device.
+    /// - Returns: the orders that cannot be read, with the reasons; they keep their marks.
     /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
-    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
-        try await self.announce(try await self.read(keys), silent: silent)
+    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws -> [OrderKey: String] {
+        var unread: [OrderKey: String] = [:]
+        let orders = try await self.read(keys, &unread)
+        try await self.announce(orders, silent: silent, &unread)
+        return unread
     }
 
     /// Announces orders as they were read.
-    func announce(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey> = []) async throws {
+    func announce(
+        _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey> = []
+    ) async throws -> [OrderKey: String] {
+        var unread: [OrderKey: String] = [:]
+        try await self.announce(orders, silent: silent, &unread)
+        return unread
+    }
+
+    private func announce(
+        _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>, _ unread: inout [OrderKey: String]
+    ) async throws {
         var open = orders
         for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
@@ -43,21 +57,27 @@ struct VersionPublisher: Sendable {
                             isRequested: order.isToAnnounce)
                     )
                 })
-            open = try await self.read(zip(open, standing).filter { $0.state.version != $1 }.map(\.0.state.key))
+            open = try await self.read(
+                zip(open, standing).filter { $0.state.version != $1 }.map(\.0.state.key), &unread)
         }
         throw RetriableFailure(description: "publishing \(open.count) orders: they keep changing")
     }
 
-    /// Reads the present state of some orders. One that no longer exists ends the attempt; the next attempt does not
-    /// see it.
-    private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
+    /// Reads the present state of some orders, and notes those that cannot be read.
+    private func read(
+        _ keys: [OrderKey], _ unread: inout [OrderKey: String]
+    ) async throws -> [OrderStore.StoredOrder] {
         guard !keys.isEmpty else { return [] }
-        return try await self.store.orders(keys).map { result in
-            guard let stored = try result.get() else {
-                throw RetriableFailure(description: "publishing orders: one is no longer in Redis")
+        var orders: [OrderStore.StoredOrder] = []
+        for (key, result) in zip(keys, try await self.store.orders(keys)) {
+            switch result {
+            case .success(let stored?): orders.append(stored)
+            // The next attempt does not see it.
+            case .success: unread[key] = "publishing order \(key): it is no longer in Redis"
+            case .failure(let error): unread[key] = "publishing order \(key): \(error.message)"
             }
-            return stored
         }
+        return orders
     }
 
     /// - Returns: the records that were acknowledged, in order.

@@ -28,17 +28,14 @@ struct OrderMove: Sendable {
             }
         }
         var ends: [KafkaMessage] = []
-        var orders: [OrderStore.StoredOrder] = []
+        var live: [OrderStore.StoredOrder] = []
         let keys = Array(old.keys)
         for (key, result) in zip(keys, try await self.store.orders(keys)) {
             switch result {
             case .failure(let error):
                 guard error.isOfOneOrder else { throw error }
-                tally.left += 1
-            case .success(let stored?) where !stored.state.isRemoved:
-                tally.moved += 1
-                orders.append(stored)
-                ends.append(self.end(stored.state, partition, versions: -1, [OrderMove.mark]))
+                if error.code == .unread { tally.unread += 1 } else { tally.left += 1 }
+            case .success(let stored?) where !stored.state.isRemoved: live.append(stored)
             case .success(let stored):
                 // If the trace is gone, the tombstone ends what the partition has, but no later order.
                 guard let last = stored?.state ?? old[key] else { continue }
@@ -46,8 +43,12 @@ struct OrderMove: Sendable {
                 ends.append(self.end(last, partition, versions: stored == nil ? 1 : 0))
             }
         }
-        try await VersionPublisher(topics: self.topics, store: self.store, producer: self.run.producer)
-            .announce(orders, silent: Set(orders.map(\.state.key)))
+        let unread = try await VersionPublisher(topics: self.topics, store: self.store, producer: self.run.producer)
+            .announce(live, silent: Set(live.map(\.state.key)))
+        let moved = live.filter { unread[$0.state.key] == nil }
+        tally.moved = moved.count
+        tally.unread += unread.count
+        ends += moved.map { self.end($0.state, partition, versions: -1, [OrderMove.mark]) }
         // Last: without the announced versions, these tombstones would remove orders that exist.
         try await self.run.produce(ends)
         return tally

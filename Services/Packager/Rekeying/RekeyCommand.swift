@@ -37,6 +37,7 @@ struct RekeyCommand: AsyncParsableCommand {
     func run() async throws {
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let tally = try await Self.rekey(environment, rate: self.rate, isDryRun: self.dryRun)
+        if tally.unread > 0 { throw ExitCode.failure }
         if tally.left > 0 { throw ExitCode(2) }
     }
 
@@ -80,7 +81,7 @@ struct RekeyCommand: AsyncParsableCommand {
                     }
                 }
                 total = total + tally
-                if !isDryRun { try await counts.record(partitions, of: topic) }
+                if !isDryRun, tally.unread == 0 { try await counts.record(partitions, of: topic) }
             }
             return total
         }

@@ -160,14 +160,17 @@ struct RekeyTally: Hashable, Sendable {
     var ended = 0
     /// Keys that were left in the old partition, since their data cannot be read or their version cannot grow.
     var left = 0
+    /// Keys that are still there since their orders cannot be read now.
+    var unread = 0
 
     static func + (one: RekeyTally, other: RekeyTally) -> RekeyTally {
         RekeyTally(
             read: one.read + other.read, moved: one.moved + other.moved, ended: one.ended + other.ended,
-            left: one.left + other.left)
+            left: one.left + other.left, unread: one.unread + other.unread)
     }
 
     var line: String {
         "\(self.read) records read; \(self.moved) keys moved, \(self.ended) ended, \(self.left) left where they are"
+            + (self.unread > 0 ? ", \(self.unread) cannot be read now (run it again)" : "")
     }
 }

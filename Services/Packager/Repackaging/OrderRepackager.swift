@@ -29,7 +29,7 @@ struct OrderRepackager: Sendable {
         case absent
         /// It cannot be packaged with the present brand, or its data in Redis is damaged; nothing was written.
         case refused(String)
-        /// It cannot be read, signed or written now, and another attempt may succeed; nothing was written.
+        /// It cannot be read, signed, written or announced now, and another attempt may succeed.
         case postponed(String)
 
         /// The participle and the reason of an order on which nothing was done.
@@ -212,7 +212,7 @@ struct OrderRepackager: Sendable {
         if job.isDryRun { return [] }
         try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
         let conflicts = try await self.write(drafts, packagers, begun, job, &outcomes)
-        if !job.isRequested { try await self.announce(drafts.filter { !conflicts.contains($0.place) }) }
+        if !job.isRequested { try await self.announce(drafts.filter { !conflicts.contains($0.place) }, &outcomes) }
         return conflicts
     }
 
@@ -238,10 +238,11 @@ struct OrderRepackager: Sendable {
     }
 
     /// Publishes the versions that were written here and those whose announcement was interrupted earlier.
-    private func announce(_ drafts: [OrderDraft]) async throws {
+    private func announce(_ drafts: [OrderDraft], _ outcomes: inout [Outcome]) async throws {
         let wanted = drafts.filter { $0.result.effect == .changed || $0.stored?.unpublished.isEmpty == false }
-        try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
+        let unread = try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
             .announce(wanted.map(\.key))
+        for draft in wanted { if let reason = unread[draft.key] { outcomes[draft.place] = .postponed(reason) } }
     }
 }
 

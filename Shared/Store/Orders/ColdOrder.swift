@@ -140,6 +140,8 @@ extension OrderStore {
 /// The facts about an order that could not be read.
 struct UnreadOrderFacts: StoreErrorFacts {
     var remains: OrderStore.StoredOrder?
+    /// True if the remains have the traces of all changes that were applied.
+    var knowsChanges = false
     var record: PublishedRecord?
 }
 
@@ -148,11 +150,14 @@ extension StoreError {
     /// if it may be read later, or if too little is left.
     public var remains: OrderStore.StoredOrder? { (self.facts as? UnreadOrderFacts)?.remains }
 
+    /// True if a change that was applied is known by the remains.
+    public var knowsChanges: Bool { (self.facts as? UnreadOrderFacts)?.knowsChanges ?? false }
+
     /// The record of a cold order that was not looked for.
     var record: PublishedRecord? { (self.facts as? UnreadOrderFacts)?.record }
 
-    init(_ code: Code, _ message: String, remains: OrderStore.StoredOrder?) {
-        self.init(code, message, facts: remains.map { UnreadOrderFacts(remains: $0) })
+    init(_ code: Code, _ message: String, remains: OrderStore.StoredOrder?, knowsChanges: Bool = false) {
+        self.init(code, message, facts: remains.map { UnreadOrderFacts(remains: $0, knowsChanges: knowsChanges) })
     }
 
     init(cold order: OrderStore.ColdOrder) {

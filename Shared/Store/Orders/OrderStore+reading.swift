@@ -208,8 +208,7 @@ extension OrderStore {
             let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
             let revision = values[8].integer
         else {
-            return .failure(
-                StoreError(.corrupt, "reading order \(key): a field is missing", remains: remains(key, values)))
+            return .failure(damaged(key, values, "a field is missing"))
         }
         do {
             let state = try OrderState(
@@ -225,23 +224,26 @@ extension OrderStore {
                     documentBytes: document.count + (values[12].bytes?.count ?? 0),
                     hasDevices: values[17].integer == 1, requestedEpochSeconds: values[15].integer ?? 0))
         } catch {
-            return .failure(StoreError(.corrupt, "reading order \(key): \(error)", remains: remains(key, values)))
+            return .failure(damaged(key, values, "\(error)"))
         }
     }
 
-    /// Returns a damaged order without its document; nil if its version or its token cannot be read either.
-    private static func remains(_ key: OrderKey, _ values: [RedisValue]) -> StoredOrder? {
+    /// Makes the error of a damaged order, with what is left of it without its document; nothing if its version or its
+    /// token cannot be read either.
+    private static func damaged(_ key: OrderKey, _ values: [RedisValue], _ reason: String) -> StoreError {
+        let message = "reading order \(key): \(reason)"
         guard let token = values[0].text.flatMap({ try? AuthenticationToken($0) }), let version = values[1].integer,
             OrderState.versionRange.contains(version), let modified = values[2].integer,
             let revision = values[8].integer
-        else { return nil }
+        else { return StoreError(.corrupt, message) }
         let positions = values[4].bytes.flatMap { try? AppliedPositions(decoding: $0) }
+        let recent = values[5].bytes.flatMap { try? RecentChanges(decoding: $0) }
         let state = OrderState(
             key: key, document: .empty, token: token, version: version, modifiedEpochSeconds: modified,
-            positions: positions ?? AppliedPositions(), contributions: Contributions())
+            positions: positions ?? AppliedPositions(), recent: recent ?? RecentChanges())
         var order = StoredOrder(state: state, revision: revision, entityTag: "", shared: [])
         order.unpublished = values[11].text ?? ""
         order.hasDevices = values[17].integer == 1
-        return order
+        return StoreError(.corrupt, message, remains: order, knowsChanges: positions != nil && recent != nil)
     }
 }
