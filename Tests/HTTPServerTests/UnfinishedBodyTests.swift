@@ -103,6 +103,65 @@ import Testing
         }
     }
 
+    /// Requests that a client sends before it has its answer are kept until their turn.
+    @Test func theSumOfRequestsThatArriveTooEarlyIsBounded() async throws {
+        var options = Fixture.Options()
+        options.edge = Self.edge()
+        options.holding.time = .minutes(2)
+        try await Fixture.with(options) { fixture in
+            let held = fixture.request("GET", fixture.package("1"), token: try fixture.derived("1"))
+            let early = String(repeating: "GET /x HTTP/1.1\r\nHost: a\r\n\r\n", count: 550)
+            var connections: [RawConnection] = []
+            for _ in 0..<30 {
+                let connection = try await RawConnection.open(port: fixture.port)
+                connections.append(connection)
+                try await connection.send(held + early)
+            }
+            // Each has 16 KiB and more.
+            try await eventually("all but sixteen give way") { Self.gaveWay(fixture) >= 14 }
+            #expect(Self.value(fixture, "waybill_request_bytes") <= Self.limit)
+            try await fixture.put("1", token: try fixture.derived("1"))
+            var ended = 0
+            for connection in connections {
+                let answer = try await connection.response()
+                #expect(answer.status == 200, "the one in progress is answered")
+                if answer["connection"] == "close" { ended += 1 }
+                await connection.close()
+            }
+            #expect(ended >= 14)
+            try await eventually("nothing is kept") { Self.value(fixture, "waybill_request_bytes") == 0 }
+        }
+    }
+
+    /// A client that reads no answers decides how long its next requests wait, whole as they are.
+    @Test func requestsThatWaitForTheirClientAreBounded() async throws {
+        try await Fixture.with(try TLSSupport.options(requestLimit: nil, Self.edge())) { fixture in
+            try await fixture.put("1")
+            try await fixture.http2(streamWindow: 0) { wire in
+                let get = Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken)
+                for number in 0..<10 as Range<UInt32> {
+                    try await wire.connection.send(try wire.request(2 * number + 1, get))
+                }
+                func answers(_ labels: String) -> Int { Self.value(fixture, "waybill_responses_total{\(labels)}") }
+                try await eventually("more is unread than may be") {
+                    answers(#"endpoint="package",status="200""#) == 10
+                }
+                for number in 10..<18 as Range<UInt32> {
+                    let head = try wire.block(Wire.fields("POST", "/v1/log"))
+                    try await wire.connection.send(
+                        Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: 2 * number + 1, head))
+                    try await wire.send(body: Self.part, of: 32, on: 2 * number + 1, isComplete: true)
+                }
+                try await eventually("all but four give way") { Self.gaveWay(fixture) >= 4 }
+                #expect(Self.value(fixture, "waybill_request_bytes") <= Self.limit)
+                try await eventually("they are answered") { answers(#"endpoint="none",status="503""#) == 4 }
+                try await wire.connection.send(Wire.bytes(Wire.ping, [1, 2, 3, 4, 5, 6, 7, 8]))
+                #expect(try await wire.frame(Wire.ping).flags == Wire.ack, "the connection goes on")
+            }
+            try await eventually("nothing is kept") { Self.value(fixture, "waybill_request_bytes") == 0 }
+        }
+    }
+
     /// A request that a proxy passes on counts for the client that it names.
     @Test func oneClientOfAProxyLeavesRoomToTheOthers() async throws {
         var options = Fixture.Options()

@@ -3,7 +3,8 @@ import NIOCore
 import NIOHTTP1
 import Synchronization
 
-/// The memory of the requests of all connections that have arrived in part, or are large and not answered yet.
+/// The memory of the requests of all connections that have arrived in part, wait until their client has read other
+/// answers, or are large and not answered yet.
 ///
 /// Event loops share it, behind a lock. A small request that arrives at once never gets here.
 final class BodyAccount: Sendable {
@@ -59,13 +60,15 @@ final class BodyAccount: Sendable {
     }
 
     private func change<Result: Sendable>(_ body: (inout State) -> Result) -> Result {
-        let (result, grown) = self.state.withLock { state in
+        self.state.withLock { state in
             let before = state.budget.held
-            let result = body(&state)
-            return (result, state.budget.held - before)
+            defer {
+                let grown = state.budget.held - before
+                // Behind the lock, so that the gauge has no value that never was.
+                if grown != 0 { self.metrics.bodyBytes.increment(by: Double(grown)) }
+            }
+            return body(&state)
         }
-        if grown != 0 { self.metrics.bodyBytes.increment(by: Double(grown)) }
-        return result
     }
 }
 
@@ -89,10 +92,10 @@ final class CountedRequest: Sendable {
     fileprivate var hasGivenWay: Bool { self.isLeaving.load(ordering: .relaxed) }
     fileprivate func giveWay() { self.isLeaving.store(true, ordering: .relaxed) }
 
-    /// Notes the memory of the parts that have arrived.
+    /// Notes the memory of the parts that have arrived, or of a request that waits.
     func arrived(bytes: Int) { self.account.note(self, bytes: bytes, isWhole: false) }
 
-    /// Notes that all has arrived.
+    /// Notes that all has arrived, and is being answered.
     func completed(bytes: Int) { self.account.note(self, bytes: bytes, isWhole: true) }
 
     /// Notes that it was answered, or never will be.
@@ -102,6 +105,7 @@ final class CountedRequest: Sendable {
 extension RequestFault {
     /// The refusal of a request that gave way.
     static let gaveWay = RequestFault(
-        status: .serviceUnavailable, message: "too many requests arrive at a time, and this one came too slowly",
+        status: .serviceUnavailable,
+        message: "too many requests arrive or wait at a time, and this one was among the slowest",
         retryAfterSeconds: 1)
 }

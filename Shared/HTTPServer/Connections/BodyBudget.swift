@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The memory of requests that have arrived in part, and the decision which of them give way. No clock.
+/// The memory of requests that have arrived in part or wait, and the decision which of them give way. No clock.
 ///
 /// A request counts for its client, for the client's network, and in all; there a large body counts until its request
 /// is answered. Above a limit requests give way until an eighth of it is free: the fullest addresses and networks are
@@ -34,7 +34,8 @@ struct BodyBudget: Sendable {
         let client: ClientAddress?
         let since: NIODeadline
         var bytes: Int
-        /// True if all of the request has arrived: it counts in the total only, and does not give way.
+        /// True if all of the request has arrived and is being answered: it counts in the total only, and does not give
+        /// way.
         var isWhole = false
 
         /// Bytes a second since the request began. One that began within `grace` does not give way while an older one
@@ -82,7 +83,7 @@ struct BodyBudget: Sendable {
         return self.leaving(client, at: now)
     }
 
-    /// Notes that all of a request has arrived, whether a part of it was noted before or not.
+    /// Notes that all of a request has arrived and is being answered, whether a part of it was noted before or not.
     ///
     /// - Returns: the requests that give way; they count no longer.
     mutating func completed(

@@ -10,10 +10,10 @@ extension MetricRow {
             "idle connections that were closed to make room for others"),
         MetricRow(
             .gauge, "waybill_request_bytes",
-            "memory of requests that have arrived in part, and of large ones until they are answered"),
+            "memory of requests that have arrived in part or wait, and of large ones until they are answered"),
         MetricRow(
             .counter, "waybill_requests_gave_way_total", by: ["limit"],
-            "requests that arrived too slowly while their address, their network or all had their memory"),
+            "requests that arrived or waited too long while their address, their network or all had their memory"),
         MetricRow(.counter, "waybill_tls_handshakes_failed_total", "TLS handshakes that failed"),
         MetricRow(
             .counter, "waybill_tls_certificate_reloads_total", by: ["outcome"],

@@ -53,6 +53,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private var dates = DateLine()
     /// The request of which a part has arrived, or that is answered, if it counts.
     private var counted: CountedRequest?
+    /// Later requests, or the next one before its turn, if bytes of them wait.
+    private var ahead: CountedRequest?
     private let presence = Presence()
 
     /// - Parameters:
@@ -80,6 +82,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     func handlerRemoved(context: ChannelHandlerContext) {
         self.deadline?.drop()
         self.presence.leave()
+        self.uncountAhead()
         // A role that makes an answer keeps the body.
         if case .answering = self.state { return }
         self.uncount()
@@ -95,6 +98,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     /// Decodes the next request from the bytes received, if it is time for one.
     private func proceed(_ context: ChannelHandlerContext) {
+        defer { self.countAhead(context) }
         // A client that does not read answers gets no further ones.
         guard case .receiving = self.state, !self.isWaiting, context.channel.isWritable else { return }
         do {
@@ -135,6 +139,38 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private func uncount() {
         self.counted?.ended()
         self.counted = nil
+    }
+
+    /// Counts the memory of requests that have arrived before their turn.
+    private func countAhead(_ context: ChannelHandlerContext) {
+        let isAhead =
+            switch self.state {
+            case .receiving: self.isWaiting || !context.channel.isWritable
+            case .answering: true
+            case .closing: false
+            }
+        guard isAhead, self.decoder.bufferedBytes > 0 else { return self.uncountAhead() }
+        let client = self.peer.isTrusted ? nil : self.peer.client
+        let ahead = self.ahead ?? CountedRequest(self.bodies, of: client, on: context.channel)
+        self.ahead = ahead
+        ahead.arrived(bytes: self.decoder.storageBytes)
+    }
+
+    private func uncountAhead() {
+        self.ahead?.ended()
+        self.ahead = nil
+    }
+
+    /// Refuses what has arrived before its turn: the answer in progress becomes the last one.
+    private func giveWayAhead(_ context: ChannelHandlerContext) {
+        self.ahead = nil
+        switch self.state {
+        case .receiving: self.refuse(.gaveWay, context)
+        case .answering:
+            self.decoder.discard()
+            self.isStopping = true
+        case .closing: break
+        }
     }
 
     /// Source: RFC 9110 §10.1.1
@@ -209,6 +245,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private func close(_ context: ChannelHandlerContext) {
         self.state = .closing
         self.uncount()
+        self.uncountAhead()
         self.decoder.discard()
         self.deadline?.move(to: .now() + RequestLimits.answer)
         let sent = context.eventLoop.makePromise(of: Void.self)
@@ -273,6 +310,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         case is ConnectionSlot.GiveWay:
             if self.slot.isGivingWay, case .receiving = self.state { context.close(promise: nil) }
         case let event as CountedRequest.GiveWay:
+            if event.request === self.ahead { return self.giveWayAhead(context) }
             guard event.request === self.counted, case .receiving = self.state else { return }
             self.refuse(.gaveWay, context)
         default: context.fireUserInboundEventTriggered(event)

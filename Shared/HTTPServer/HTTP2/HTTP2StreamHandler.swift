@@ -36,7 +36,8 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var request: Request?
     /// True if the connection counts a request of this stream.
     private var isCounted = false
-    /// The same in the account of all connections, from the first part that arrives; nil if it is small.
+    /// The same in the account of all connections, from the first part that arrives; nil if it is small and never
+    /// waited.
     private var counted: CountedRequest?
     private var context: ChannelHandlerContext?
     private let presence = Presence()
@@ -150,18 +151,22 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         guard let event = event as? CountedRequest.GiveWay else {
             return context.fireUserInboundEventTriggered(event)
         }
-        guard event.request === self.counted, case .receiving = self.state else { return }
-        self.refuse(.gaveWay, context)
+        guard event.request === self.counted else { return }
+        switch self.state {
+        case .receiving: self.refuse(.gaveWay, context)
+        case .answering where self.request != nil: self.refuse(.gaveWay, context)
+        case .answering, .writing, .ended: break
+        }
     }
 
     private func received(_ request: Request) {
         self.state = .answering(request.method)
         self.request = request
         self.isCounted = true
-        if self.counted != nil || request.body.readableBytes >= BodyAccount.large, let context = self.context {
-            self.counting(self.peer.counted(request), context).completed(bytes: request.body.storageCapacity)
-        }
         self.connection.arrived(self)
+        // One that waits counts as one that has arrived in part: its client decides when the answers before are read.
+        guard self.request != nil, let context = self.context else { return }
+        self.counting(self.peer.counted(request), context).arrived(bytes: request.storageBytes)
     }
 
     /// Has the request answered, after it waited for its turn.
@@ -173,6 +178,9 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         else { return }
         self.request = nil
         self.giveBackBody()
+        if self.counted != nil || request.body.readableBytes >= BodyAccount.large {
+            self.counting(self.peer.counted(request), context).completed(bytes: request.storageBytes)
+        }
         self.reserved = request.method == .get ? estimate : 0
         self.connection.unwritten += self.reserved
         let answer = self.endpoints.answer(request, on: context.eventLoop)
@@ -191,11 +199,15 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     // MARK: Output
 
     private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
-        let answer = self.endpoints.refusal(fault, of: self.decoder.request, on: context.eventLoop)
+        let isWhole = self.request != nil
+        let answer = self.endpoints.refusal(fault, of: self.request ?? self.decoder.request, on: context.eventLoop)
+        self.request = nil
         self.giveBackBody()
         self.decoder.discard()
-        // Anything the client still sends is not needed. Source: RFC 9113 §8.1
-        self.write(answer, withBody: true, context) { self.reset(.noError, context) }
+        self.write(answer, withBody: true, context) {
+            // Anything the client still sends is not needed. Source: RFC 9113 §8.1
+            if !isWhole { self.reset(.noError, context) }
+        }
     }
 
     private func write(

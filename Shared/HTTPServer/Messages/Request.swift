@@ -64,6 +64,13 @@ public final class Request: Sendable {
         self.isBodyIgnored = isBodyIgnored
     }
 
+    /// Bytes of memory that it takes, apart from constant ones.
+    var storageBytes: Int {
+        let fields = self.fields
+        return fields.others.reduce(self.body.storageCapacity + self.target.utf8.count) { $0 + $1.value.utf8.count }
+            + fields.ifNoneMatch.reduce(0) { $0 + $1.utf8.count } + (fields.authorization?.utf8.count ?? 0)
+    }
+
     /// Returns the request with other fields.
     public func with(_ fields: Fields) -> Request {
         Request(
@@ -181,6 +188,9 @@ extension Request.Fields {
 public enum RequestLimits {
     /// Most bytes of a body. A registration has a few hundred, a log a few thousand.
     public static let body = 64 << 10
+    /// The largest body that a role may allow, in bytes. The memory of one that arrives is the next power of two, and has
+    /// to fit the budget of its address together with its head.
+    public static let largestBody = 4 << 20
     /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
     public static let bodies = 512 << 10
     /// The longest time for a connection to stay without a complete request, or without any input or output.
