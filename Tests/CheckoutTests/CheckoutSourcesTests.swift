@@ -209,6 +209,47 @@ import Testing
         }
     }
 
+    /// The memory of a body that arrives is a power of two: that of the largest fits the budget of its address.
+    @Test(arguments: ["http/1.1", "h2"]) func theLargestBodyThatMayBeConfiguredIsTaken(_ version: String) async throws {
+        let most = Webhook.bodyLimits.upperBound
+        let certificates = try TLSSupport.made.get().first
+        var options = Self.options
+        options.environment = [
+            "WAYBILL_TLS_CERTIFICATE": certificates.serverCertificate, "WAYBILL_TLS_KEY": certificates.serverKey,
+        ]
+        options.merchant["webhooks"] = [
+            "orders": [
+                "signature": "shopify", "topic": "shopify.orders", "secret": "shopify.secret",
+                "bodyLimit": .integer(Int64(most)),
+            ]
+        ]
+        try await Fixture.with(options) { fixture in
+            try fixture.broker.create(.init("shopify.orders", partitions: 1))
+            let body = [UInt8](repeating: 32, count: most)
+            let code = HMACSHA256.authenticate(body, key: Array("shpss_0123456789abcdef0123456789ab".utf8))
+            let signature = Data(code).base64EncodedString()
+            let (path, field) = ("/v1/checkout/sources/orders", "x-shopify-hmac-sha256")
+            let connection = try await RawConnection.open(port: fixture.port, tls: TLSSupport.client([version]))
+            if version == "h2" {
+                let wire = HTTP2Wire(connection)
+                try await wire.start()
+                let head = try wire.block(HTTP2Wire.fields("POST", path, [(field, signature)]))
+                try await connection.send(
+                    HTTP2Wire.bytes(HTTP2Wire.headers, flags: HTTP2Wire.endHeaders, stream: 1, head))
+                try await wire.send(body: most, of: 32, on: 1, isComplete: true)
+                #expect(try await wire.response(1).status == 202)
+            } else {
+                let head = [
+                    "POST \(path) HTTP/1.1", "Host: a", "\(field): \(signature)", "Content-Length: \(most)", "", "",
+                ].joined(separator: "\r\n")
+                try await connection.send(Array(head.utf8) + body)
+                #expect(try await connection.response().status == 202)
+            }
+            await connection.close()
+            #expect(try await fixture.published(topic: "shopify.orders") == 1)
+        }
+    }
+
     /// The bodies of events for which there is no place are not read.
     @Test func anEventBeyondTheShareIsRefusedFromItsHead() async throws {
         try await Self.with { fixture in

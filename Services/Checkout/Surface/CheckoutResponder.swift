@@ -38,7 +38,7 @@ final class CheckoutResponder: Responder {
         backoff: FailureBackoff<ClientAddress>.Limits = .init(), metrics: CheckoutMetrics, logger: Logger
     ) {
         self.reading = ExtendedReading(
-            bodyLimit: { Self.bodyLimit($0, merchants.merchants, webhooks) }, bodies: 2 << 20,
+            bodyLimit: { Self.bodyLimit($0, merchants.merchants, webhooks) }, bodies: RequestLimits.largestBody,
             arrivalLimit: Self.arrivalLimit)
         self.merchants = merchants
         self.details = details

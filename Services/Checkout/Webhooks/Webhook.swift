@@ -28,8 +28,8 @@ struct Webhook: Sendable {
     static let defaultBodyLimit = 1 << 20
     /// Bytes that the topic of any webhook must accept.
     static let usualBody = 256 << 10
-    /// The bytes that `bodyLimit` may name: the producer takes no longer message, with its key and headers.
-    static let bodyLimits = 16 << 10...7 << 20
+    /// The bytes that `bodyLimit` may name. The producer takes messages of twice as much.
+    static let bodyLimits = 16 << 10...RequestLimits.largestBody
     /// Most seconds between the time of a signature and the present, for a scheme whose signatures have a time.
     static let tolerance: Int64 = 300
     /// Most secrets: the present one, and the former one during a rotation.
