@@ -41,18 +41,11 @@ extension Merchant {
 /// Decides which merchant holds what several claim. No I/O, no clock.
 ///
 /// - A claim with a holder stays with it until its directory is missing twice in a row, or it gives the claim up.
-///   Another merchant that claims it is refused.
+///   Another merchant that claims it is not loaded; one that is in use already goes on without it.
 /// - A claim without a holder is taken by the one merchant that claims it. Two that do so are served without it, until
 ///   one of them is gone.
 /// - Redis has the holders for all replicas and for the next start: what is written there wins.
 struct MerchantClaims: Sendable {
-    /// The reason why a merchant is served in part or not at all.
-    struct Refusal: Hashable, Sendable {
-        let error: MerchantError
-        /// True if nothing of it is served.
-        let isWhole: Bool
-    }
-
     /// The looks after which a holder is gone that was never in the directory here: another replica may see the
     /// directory as it will be here in a minute or two.
     static let foreignLooks = 24
@@ -119,8 +112,8 @@ struct MerchantClaims: Sendable {
     /// Distributes what the loaded merchants claim.
     ///
     /// - Parameter merchants: by name.
-    /// - Returns: the merchants with what each of them holds, and the refusals by name.
-    mutating func settle(_ merchants: [String: Merchant]) -> (served: [Merchant], refusals: [String: Refusal]) {
+    /// - Returns: the merchants with what each of them holds, and by name the reason why one is served in part.
+    mutating func settle(_ merchants: [String: Merchant]) -> (served: [Merchant], refusals: [String: MerchantError]) {
         var claimants: [String: [String]] = [:]
         for merchant in merchants.values {
             for name in Set(merchant.claims.map(\.name)) { claimants[name, default: []].append(merchant.name) }
@@ -132,22 +125,19 @@ struct MerchantClaims: Sendable {
             self.holders[claim] = names[0]
         }
         var served: [Merchant] = []
-        var refusals: [String: Refusal] = [:]
+        var refusals: [String: MerchantError] = [:]
         for merchant in merchants.values {
-            if let error = self.refusal(of: merchant, isInUse: { merchants[$0] != nil }) {
-                refusals[merchant.name] = Refusal(error: error, isWhole: true)
-                continue
-            }
             let isHeld = { [holders] (claim: MerchantClaim) in holders[claim.name] == merchant.name }
             served.append(merchant.keeping(isHeld))
             guard let claim = merchant.claims.first(where: { !isHeld($0) }) else { continue }
             let others = claimants[claim.name, default: []].filter { $0 != merchant.name }.sorted()
                 .prefix(Self.namedLimit).joined(separator: ", ")
             let problem =
-                self.holders[claim.name].map { "belongs to \($0), whose directory is missing" }
-                ?? "is claimed by \(others), too, and belongs to none of them: remove it from all but one"
-            refusals[merchant.name] = Refusal(
-                error: MerchantError("\(merchant.name): \(claim.text) \(problem)"), isWhole: false)
+                self.holders[claim.name].map { holder in
+                    self.present.contains(holder)
+                        ? "belongs to \(holder) already" : "belongs to \(holder), whose directory is missing"
+                } ?? "is claimed by \(others), too, and belongs to none of them: remove it from all but one"
+            refusals[merchant.name] = MerchantError("\(merchant.name): \(claim.text) \(problem)")
         }
         return (served, refusals)
     }

@@ -25,12 +25,12 @@ final class MerchantLibrary: Service {
     private struct State {
         var catalog = Catalog(retrySeconds: 0)
         var claims: MerchantClaims
-        var refusals: [String: MerchantClaims.Refusal] = [:]
+        var refusals: [String: MerchantError] = [:]
         /// False while Redis does not answer.
         var isWritten = true
 
         var failures: [String: MerchantError] {
-            self.refusals.mapValues(\.error).merging(self.catalog.failures) { $1 }
+            self.refusals.merging(self.catalog.failures) { $1 }
         }
 
         /// Returns the merchants as they are served.
@@ -83,6 +83,11 @@ final class MerchantLibrary: Service {
                 _ = Self.scan(&state, directory, names, loading, isForced: true)
             }
             merchants = state.settle()
+            if !state.claims.released.isEmpty {
+                // What a holder no longer names may be that of a merchant which was refused for it.
+                _ = Self.scan(&state, directory, names, loading, isForced: true)
+                merchants = state.settle()
+            }
             let failures = state.failures.sorted { $0.key < $1.key }.map(\.value)
             let isNone = state.catalog.items.isEmpty && !isEmptyAllowed
             if let failure = failures.first, isStrict || isNone { throw failure }
@@ -164,14 +169,12 @@ final class MerchantLibrary: Service {
         return events
     }
 
-    private func log(_ refusals: [String: MerchantClaims.Refusal]) {
-        for (name, refusal) in refusals.sorted(by: { $0.key < $1.key }) {
+    private func log(_ refusals: [String: MerchantError]) {
+        for (name, error) in refusals.sorted(by: { $0.key < $1.key }) {
             self.logger.error(
                 "cannot load merchant",
                 metadata: [
-                    "merchant": "\(name)", "error": "\(refusal.error)",
-                    "effect": refusal.isWhole
-                        ? "its pages and servers are refused" : "it is served without what is not its own",
+                    "merchant": "\(name)", "error": "\(error)", "effect": "it is served without what is not its own",
                 ])
         }
     }
