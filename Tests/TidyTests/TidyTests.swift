@@ -82,7 +82,7 @@ import Testing
 
     /// The most lines of Swift of each room.
     static let budgets: [String: Int] = [
-        "Services/Checkout": 5223,
+        "Services/Checkout": 5235,
         "Services/Gateway": 2100,
         "Services/Packager": 15150,
         "Services/Pusher": 6120,
@@ -92,11 +92,11 @@ import Testing
         "Shared/Cryptography": 1350,
         "Shared/Fetch": 1620,
         "Shared/HTTP2": 620,
-        "Shared/HTTPServer": 4240,
+        "Shared/HTTPServer": 4300,
         "Shared/Kafka": 4670,
         "Shared/Lua": 1030,
         "Shared/Model": 6308,
-        "Shared/Operations": 4486,
+        "Shared/Operations": 4492,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
         "Shared/Store": 6070,

@@ -85,6 +85,19 @@ def failing_check(status):
     }
 
 
+def refusing_check(**more):
+    """Returns a scene whose first address is refused, and whose next one is served."""
+    return more | {
+        "answers": {CHECK: lambda body: unserved(OTHER_ADDRESS) if body["countryCode"] == "GB" else SERVED},
+        "steps": [
+            (None, READY | {"contact": "No such postal code", "pay": False}),
+            (("address", "Berlin"), READY),
+            (("pay",), CLOSED),
+        ],
+        "told": ["authorised"],
+    }
+
+
 SCENES = {
     "a coupon that is good": {
         "options": COUPONS, "request": {"supportsCouponCode": True},
@@ -114,25 +127,8 @@ SCENES = {
         ],
         "told": ["error update", "authorised"],
     },
-    "an address that is refused before there are methods": {
-        "answers": {CHECK: lambda body: unserved(OTHER_ADDRESS) if body["countryCode"] == "GB" else SERVED},
-        "steps": [
-            (None, READY | {"contact": "No such postal code", "pay": False}),
-            (("address", "Berlin"), READY),
-            (("pay",), CLOSED),
-        ],
-        "told": ["authorised"],
-    },
-    "an address that is refused while there are methods": {
-        "request": {"shippingMethods": METHODS},
-        "answers": {CHECK: lambda body: unserved(OTHER_ADDRESS) if body["countryCode"] == "GB" else SERVED},
-        "steps": [
-            (None, READY | {"contact": "No such postal code", "pay": False}),
-            (("address", "Berlin"), READY),
-            (("pay",), CLOSED),
-        ],
-        "told": ["authorised"],
-    },
+    "an address that is refused before there are methods": refusing_check(),
+    "an address that is refused while there are methods": refusing_check(request={"shippingMethods": METHODS}),
     "an address that is refused while there are plain methods, without a reason": {
         "request": {"shippingMethods": [{"identifier": "post", "label": "Post", "detail": "", "amount": "5.00"}]},
         "answers": {CHECK: unserved()},

@@ -88,7 +88,7 @@ struct BasketEndpoints: Sendable {
         if !news.isEmpty {
             self.log(
                 "shop's payment request has members that are passed on, but may be wrong", merchant, identifier,
-                ["members": "\(news.joined(separator: "; "))"])
+                ["members": "\(news.listed(separator: "; "))"])
         }
         var answer: JSONObject = ["basketIdentifier": .string(basket), "paymentRequest": .object(payment)]
         if let version = members["version"] { answer["version"] = version }
