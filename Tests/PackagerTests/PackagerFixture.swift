@@ -134,7 +134,7 @@ extension ChangeProcessor {
     /// - Throws: `RetriableFailure` with the first reason, if any order has to be retried.
     func process(_ records: [KafkaRecord]) async throws {
         for case .later(let reason) in await self.process(KeyedWork.each(of: records)) {
-            throw RetriableFailure(description: reason)
+            throw RetriableFailure(description: reason, origin: FailureOrigin(.redis, .everything))
         }
     }
 }

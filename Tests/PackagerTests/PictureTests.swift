@@ -157,7 +157,7 @@ import Testing
             let failures = Mutex(0)
             let dying = try fixture.worker { _ in
                 failures.withLock { $0 += 1 }
-                throw RetriableFailure(description: "killed")
+                throw RetriableFailure(description: "killed", origin: FailureOrigin(.redis, .everything))
             }
             try await fixture.working([dying]) {
                 try await eventually("a failure") { failures.withLock { $0 } > 0 }

@@ -88,7 +88,7 @@ extension ChangePosition {
 /// The reason why something was not done; trying again is safe at any point.
 struct RetriableFailure: UpstreamFailure {
     let description: String
-    var origin = FailureOrigin(.redis, .everything)
+    let origin: FailureOrigin
 }
 
 extension PackagingError {

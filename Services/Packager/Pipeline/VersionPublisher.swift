@@ -60,7 +60,8 @@ struct VersionPublisher: Sendable {
             open = try await self.read(
                 zip(open, standing).filter { $0.state.version != $1 }.map(\.0.state.key), &unread)
         }
-        throw RetriableFailure(description: "publishing \(open.count) orders: they keep changing")
+        throw RetriableFailure(
+            description: "publishing \(open.count) orders: they keep changing", origin: FailureOrigin(.redis, .order))
     }
 
     /// Reads the present state of some orders, and notes those that cannot be read.
@@ -85,7 +86,8 @@ struct VersionPublisher: Sendable {
         _ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>
     ) async throws -> [PublishedRecord?] {
         guard let producer = self.producer else {
-            throw RetriableFailure(description: "publishing orders: no Kafka producer")
+            throw RetriableFailure(
+                description: "publishing orders: no Kafka producer", origin: FailureOrigin(.kafka, .everything))
         }
         let messages = orders.map { stored in
             KafkaMessage(

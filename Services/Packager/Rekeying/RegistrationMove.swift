@@ -82,7 +82,8 @@ struct RegistrationMove: Sendable {
                     cluster: self.run.producer.cluster, partition: position.partition)
                 items.append(Registrations.Restored(key: key, registration: record, stamp: stamp))
             case .failure(let error):
-                throw RetriableFailure(description: "moving registrations: \(error.message)")
+                throw RetriableFailure(
+                    description: "moving registrations: \(error.message)", origin: FailureOrigin(.kafka, .everything))
             }
         }
         // As in a restore: only registrations that ended since then stay ended.

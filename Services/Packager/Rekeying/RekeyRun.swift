@@ -106,7 +106,8 @@ struct RekeyRun: Sendable {
     /// - Throws: `RetriableFailure`
     func produce(_ messages: [KafkaMessage]) async throws {
         for case .failure(let error) in await self.producer.produce(messages) {
-            throw RetriableFailure(description: "moving keys: \(error.message)")
+            throw RetriableFailure(
+                description: "moving keys: \(error.message)", origin: FailureOrigin(.kafka, .everything))
         }
     }
 

@@ -229,7 +229,8 @@ struct OrderRepackager: Sendable {
             case .written: break
             case .conflict: conflicts.insert(draft.place)
             case .refused(let message):
-                let failure = RetriableFailure(description: "writing order \(draft.key): \(message)")
+                let failure = RetriableFailure(
+                    description: "writing order \(draft.key): \(message)", origin: FailureOrigin(.redis, .order))
                 guard job.isRequested else { throw failure }
                 outcomes[draft.place] = .postponed(failure.description)
             }
