@@ -20,11 +20,11 @@ import Testing
     }
 
     @Test func aPartitionWithoutALeaderFailsItsOwnReadsAlone() async throws {
-        try await self.withDeadPartition(20, patience: .seconds(4)) { _, reader in
+        try await self.withDeadPartition(20, patience: .seconds(12)) { _, reader in
             let places = (0..<100).map { (partition: Int32($0 * 7 % 20), offset: Int64($0 / 20)) }
             let began = ContinuousClock.now
             let found = await reader.records(of: "orders", at: places)
-            #expect(ContinuousClock.now - began < .seconds(8), "one deadline for all of them")
+            #expect(ContinuousClock.now - began < .seconds(24), "one deadline for all of them")
             for (place, result) in zip(places, found) {
                 if place.partition == 1 {
                     let error = #expect(throws: KafkaError(.timedOut, "")) { try result.get() }
@@ -40,21 +40,22 @@ import Testing
 
     /// Nobody waits for a call that waits.
     @Test func otherCallsGoOnAndTheNextOnesOfThePartitionFailAtOnce() async throws {
-        try await self.withDeadPartition(3, patience: .seconds(3)) { broker, reader in
-            async let dead = reader.records(of: "orders", at: [(1, 0), (1, 1)])
-            let began = ContinuousClock.now
-            var calls = 0
-            while ContinuousClock.now - began < .seconds(2) {
+        try await self.withDeadPartition(3, patience: .seconds(10)) { broker, reader in
+            let ended = Flag()
+            let dead = Task {
+                defer { ended.set() }
+                return await reader.records(of: "orders", at: [(1, 0), (1, 1)])
+            }
+            for _ in 0..<5 {
                 let found = await reader.records(of: "orders", at: [(0, 3), (2, 4)])
                 #expect(try found.map { try $0.get()?.offset } == [3, 4])
-                calls += 1
             }
-            #expect(calls > 20, "while the other one waits")
-            let failed = await dead
+            #expect(!ended.isSet, "while the other one waits")
+            let failed = await dead.value
             #expect(failed == Array(repeating: .failure(KafkaError(.timedOut, "")), count: 2))
             let again = ContinuousClock.now
             #expect(await reader.records(of: "orders", at: [(1, 0)]) == [.failure(KafkaError(.timedOut, ""))])
-            #expect(ContinuousClock.now - again < .seconds(2), "it has just been waited for")
+            #expect(ContinuousClock.now - again < .seconds(8), "it has just been waited for")
             try broker.setLeader(of: "orders", partition: 1, exists: true)
             try await eventually("the record") {
                 await (try? reader.records(of: "orders", at: [(1, 2)])[0].get()?.offset) == 2
