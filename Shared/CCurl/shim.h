@@ -3,6 +3,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#if LIBCURL_VERSION_NUM < 0x075000
+#error "libcurl 7.80.0 or later is needed: it asks before each request if the address of its connection is allowed"
+#endif
+
 /* curl_easy_setopt, curl_multi_setopt and curl_easy_getinfo are variadic, so Swift cannot call them. */
 static inline CURLcode ccurl_set_long(CURL *easy, CURLoption option, long value) {
     return curl_easy_setopt(easy, option, value);
@@ -24,6 +28,9 @@ static inline CURLcode ccurl_set_receiver(CURL *easy, CURLoption option, curl_wr
 }
 static inline CURLcode ccurl_set_open_socket(CURL *easy, curl_opensocket_callback value) {
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
+}
+static inline CURLcode ccurl_set_before_request(CURL *easy, curl_prereq_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, value);
 }
 /* For CURLOPT_COPYPOSTFIELDS, whose length was set before. */
 static inline CURLcode ccurl_set_bytes(CURL *easy, CURLoption option, const void *bytes) {
@@ -68,11 +75,7 @@ static inline CURLcode ccurl_set_http_only(CURL *easy) {
 #endif
 }
 
-/* Since 7.70.0: libcurl knows the file of the system's roots with which it was built. */
+/* libcurl knows the file of the system's roots with which it was built. */
 static inline int ccurl_has_roots_file(void) {
-#if LIBCURL_VERSION_NUM >= 0x074600
     return curl_version_info(CURLVERSION_NOW)->cainfo != NULL;
-#else
-    return 0;
-#endif
 }

@@ -1,7 +1,7 @@
-/// Decides which addresses may be connected to: those of the public internet.
+/// Decides which addresses may be asked: those of the public internet.
 ///
-/// It judges the address of the connection itself, not the earlier result of a look-up, so that a name that changes its
-/// address in between (DNS rebinding) gains nothing.
+/// It judges the address of the connection itself for each request, not the earlier result of a look-up, so that a name
+/// that changes its address in between (DNS rebinding) gains nothing.
 /// Source: IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890)
 public struct AddressPolicy: Sendable {
     /// No exceptions.

@@ -28,7 +28,7 @@ struct EasyHandle: ~Copyable {
 
     /// Makes libcurl report to the sink; without it no transfer may run.
     func setCallbacks() throws(FetchError) {
-        for option in [CURLOPT_WRITEDATA, CURLOPT_HEADERDATA, CURLOPT_OPENSOCKETDATA] {
+        for option in [CURLOPT_WRITEDATA, CURLOPT_HEADERDATA, CURLOPT_OPENSOCKETDATA, CURLOPT_PREREQDATA] {
             let code = unsafe ccurl_set_context(self.raw, option, self.sink.toOpaque())
             try Self.check(code, option)
         }
@@ -39,6 +39,8 @@ struct EasyHandle: ~Copyable {
             CURLOPT_HEADERFUNCTION)
         try Self.check(
             unsafe ccurl_set_open_socket(self.raw, TransferSink.openSocket), CURLOPT_OPENSOCKETFUNCTION)
+        try Self.check(
+            unsafe ccurl_set_before_request(self.raw, TransferSink.beforeRequest), CURLOPT_PREREQFUNCTION)
     }
 
     deinit {

@@ -150,11 +150,14 @@ final class FetchLoop {
 
     private func hopEnded(_ easy: EasyHandle.Identity, _ code: CURLcode, _ multi: borrowing MultiHandle) {
         guard let transfer = self.takeOut(easy, multi) else { return }
+        var job = transfer.job
         switch transfer.step(after: code) {
         case .done(let response): self.queue.finish(transfer.job, .success(response))
         case .failed(let error): self.queue.finish(transfer.job, .failure(error))
+        case .reconnect:
+            job.request.isAlone = true
+            self.start(job, multi, .now)
         case .redirect(let url):
-            var job = transfer.job
             job.url = url
             job.redirects += 1
             self.start(job, multi, .now)
@@ -191,9 +194,11 @@ final class FetchLoop {
     }
 }
 
-/// The step that follows an answer.
+/// The step that follows a hop.
 enum FetchStep: Hashable, Sendable {
     case done(FetchResponse)
+    /// Request the same URL on a connection of its own: the kept one leads to an address that is not allowed.
+    case reconnect
     /// Request this URL next.
     case redirect(FetchURL)
     case failed(FetchError)

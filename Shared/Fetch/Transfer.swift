@@ -102,6 +102,11 @@ final class Transfer {
     /// Returns the step that follows the hop.
     func step(after code: CURLcode) -> FetchStep {
         guard code == CURLE_OK else {
+            if self.sink.refusedAddress, !self.sink.openedSocket, !self.job.request.isAlone,
+                code == CURLE_ABORTED_BY_CALLBACK
+            {
+                return .reconnect
+            }
             var error = self.error(code)
             error.mayHaveBeenSent = self.easy.mayHaveSent
             return .failed(error)
@@ -148,7 +153,7 @@ final class TransferSink {
     private(set) var headers = ResponseHeaders()
     private(set) var body: [UInt8] = []
     private(set) var isTooLarge = false
-    /// True if a connection to an address was refused.
+    /// True if a connection to an address, new or kept, was refused.
     private(set) var refusedAddress = false
     /// True if a connection to an address was allowed.
     private(set) var openedSocket = false
@@ -180,6 +185,19 @@ final class TransferSink {
         let sink = unsafe Unmanaged<TransferSink>.fromOpaque(context).takeUnretainedValue()
         let line = unsafe Array(UnsafeRawBufferPointer(start: data, count: size * count))
         return sink.headers.receive(line) ? size * count : 0
+    }
+
+    /// Refuses a request on a connection that another one has made to an address that is not allowed for this one.
+    ///
+    /// Source: CURLOPT_PREREQFUNCTION(3)
+    static let beforeRequest: curl_prereq_callback = { context, address, _, _, _ in
+        guard let context = unsafe context, let address = unsafe address else { return CURL_PREREQFUNC_ABORT }
+        let sink = unsafe Unmanaged<TransferSink>.fromOpaque(context).takeUnretainedValue()
+        guard let target = unsafe IPAddress(String(cString: address)), sink.addresses.allows(target) else {
+            sink.refusedAddress = true
+            return CURL_PREREQFUNC_ABORT
+        }
+        return CURL_PREREQFUNC_OK
     }
 
     /// Makes the socket only if connections to its address are allowed: nothing can change between this check and the

@@ -86,6 +86,45 @@ import Testing
         }
     }
 
+    /// Requests of all merchants share the connections of one fetcher.
+    @Test func aKeptConnectionIsJudgedForEachRequest() async throws {
+        try await self.withServer { server, fetcher in
+            var answer = PictureServer.Answer([1])
+            answer.keepsAlive = true
+            try server.answer("/a.png", answer)
+            let allowed = self.request(server, "/a.png")
+            var outside = allowed
+            outside.addresses = .publicOnly
+            for _ in 0..<2 { #expect(await self.failure(fetcher, allowed) == nil) }
+            let error = await #expect(throws: FetchError.self) { try await fetcher.fetch(outside) }
+            #expect(error?.code == .addressNotAllowed)
+            #expect(error?.mayHaveBeenSent == false)
+            #expect(server.requests.count == 2)
+            #expect(await self.failure(fetcher, allowed) == nil, "the fetcher goes on")
+        }
+    }
+
+    /// A connection that another policy has made takes nothing from a request.
+    @Test func aRequestWhosePolicyRefusesAKeptConnectionMakesItsOwn() async throws {
+        let server = try await PictureServer.start(addresses: ["127.0.0.2"])
+        let (one, two) = try (#require(IPAddress("127.0.0.1")), #require(IPAddress("127.0.0.2")))
+        var configuration = FetcherConfiguration()
+        configuration.rootsPEM = server.rootPEM
+        configuration.lookUp = { _ in .success([two, one]) }
+        let fetcher = try Fetcher(configuration)
+        var answer = PictureServer.Answer([1])
+        answer.keepsAlive = true
+        try server.answer("/a.png", answer)
+        var request = self.request(server, "/a.png")
+        for address in [two, one, two] {
+            request.addresses = AddressPolicy(exceptions: [address])
+            #expect(await self.failure(fetcher, request) == nil)
+        }
+        #expect(server.requests.map(\.address) == ["127.0.0.2", "127.0.0.1", "127.0.0.2"])
+        await fetcher.close()
+        await server.stop()
+    }
+
     @Test func unchangedContentIsNotSentAgain() async throws {
         try await self.withServer { server, fetcher in
             try server.answer("/a.png", .init([1, 2, 3], headers: ["ETag": "\"one\""]))

@@ -14,6 +14,8 @@ public final class PictureServer: Sendable {
         public var tellsLength = true
         /// The wait before the status line, in seconds.
         public var delay = 0.0
+        /// True if the connection stays for another request.
+        public var keepsAlive = false
         /// The pause between pieces of 100 bytes of the body, in seconds.
         public var drip = 0.0
 
@@ -37,9 +39,11 @@ public final class PictureServer: Sendable {
         public let condition: String
         /// The header values by lower-case name; of a repeated header the last value.
         public let headers: [String: String]
+        /// The address of the server that the client connected to.
+        public let address: String
     }
 
-    /// Its port on 127.0.0.1.
+    /// Its port on 127.0.0.1, and on its further addresses.
     public let port: Int
     /// The root of its certificate: the certificate itself.
     public let rootPEM: [UInt8]
@@ -55,10 +59,12 @@ public final class PictureServer: Sendable {
         self.directory = directory
     }
 
-    /// - Parameter hosts: the names that its certificate is for.
-    public static func start(hosts: [String] = ["cdn.example.com", "*.images.example.com"]) async throws
-        -> PictureServer
-    {
+    /// - Parameters:
+    ///   - hosts: the names that its certificate is for.
+    ///   - addresses: further loopback addresses.
+    public static func start(
+        hosts: [String] = ["cdn.example.com", "*.images.example.com"], addresses: [String] = []
+    ) async throws -> PictureServer {
         let directory = try TemporaryDirectory("pictures")
         try OpenSSLProgram.run([
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
@@ -67,7 +73,7 @@ public final class PictureServer: Sendable {
         ])
         try directory.write("answers.json", "{}")
         let script = try directory.write("server.py", Self.script)
-        let child = try ChildProcess("python3", ["-u", script, directory.path])
+        let child = try ChildProcess("python3", ["-u", script, directory.path] + addresses)
         let line = try await child.line(containing: "listening ")
         guard let port = Int(line.split(separator: " ").last ?? "") else {
             throw ChildProcess.Failure(description: "no port in: \(line)")
@@ -92,6 +98,7 @@ public final class PictureServer: Sendable {
         let headers: [String: String]
         let body: Data
         let tellsLength: Bool
+        let keepsAlive: Bool
         let delay: Double
         let drip: Double
 
@@ -100,6 +107,7 @@ public final class PictureServer: Sendable {
             self.headers = answer.headers
             self.body = Data(answer.body)
             self.tellsLength = answer.tellsLength
+            self.keepsAlive = answer.keepsAlive
             self.delay = answer.delay
             self.drip = answer.drip
         }
@@ -115,7 +123,8 @@ public final class PictureServer: Sendable {
                 let headers = object["headers"] as? [String: String], let path = object["path"] as? String
             else { return nil }
             return Request(
-                host: headers["host"] ?? "", path: path, condition: headers["if-none-match"] ?? "", headers: headers)
+                host: headers["host"] ?? "", path: path, condition: headers["if-none-match"] ?? "", headers: headers,
+                address: object["address"] as? String ?? "")
         }
     }
 
@@ -146,36 +155,47 @@ public final class PictureServer: Sendable {
             if answer["tellsLength"] and status != 304:
                 fields.setdefault("Content-Length", str(len(body)))
             head = "HTTP/1.1 %d Whatever\r\n" % status + "".join("%s: %s\r\n" % pair for pair in fields.items())
-            connection.sendall((head + "Connection: close\r\n\r\n").encode())
+            keeps = answer.get("keepsAlive", False)
+            connection.sendall((head + ("" if keeps else "Connection: close\r\n") + "\r\n").encode())
             if answer.get("drip"):
                 for start in range(0, len(body), 100):
                     connection.sendall(body[start:start + 100])
                     time.sleep(answer["drip"])
             else:
                 connection.sendall(body)
+            return keeps
 
         def serve(raw):
             try:
                 raw.settimeout(30)
                 with context.wrap_socket(raw, server_side=True) as connection:
-                    received = b""
-                    while b"\r\n\r\n" not in received:
-                        piece = connection.recv(4096)
-                        if not piece:
-                            return
-                        received += piece
-                    lines = received.decode("latin-1").split("\r\n")
-                    headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
-                    headers = {name.lower(): value for name, value in headers.items()}
-                    path = lines[0].split(" ")[1]
-                    note({"path": path, "headers": headers})
-                    answer(connection, path, headers)
+                    keeps = True
+                    while keeps:
+                        received = b""
+                        while b"\r\n\r\n" not in received:
+                            piece = connection.recv(4096)
+                            if not piece:
+                                return
+                            received += piece
+                        lines = received.decode("latin-1").split("\r\n")
+                        headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+                        headers = {name.lower(): value for name, value in headers.items()}
+                        path = lines[0].split(" ")[1]
+                        note({"path": path, "headers": headers, "address": connection.getsockname()[0]})
+                        keeps = answer(connection, path, headers)
             except (OSError, ValueError):
                 pass
 
-        print("listening %d" % listener.getsockname()[1], flush=True)
-        while True:
-            accepted, _ = listener.accept()
-            threading.Thread(target=serve, args=(accepted,), daemon=True).start()
+        def accept(listener):
+            while True:
+                accepted, _ = listener.accept()
+                threading.Thread(target=serve, args=(accepted,), daemon=True).start()
+
+        port = listener.getsockname()[1]
+        for address in sys.argv[2:]:
+            other = socket.create_server((address, port), backlog=64)
+            threading.Thread(target=accept, args=(other,), daemon=True).start()
+        print("listening %d" % port, flush=True)
+        accept(listener)
         """#
 }

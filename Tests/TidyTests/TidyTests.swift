@@ -90,7 +90,7 @@ import Testing
         "Shared/Brands": 1880,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1350,
-        "Shared/Fetch": 1620,
+        "Shared/Fetch": 1650,
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4300,
         "Shared/Kafka": 4670,
