@@ -1,5 +1,7 @@
 import NIOCore
 import NIOEmbedded
+import NIOHTTP1
+import Operations
 import TestKit
 import Testing
 
@@ -75,6 +77,72 @@ import Testing
         }
         #expect(hits.seconds == expected)
         deadline.drop()
+    }
+}
+
+/// The time of a request on one connection of HTTP/1, on a loop whose clock the test moves.
+@Suite struct RequestTimeTests {
+    private final class Fine: Responder {
+        let reading: ExtendedReading?
+
+        init(arrivalLimit: TimeAmount?) {
+            self.reading = arrivalLimit.map { ExtendedReading(bodyLimit: { _ in 10 }, bodies: 100, arrivalLimit: $0) }
+        }
+
+        func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+            eventLoop.makeSucceededFuture(Answer(.ok))
+        }
+
+        func refusal(_ fault: RequestFault, of request: Request?, on eventLoop: any EventLoop) -> Answer {
+            .failure(fault.status, fault.message)
+        }
+    }
+
+    private static let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+
+    private static func connection(_ loop: EmbeddedEventLoop, arrivalLimit: TimeAmount?) throws -> EmbeddedChannel {
+        let channel = EmbeddedChannel(loop: loop)
+        let metrics = TransportMetrics(factory: MetricsRegistry())
+        try channel.pipeline.syncOperations.addHandler(
+            HTTP1ConnectionHandler(
+                endpoints: Fine(arrivalLimit: arrivalLimit),
+                slot: ConnectionSlot(channel, client: nil, draining: Draining(), at: loop.now),
+                peer: TrustedProxies.none.peer(nil), bodies: BodyAccount(.init(), metrics: metrics),
+                pipelined: PipelinedRequests(loop), requestLimit: .seconds(75)))
+        channel.connect(to: try SocketAddress(ipAddress: "127.0.0.1", port: 1), promise: nil)
+        return channel
+    }
+
+    /// Sends bytes; returns the first line of what came back.
+    private static func answer(_ channel: EmbeddedChannel, to text: String = "") throws -> String? {
+        if !text.isEmpty { try channel.writeInbound(ByteBuffer(string: text)) }
+        var line: String?
+        while let bytes = try channel.readOutbound(as: ByteBuffer.self) {
+            line = line ?? String(buffer: bytes).split(separator: "\r\n").first.map(String.init)
+        }
+        return line
+    }
+
+    @Test(arguments: [(nil, 74), (10, 9)] as [(Int64?, Int64)])
+    func aRequestAfterALongIdleTimeHasItsFullTime(_ arrival: Int64?, _ seconds: Int64) throws {
+        let loop = EmbeddedEventLoop()
+        let channel = try Self.connection(loop, arrivalLimit: arrival.map { .seconds($0) })
+        for _ in 0..<2 {
+            loop.advanceTime(by: .seconds(74))
+            #expect(try Self.answer(channel, to: Self.head) == nil)
+            loop.advanceTime(by: .seconds(seconds))
+            #expect(try Self.answer(channel) == nil, "it may still arrive")
+            #expect(try Self.answer(channel, to: "[]") == "HTTP/1.1 200 OK")
+        }
+        #expect(try Self.answer(channel, to: Self.head) == nil)
+        // Each part of it begins no time of its own.
+        loop.advanceTime(by: .seconds(seconds))
+        #expect(try Self.answer(channel, to: "[") == nil)
+        loop.advanceTime(by: .seconds(1))
+        #expect(try Self.answer(channel) == "HTTP/1.1 408 Request Timeout")
+        loop.advanceTime(by: HTTP1ConnectionHandler.lingering)
+        #expect(!channel.isActive)
+        _ = try? channel.finish()
     }
 }
 

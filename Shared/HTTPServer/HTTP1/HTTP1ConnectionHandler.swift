@@ -59,7 +59,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     /// - Parameters:
     ///   - pipelined: those of the connection's event loop.
-    ///   - requestLimit: time from the connection or the last answer to the last byte of a request.
+    ///   - requestLimit: the longest time to the first byte of a request, and from there to its last, unless the
+    ///     endpoints allow less.
     init(
         endpoints: any Responder, slot: ConnectionSlot, peer: Peer, bodies: BodyAccount, pipelined: PipelinedRequests,
         requestLimit: TimeAmount
@@ -76,7 +77,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.deadline = ConnectionDeadline(on: context.eventLoop) { self.hitDeadline(context) }
-        self.deadline?.move(to: .now() + self.requestLimit)
+        self.deadline?.move(to: context.eventLoop.now + self.requestLimit)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
@@ -118,14 +119,13 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         }
     }
 
-    /// Restarts the idle time when a request begins, but limits the time in which its bytes may trickle in.
+    /// Restarts the time when a request begins: it has its own, however long the connection was idle before.
     private func noteStart(_ context: ChannelHandlerContext) {
         guard !self.hasBegun, self.decoder.isInsideRequest else { return }
         self.hasBegun = true
-        let now = NIODeadline.now()
+        let now = context.eventLoop.now
         self.slot.ended(at: now)
-        guard let deadline, let limit = self.endpoints.reading?.arrivalLimit else { return }
-        deadline.move(to: min(now + limit, deadline.moment ?? .distantFuture))
+        self.deadline?.move(to: now + min(self.requestLimit, self.endpoints.reading?.arrivalLimit ?? self.requestLimit))
     }
 
     /// Counts the memory of a request that has arrived in part.
@@ -203,7 +203,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         guard !isLast else { return self.close(context) }
         self.state = .receiving
         self.hasBegun = false
-        let now = NIODeadline.now()
+        let now = context.eventLoop.now
         // A client that is still reading the answer is not idle.
         if context.channel.isWritable { self.slot.ended(at: now) }
         self.deadline?.move(to: now + (context.channel.isWritable ? self.requestLimit : RequestLimits.answer))
@@ -247,10 +247,10 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         self.uncount()
         self.uncountAhead()
         self.decoder.discard()
-        self.deadline?.move(to: .now() + RequestLimits.answer)
+        self.deadline?.move(to: context.eventLoop.now + RequestLimits.answer)
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenComplete { _ in
-            self.deadline?.move(to: .now() + Self.lingering)
+            self.deadline?.move(to: context.eventLoop.now + Self.lingering)
             guard !self.isInputClosed else { return context.close(promise: nil) }
             context.close(mode: .output, promise: nil)
             self.releaseRead(context)
@@ -278,7 +278,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
         if case .receiving = self.state {
-            let now = NIODeadline.now()
+            let now = context.eventLoop.now
             if isWritable { self.slot.ended(at: now) }
             self.deadline?.move(to: now + (isWritable ? self.requestLimit : RequestLimits.answer))
         }
@@ -289,7 +289,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private func hitDeadline(_ context: ChannelHandlerContext) {
         switch self.state {
         // The endpoints themselves limit the duration of an answer.
-        case .answering: self.deadline?.move(to: .now() + self.requestLimit)
+        case .answering: self.deadline?.move(to: context.eventLoop.now + self.requestLimit)
         case .receiving where self.decoder.isInsideRequest && context.channel.isWritable:
             self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
         case .receiving, .closing: context.close(promise: nil)

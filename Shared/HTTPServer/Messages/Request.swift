@@ -193,7 +193,7 @@ public enum RequestLimits {
     public static let largestBody = 4 << 20
     /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
     public static let bodies = 512 << 10
-    /// The longest time for a connection to stay without a complete request, or without any input or output.
+    /// The longest time for a connection to stay without a request, and for a request to arrive.
     public static let idle = TimeAmount.seconds(75)
     /// The longest time for a client to read an answer. The largest package is 5 MB, and a phone may be on a train.
     static let answer = TimeAmount.minutes(5)

@@ -10,7 +10,7 @@ public struct TransportPolicy: Sendable {
     /// Nil for plain HTTP/1.1. There is no HTTP/2 without TLS: no client of orders would use it.
     public var certificates: CertificateReload?
     var handshakeLimit = TLSHandshakeHandler.limit
-    /// The longest time for a connection to stay without a complete request.
+    /// The longest time for a connection to stay without a request, and for a request to arrive.
     var requestLimit = RequestLimits.idle
     /// Those of HTTP/2 that follow neither from `requestLimit` nor from the endpoints.
     var http2 = HTTP2Limits()
