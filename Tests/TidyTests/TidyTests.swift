@@ -147,6 +147,31 @@ import Testing
         return Set(file.text.matches(of: /"(waybill-[^" \/]*)"/).map { String($0.output.1) })
     }
 
+    /// The files that open a socket for clients, each with the bounds of its connections, their requests and answers.
+    static let listeners = [
+        "Shared/HTTPServer/Server/HTTPListener.swift": "ConnectionGate, BodyAccount, and a handler for each protocol",
+        "Shared/Operations/ListenFailure.swift": "the call that the others use",
+        "Shared/Operations/Observability/OperationsServer.swift": "64 connections of a minute, with one request each",
+    ]
+
+    /// A server that is made in passing lacks the limits of the others.
+    @Test func aSocketForClientsIsOpenedInKnownPlacesOnly() throws {
+        let found = try Self.sources(["Services", "Shared"]).filter(Self.opensSocketForClients).map(\.path)
+        #expect(Set(found) == Set(Self.listeners.keys), "a listener is in the table, with its bounds")
+    }
+
+    @Test func aPlantedListenerIsNoticed() {
+        for line in ["ServerBootstrap(group: group)", "NIOTSListenerBootstrap(", "bind(socket, &address, 16)"] {
+            #expect(Self.opensSocketForClients(Source(path: "Planted.swift", text: "let a = \(line)")), "\(line)")
+        }
+        #expect(!Self.opensSocketForClients(Source(path: "Planted.swift", text: "ClientBootstrap(group: group)")))
+    }
+
+    private static func opensSocketForClients(_ file: Source) -> Bool {
+        ["Bootstrap(", "bind(", "listen("].contains(where: file.text.contains)
+            && file.text.contains(#/\b(?:\w*(?:Server|Listener|Datagram)Bootstrap|(?:Glibc\.)?(?:bind|listen))\(/#)
+    }
+
     /// A writer compares the revision, and relies on all that it read before.
     @Test(arguments: try sources(["Shared/Store"]))
     func aScriptThatChangesAnOrderSetsANewRevision(_ file: Source) {

@@ -6,14 +6,19 @@ public import ServiceLifecycle
 
 /// A server that answers `/livez`, `/readyz` and `/metrics` on a separate port, for operators and their tools.
 ///
-/// Request bodies are not read, and each connection is closed after an idle minute. With 64 connections open the oldest
-/// is closed for the next, so a probe can always connect. The reasons of `/readyz` contain addresses of Kafka and Redis
+/// A connection has one request, whose body is not read, and ends with its answer, so nobody can have more made than
+/// they read. It has a minute in all; with 64 open the oldest is closed for the next, so a probe can always connect. The reasons of `/readyz` contain addresses of Kafka and Redis
 /// and are returned to this machine alone; other clients get the names of the unmet conditions.
 public final class OperationsServer: Service {
     /// The condition of readiness that is met once it listens. It is never seen: there is no answer before.
     static let listening = "operations-listener"
     /// Most simultaneous connections.
     static let connectionLimit = 64
+    /// The longest time of a connection, in which its request arrives and its answer is read.
+    static let connectionTime = TimeAmount.seconds(60)
+    /// The time after the answer for which further input is ignored, so that the client can read the answer: a socket
+    /// that is closed while bytes wait in it is reset.
+    static let lingering = TimeAmount.seconds(2)
 
     private let address: ListenAddress
     private let readiness: Readiness
@@ -49,8 +54,8 @@ public final class OperationsServer: Service {
             .childChannelInitializer { [readiness, liveness, metrics] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
-                    try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
-                    try pipeline.addHandler(IdleStateHandler(allTimeout: .seconds(60)))
+                    try pipeline.configureHTTPServerPipeline(
+                        withPipeliningAssistance: false, withErrorHandling: true)
                     try pipeline.addHandler(
                         OperationsHandler(readiness: readiness, liveness: liveness, metrics: metrics))
                 }
@@ -90,7 +95,7 @@ private final class OldestGivesWay: ChannelInboundHandler {
     }
 }
 
-/// One connection to the operations endpoint.
+/// One connection to the operations endpoint, with one request.
 final class OperationsHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -99,6 +104,9 @@ final class OperationsHandler: ChannelInboundHandler {
     private let liveness: Liveness
     private let metrics: MetricsRegistry
     private var head: HTTPRequestHead?
+    private var isAnswered = false
+    /// Closes the connection.
+    private var end: Scheduled<Void>?
 
     init(readiness: Readiness, liveness: Liveness = Liveness(), metrics: MetricsRegistry) {
         self.readiness = readiness
@@ -106,13 +114,23 @@ final class OperationsHandler: ChannelInboundHandler {
         self.metrics = metrics
     }
 
+    func handlerAdded(context: ChannelHandlerContext) { self.close(context, in: OperationsServer.connectionTime) }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.end?.cancel() }
+
+    private func close(_ context: ChannelHandlerContext, in time: TimeAmount) {
+        self.end?.cancel()
+        self.end = context.eventLoop.assumeIsolated().scheduleTask(in: time) { context.close(promise: nil) }
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !self.isAnswered else { return }
         switch self.unwrapInboundIn(data) {
         case .head(let head): self.head = head
         case .body: break
         case .end:
             guard let head = self.head else { return }
-            self.head = nil
+            self.isAnswered = true
             self.answer(head, context: context)
         }
     }
@@ -122,6 +140,7 @@ final class OperationsHandler: ChannelInboundHandler {
         let (status, body) = self.content(head, isLocal: isLocal)
         var headers: HTTPHeaders = [
             "content-type": "text/plain; version=0.0.4; charset=utf-8", "content-length": String(body.utf8.count),
+            "connection": "close",
         ]
         if status == .methodNotAllowed { headers.add(name: "allow", value: "GET, HEAD") }
         let response = HTTPResponseHead(version: head.version, status: status, headers: headers)
@@ -129,8 +148,10 @@ final class OperationsHandler: ChannelInboundHandler {
         if head.method != .HEAD {
             context.write(self.wrapOutboundOut(.body(.byteBuffer(ByteBuffer(string: body)))), promise: nil)
         }
-        let done = context.writeAndFlush(self.wrapOutboundOut(.end(nil)))
-        if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).assumeIsolated().whenComplete { _ in
+            context.close(mode: .output, promise: nil)
+            self.close(context, in: OperationsServer.lingering)
+        }
     }
 
     /// Returns true if an address belongs to this machine.
@@ -153,11 +174,6 @@ final class OperationsHandler: ChannelInboundHandler {
         case "/metrics": return (.ok, self.metrics.text)
         default: return (.notFound, "/livez, /readyz and /metrics are here\n")
         }
-    }
-
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event is IdleStateHandler.IdleStateEvent { context.close(promise: nil) }
-        context.fireUserInboundEventTriggered(event)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
