@@ -4,6 +4,7 @@ import TestKit
 import Testing
 
 @testable import Gateway
+@testable import Store
 
 @Suite struct AssetCacheTests {
     struct Unread: Error {}
@@ -13,7 +14,7 @@ import Testing
     /// Requests an asset, which is loaded if the cache does not hold it.
     func insert(_ cache: AssetCache, _ digest: String, _ bytes: Int) throws {
         let loop = EmbeddedEventLoop()
-        let entries = cache.entries([digest], on: loop) { _ in loop.makeSucceededFuture([self.entry(bytes)]) }
+        let entries = cache.entries([digest], on: loop) { _ in loop.makeSucceededFuture([.success(self.entry(bytes))]) }
         #expect(try entries.wait() == [self.entry(bytes)])
     }
 
@@ -112,7 +113,7 @@ import Testing
                 var isLoaded = false
                 _ = cache.entries([digest], on: loop) { _ in
                     isLoaded = true
-                    return loop.makeSucceededFuture([self.entry(size)])
+                    return loop.makeSucceededFuture([.success(self.entry(size))])
                 }
                 let known = kept.first { $0.digest == digest }
                 try #require(isLoaded == (known == nil), "seed \(seed), step \(step)")
@@ -139,7 +140,7 @@ import Testing
     @Test func oneLoadServesAllWaitingRequests() throws {
         let cache = AssetCache(limit: 1000)
         let (first, second) = (EmbeddedEventLoop(), EmbeddedEventLoop())
-        let loading = first.makePromise(of: [ByteBuffer].self)
+        let loading = first.makePromise(of: [Result<ByteBuffer, StoreError>].self)
         var asked: [[String]] = []
         let one = cache.entries(["a", "b", "a"], on: first) {
             asked.append($0)
@@ -147,19 +148,32 @@ import Testing
         }
         let two = cache.entries(["b", "c"], on: second) {
             asked.append($0)
-            return second.makeSucceededFuture([self.entry(3)])
+            return second.makeSucceededFuture([.success(self.entry(3))])
         }
         #expect(asked == [["a", "b"], ["c"]])
-        loading.succeed([self.entry(1), self.entry(2)])
+        loading.succeed([.success(self.entry(1)), .success(self.entry(2))])
         #expect(try one.wait().map(\.readableBytes) == [1, 2, 1])
         #expect(try two.wait().map(\.readableBytes) == [2, 3])
         #expect(self.missing(cache, ["a", "b", "c"]) == [])
     }
 
+    /// Orders of a shop share assets: the lack of one must not refuse the others.
+    @Test func aMissingAssetFailsOnlyTheRequestsThatNeedIt() throws {
+        let cache = AssetCache(limit: 1000)
+        let loop = EmbeddedEventLoop()
+        let loading = loop.makePromise(of: [Result<ByteBuffer, StoreError>].self)
+        let damaged = cache.entries(["logo", "lost"], on: loop) { _ in loading.futureResult }
+        let whole = cache.entries(["logo"], on: loop) { _ in loop.makeFailedFuture(Unread()) }
+        loading.succeed([.success(self.entry(1)), .failure(StoreError(.corrupt, "reading asset lost: it is missing"))])
+        #expect(try whole.wait() == [self.entry(1)])
+        #expect(throws: StoreError.self) { try damaged.wait() }
+        #expect(self.missing(cache, ["logo", "lost"]) == ["lost"], "what was there is kept")
+    }
+
     @Test func aFailedLoadFailsAllWaitersAndTheNextRequestRetries() throws {
         let cache = AssetCache(limit: 1000)
         let loop = EmbeddedEventLoop()
-        let loading = loop.makePromise(of: [ByteBuffer].self)
+        let loading = loop.makePromise(of: [Result<ByteBuffer, StoreError>].self)
         let one = cache.entries(["a"], on: loop) { _ in loading.futureResult }
         let two = cache.entries(["a"], on: loop) { _ in loop.makeFailedFuture(CancellationError()) }
         loading.fail(Unread())

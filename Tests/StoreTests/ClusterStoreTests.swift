@@ -110,7 +110,7 @@ import Testing
         let assets = (0..<20).map { (digest: "digest-\($0)", entry: [UInt8($0)]) }
         for _ in 0..<2 { try await fixture.store.putAssets(assets) }
         let read = try await fixture.reader.assets(assets.map(\.digest), on: fixture.loop).get()
-        #expect(read.map { Array($0.readableBytesView) } == assets.map(\.entry))
+        #expect(try read.map { Array(try $0.get().readableBytesView) } == assets.map(\.entry))
         let scan = OrderScan(redis: fixture.redis)
         let type = try OrderTypeIdentifier(orderType)
         var (seen, cursor): (Set<String>, String?) = ([], nil)

@@ -1,11 +1,13 @@
 import NIOCore
+import Store
 import Synchronization
 
 /// Recently read assets, by digest, bounded in bytes.
 ///
 /// An asset never changes under its digest, so nothing here can be stale. When room is needed, the least recently used
 /// asset is removed. The orders of a shop use the same few combinations, so the asset lists of orders are kept as well
-/// and need not be parsed for each request. A missing asset is loaded once for all that wait for it.
+/// and need not be parsed for each request. A missing asset is loaded once for all that wait for it; one that cannot be
+/// loaded fails the requests that need it, and no others.
 final class AssetCache: Sendable {
     fileprivate struct Asset {
         let entry: ByteBuffer
@@ -47,7 +49,7 @@ final class AssetCache: Sendable {
     /// Loading returned fewer entries than there are digests.
     private struct Incomplete: Error, CustomStringConvertible {
         let digest: String
-        var description: String { "reading asset \(self.digest): it is missing" }
+        var description: String { "reading asset \(self.digest): no answer" }
     }
 
     private let limit: Int
@@ -71,9 +73,11 @@ final class AssetCache: Sendable {
 
     /// Returns the entries of assets, in order. Missing ones are loaded, or awaited if they are already being loaded.
     ///
-    /// - Parameter load: returns one entry per digest, in order. Its failure is passed to all callers that wait.
+    /// - Parameter load: returns one entry per digest, in order, or its failure, which is passed to those that wait for
+    ///   this one. The failure of the whole is passed to all that wait.
     func entries(
-        _ digests: [String], on eventLoop: any EventLoop, load: ([String]) -> EventLoopFuture<[ByteBuffer]>
+        _ digests: [String], on eventLoop: any EventLoop,
+        load: ([String]) -> EventLoopFuture<[Result<ByteBuffer, StoreError>]>
     ) -> EventLoopFuture<[ByteBuffer]> {
         var missing: [String] = []
         let futures = self.state.withLock { state in
@@ -91,13 +95,13 @@ final class AssetCache: Sendable {
         return EventLoopFuture.whenAllSucceed(futures, on: eventLoop)
     }
 
-    private func loaded(_ digests: [String], _ result: Result<[ByteBuffer], any Error>) {
+    private func loaded(_ digests: [String], _ result: Result<[Result<ByteBuffer, StoreError>], any Error>) {
         for (index, digest) in digests.enumerated() {
             let entry = result.flatMap { entries -> Result<ByteBuffer, any Error> in
                 guard index < entries.count else {
                     return .failure(Incomplete(digest: digest))
                 }
-                return .success(entries[index])
+                return entries[index].mapError { $0 }
             }
             let waiting = self.state.withLock { state in
                 if case .success(let entry) = entry { state.insert(digest, entry, limit: self.limit) }

@@ -127,16 +127,18 @@ public struct PackageReader: Sendable {
 
     /// Reads assets and certificates.
     ///
-    /// - Returns: one entry per digest, in order; fails with `StoreError` code `.corrupt` if one is missing.
-    public func assets(_ digests: [String], on eventLoop: any EventLoop) -> EventLoopFuture<[ByteBuffer]> {
+    /// - Returns: one entry per digest, in order, or its failure: `.corrupt` if it is missing.
+    public func assets(
+        _ digests: [String], on eventLoop: any EventLoop
+    ) -> EventLoopFuture<[Result<ByteBuffer, StoreError>]> {
         let commands = digests.map { RedisCommand("GET", .string(StoreKeys.asset($0))) }
-        return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
-            try zip(digests, replies).map { digest, reply in
-                if case .error(let message) = reply { throw StoreError("reading asset \(digest)", reply: message) }
-                guard case .string(let entry) = reply else {
-                    throw StoreError(.corrupt, "reading asset \(digest): it is missing")
+        return self.redis.pipeline(commands, on: eventLoop).map { replies in
+            zip(digests, replies).map { digest, reply in
+                switch reply {
+                case .string(let entry): .success(entry)
+                case .error(let message): .failure(StoreError("reading asset \(digest)", reply: message))
+                default: .failure(StoreError(.corrupt, "reading asset \(digest): it is missing"))
                 }
-                return entry
             }
         }
     }
