@@ -249,6 +249,28 @@ extension LinkStateMachine {
         #expect(replacement.failures.map(\.request) == ["b"])
     }
 
+    /// A pipeline may end with a command that a replica accepts.
+    @Test(arguments: 0..<3) func aReadOnlyReplyCountsWhereverItIsInAPipeline(_ place: Int) {
+        var machine = Self.ready()
+        _ = machine.submit("a", commands: 3, bytes: 1, now: Self.at(0))
+        _ = machine.submit("b", commands: 1, bytes: 1, now: Self.at(0))
+        for index in 0..<2 {
+            let reply: RedisValue = index == place ? .error("READONLY x") : .integer(1)
+            guard case .none = machine.received(reply, now: Self.at(0)) else {
+                Issue.record("ended at \(index)")
+                return
+            }
+        }
+        let last: RedisValue = place == 2 ? .error("READONLY x") : .integer(1)
+        guard case .completeAndReplace("a", let answers, let replacement) = machine.received(last, now: Self.at(0))
+        else {
+            Issue.record("the connection to the replica stays")
+            return
+        }
+        #expect(answers.count == 3)
+        #expect(replacement.failures.map(\.request) == ["b"])
+    }
+
     @Test func anUnsolicitedReplyReplacesTheConnection() {
         var machine = Self.ready()
         guard case .replace = machine.received(.integer(1), now: Self.at(0)) else {

@@ -41,6 +41,8 @@ struct LinkStateMachine<Request> {
         let bytes: Int
         var deadline: NIODeadline
         var answers: [RedisValue] = []
+        /// True if one of its commands was refused by a replica.
+        var isReadOnly = false
     }
 
     private(set) var state = State.idle
@@ -164,9 +166,8 @@ extension LinkStateMachine {
         guard !self.unanswered.isEmpty else {
             return .replace(self.replace(because: RedisError(.protocol, "reading a reply: no request is open")))
         }
-        var isReadOnly = false
         if case .error(let text) = reply {
-            isReadOnly = text.hasPrefix("READONLY")
+            if text.hasPrefix("READONLY") { self.unanswered[0].isReadOnly = true }
         } else {
             self.failuresInARow = 0
         }
@@ -180,7 +181,7 @@ extension LinkStateMachine {
         var entry = self.unanswered.removeFirst()
         self.release(entry)
         if entry.commands == 1 { entry.answers = [reply] }
-        guard isReadOnly else { return .complete(entry.request, entry.answers) }
+        guard entry.isReadOnly else { return .complete(entry.request, entry.answers) }
         let error = RedisError(.connection, "using the connection: the server has become a replica")
         return .completeAndReplace(entry.request, entry.answers, self.replace(because: error))
     }
