@@ -27,8 +27,7 @@ struct BrowserFiles: Sendable {
             "access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin",
             "x-content-type-options": "nosniff",
         ]
-        let isKnown = request.fields.ifNoneMatch.contains { $0.contains("\"\(digest)\"") }
-        return isKnown
+        return request.fields.knows(entityTag: digest)
             ? Answer(.notModified, headers: headers)
             : Answer(.ok, headers: headers, body: [ByteBuffer(bytes: file.bytes)])
     }

@@ -393,41 +393,22 @@ final class PackageEndpoint: Sendable {
 /// Source: RFC 9110 §13.2.2: `If-None-Match` takes precedence over `If-Modified-Since`; Wallet Orders §1.2a. A version
 /// without a package has no tag to compare, so its date decides.
 struct ConditionalFetch: Hashable {
-    let ifNoneMatch: [String]
-    let ifModifiedSince: String?
+    private let fields: Request.Fields?
 
     /// - Parameter fields: those of the request; nil for no condition.
-    init(_ fields: Request.Fields?) {
-        self.ifNoneMatch = fields?.ifNoneMatch ?? []
-        self.ifModifiedSince = fields?.ifModifiedSince
-    }
+    init(_ fields: Request.Fields?) { self.fields = fields }
 
     /// True if there is a condition at all.
-    var isConditional: Bool { !self.ifNoneMatch.isEmpty || self.ifModifiedSince != nil }
+    var isConditional: Bool { self.fields.map { !$0.ifNoneMatch.isEmpty || $0.ifModifiedSince != nil } ?? false }
 
     func isFresh(_ stamp: PackageReader.Stamp) -> Bool {
-        if !self.ifNoneMatch.isEmpty {
-            if self.ifNoneMatch.contains(where: { Self.names(stamp.entityTag, in: $0) }) { return true }
+        guard let fields else { return false }
+        if !fields.ifNoneMatch.isEmpty {
+            if fields.knows(entityTag: stamp.entityTag) { return true }
             if stamp.isPackaged { return false }
         }
-        guard let given = self.ifModifiedSince else { return false }
+        guard let given = fields.ifModifiedSince else { return false }
         if given == HTTPDate.format(epochSeconds: stamp.modifiedEpochSeconds) { return true }
         return HTTPDate.parse(given).map { $0 >= stamp.modifiedEpochSeconds } ?? false
-    }
-
-    /// True if a list of entity tags has ours, or the star for any.
-    ///
-    /// A GET compares weakly, so the mark of a weak tag is ignored. Source: RFC 9110 §13.1.2
-    private static func names(_ entityTag: String, in list: String) -> Bool {
-        list.utf8.split(separator: UInt8(ascii: ",")).contains { candidate in
-            var tag = candidate.drop { $0.isBlank }
-            while let last = tag.last, last.isBlank { tag.removeLast() }
-            if tag.elementsEqual("*".utf8) { return true }
-            if tag.starts(with: "W/".utf8) { tag = tag.dropFirst(2) }
-            guard !entityTag.isEmpty, tag.count == entityTag.utf8.count + 2, tag.first == UInt8(ascii: "\""),
-                tag.last == UInt8(ascii: "\"")
-            else { return false }
-            return tag.dropFirst().dropLast().elementsEqual(entityTag.utf8)
-        }
     }
 }

@@ -37,6 +37,24 @@ public final class Request: Sendable {
         public var ifModifiedSince: String?
         /// Those that only some roles read; empty in the others.
         public var others: [RequestField] = []
+
+        /// True if `If-None-Match` has an entity tag, given without its quotes, or the star for any.
+        ///
+        /// A GET compares weakly, so the mark of a weak tag is ignored. Source: RFC 9110 §13.1.2
+        public func knows(entityTag: String) -> Bool {
+            self.ifNoneMatch.contains { list in
+                list.utf8.split(separator: UInt8(ascii: ",")).contains { candidate in
+                    var tag = candidate.drop { $0.isBlank }
+                    while let last = tag.last, last.isBlank { tag.removeLast() }
+                    if tag.elementsEqual("*".utf8) { return true }
+                    if tag.starts(with: "W/".utf8) { tag = tag.dropFirst(2) }
+                    guard !entityTag.isEmpty, tag.count == entityTag.utf8.count + 2, tag.first == UInt8(ascii: "\""),
+                        tag.last == UInt8(ascii: "\"")
+                    else { return false }
+                    return tag.dropFirst().dropLast().elementsEqual(entityTag.utf8)
+                }
+            }
+        }
     }
 
     public let method: Method

@@ -39,7 +39,7 @@ struct CompatibilityEndpoints: Sendable {
             }
         }
         let condition = fields
-        // The validators are those of the view.
+        // The view has a validator of its own, and no date.
         fields.ifNoneMatch = []
         fields.ifModifiedSince = nil
         self.package.answer(
@@ -57,21 +57,16 @@ struct CompatibilityEndpoints: Sendable {
         guard let brand = self.brands.brands[key.orderType] else {
             return (state.token, .unavailable("the order is not available right now", retryAfterSeconds: 5))
         }
-        let (tag, modified) = (
-            "\"json-\(state.version)\"", HTTPDate.format(epochSeconds: state.modifiedEpochSeconds)
-        )
+        let view = OrderView(state.orderJSON(rules: brand.rules).object ?? [:]).json.serialized
+        // The brand has a part in the view, and another one changes no date of the order: the content is the validator.
+        let tag = "json-\(SHA256.hex(view).prefix(32))"
         var headers: HTTPHeaders = [
-            "etag": tag, "cache-control": "private, no-cache", "vary": "Authorization, Accept",
-            "last-modified": modified,
+            "etag": "\"\(tag)\"", "cache-control": "private, no-cache", "vary": "Authorization, Accept",
         ]
-        let isKnown =
-            condition.ifNoneMatch.isEmpty
-            ? condition.ifModifiedSince == modified : condition.ifNoneMatch.contains { $0.contains(tag) }
-        guard !isKnown else { return (state.token, Answer(.notModified, headers: headers)) }
+        guard !condition.knows(entityTag: tag) else { return (state.token, Answer(.notModified, headers: headers)) }
         headers.add(name: "content-type", value: "application/json")
         headers.add(name: "x-content-type-options", value: "nosniff")
-        let view = OrderView(state.orderJSON(rules: brand.rules).object ?? [:])
-        return (state.token, Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view.json.serialized)]))
+        return (state.token, Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view)]))
     }
 
     /// Converts `Bearer <token>` to `AppleOrder <token>`.
