@@ -133,6 +133,18 @@ struct KafkaProducerTests {
         }
     }
 
+    /// Another call replaces a failed handle while this one has messages left to queue.
+    @Test func aReplacedHandleIsNoClosedProducer() async throws {
+        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: "127.0.0.1:1"))
+        producer.core.stop()
+        let message = KafkaMessage(topic: "orders", key: nil, value: [1])
+        let error = await #expect(throws: KafkaError.self) { try await producer.produce(message) }
+        #expect(error?.code == .refused)
+        #expect(error?.isRetriable == true)
+        await producer.close()
+        await #expect(throws: KafkaError(.closed, "")) { try await producer.produce(message) }
+    }
+
     @Test func theFirstMessageToADeclaredTopicIsDeliveredAtOnce() async throws {
         let broker = try KafkaBroker(topics: [.init("orders", partitions: 8)])
         let producer = try KafkaProducer(configuration(broker), topics: ["orders"])

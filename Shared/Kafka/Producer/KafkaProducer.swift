@@ -65,7 +65,10 @@ public final class KafkaProducer: Sendable {
 
     /// The identifier of the cluster, known once a message was acknowledged; empty if the cluster does not report it.
     /// Does not wait.
-    public var cluster: String { self.state.withLock { $0.core }.cluster }
+    public var cluster: String { self.core.cluster }
+
+    /// The handle of the calls that begin now, unless it has failed.
+    var core: ProducerThread { self.state.withLock { $0.core } }
 
     /// Returns the handle to work with: a new one if the last one failed permanently.
     private func current() -> ProducerThread {
@@ -125,7 +128,10 @@ public final class KafkaProducer: Sendable {
                 }
                 let isCancelled = error.code == .queueFull && Task.isCancelled
                 batch.refuse(
-                    index, isCancelled ? KafkaError(.cancelled, "producing to \(message.topic): cancelled") : error)
+                    index,
+                    isCancelled
+                        ? KafkaError(.cancelled, "producing to \(message.topic): cancelled")
+                        : self.explained(error, message))
                 break
             }
         }
@@ -133,6 +139,14 @@ public final class KafkaProducer: Sendable {
         self.onAnswer?("produce", .now - began)
         self.tellRefusals(outcomes, messages)
         return outcomes
+    }
+
+    /// Returns the refusal of a message by a handle that another call replaces: the producer itself is open. The rest
+    /// of a batch does not go to the new handle, where it would be ahead of the messages that failed with the old one.
+    private func explained(_ error: KafkaError, _ message: KafkaMessage) -> KafkaError {
+        guard error.code == .closed, !self.state.withLock({ $0.isClosed }) else { return error }
+        return KafkaError(
+            .refused, "producing to \(message.topic): the producer failed, and is being replaced", isRetriable: true)
     }
 
     /// Reports the topics that we may not write to, once for all messages.
