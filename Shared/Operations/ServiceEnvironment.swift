@@ -36,12 +36,15 @@ public struct ServiceEnvironment: Sendable {
 
     /// The environment of a command that runs once: its metrics and its readiness are shown nowhere.
     ///
-    /// The log goes to standard error, since standard output is for the command's result.
+    /// The log goes to standard error, since standard output is for the command's result. All of it is written, however
+    /// slowly it is read.
     ///
     /// - Parameter name: the name of the program, for its log.
     public init(command name: String, _ common: CommonSettings) {
         let logger = Logger(label: name) { label in
-            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel, toStandardError: true)
+            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel) {
+                StandardStream.error.write($0)
+            }
         }
         self.init(
             common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),

@@ -46,8 +46,13 @@ public enum ServiceMain {
             StandardStream.error.write(warnings)
             return
         }
+        let registry = MetricsRegistry(metrics)
+        let log = try LogWriter(
+            LogQueue { LineLogHandler.notice(of: $0, label: name, format: common.logFormat) }, metrics: registry)
+        defer { log.flush() }
+        CrashedLog.beWritten()
         let logger = Logger(label: name) { _ in
-            LineLogHandler(label: name, format: common.logFormat, level: common.logLevel)
+            LineLogHandler(label: name, format: common.logFormat, level: common.logLevel, write: log.write)
         }
         logger.info("starting", metadata: ["version": "\(version)"])
         if !CoreFiles.forbid() {
@@ -63,7 +68,6 @@ public enum ServiceMain {
             logger.warning("configuration could be safer", metadata: ["problem": "\(warning)"])
         }
         let group = MultiThreadedEventLoopGroup.singleton
-        let registry = MetricsRegistry(metrics)
         let spans = try common.tracesURL.map { url in
             try SpanExporter(
                 url: url, format: SpanExport(service: name, version: ProgramVersion.number), metrics: registry,
@@ -90,7 +94,10 @@ public enum ServiceMain {
         }
         // Last, so stopped first.
         let drain = drain(own)
-        let end = ShutdownWatchdog(limit: drain + common.shutdownLimit, logger: logger)
+        let end = ShutdownWatchdog(limit: drain + common.shutdownLimit, logger: logger) {
+            log.flush()
+            _exit(1)
+        }
         let notifier = variables[ServiceNotifier.variable].flatMap { socket in
             socket.isEmpty
                 ? nil : ServiceNotifier(socket: socket, readiness: environment.readiness, logger: logger)
@@ -137,7 +144,7 @@ struct ShutdownWatchdog: Service {
     let end: @Sendable () -> Void
 
     /// - Parameter end: ends the process; `_exit`, since handlers and destructors may hang as well.
-    init(limit: Duration, logger: Logger, end: @escaping @Sendable () -> Void = { _exit(1) }) {
+    init(limit: Duration, logger: Logger, end: @escaping @Sendable () -> Void) {
         self.limit = limit
         self.logger = logger
         self.end = end

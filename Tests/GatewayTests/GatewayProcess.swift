@@ -8,8 +8,11 @@ final class GatewayProcess: Sendable {
     private let directory: TemporaryDirectory
     private let reserved: ReservedPort
 
-    /// - Parameter reloadSeconds: the interval at which brands and secrets are checked for changes.
-    init(reloadSeconds: Int = 5) async throws {
+    /// - Parameters:
+    ///   - reloadSeconds: the interval at which brands and secrets are checked for changes.
+    ///   - environment: more variables.
+    ///   - log: a pipe with a name that gets its log.
+    init(reloadSeconds: Int = 5, environment: [String: String] = [:], log: NamedPipe? = nil) async throws {
         self.directory = try TemporaryDirectory("gateway")
         let certificates = try DevelopmentCertificates.copy(to: self.directory.path("certificates"))
         try DevelopmentBrand.make(
@@ -23,15 +26,16 @@ final class GatewayProcess: Sendable {
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
         let nobody = "127.0.0.1:1"
         self.child = try ChildProcess(
-            program,
-            environment: [
+            "/bin/sh", ["-c", log == nil ? "exec \"$0\"" : "exec \"$0\" >\"$1\"", program, log?.path ?? ""],
+            environment: environment.merging([
                 "WAYBILL_LISTEN": "127.0.0.1:\(self.port)", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
                 "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple", "WAYBILL_TOKEN_SECRETS": secrets,
                 "WAYBILL_BRANDS": self.directory.path("brands"), "WAYBILL_REDIS_URL": "redis://\(nobody)/0",
                 "WAYBILL_KAFKA_BOOTSTRAP": nobody, "WAYBILL_BRANDS_RELOAD_SECONDS": "\(reloadSeconds)",
                 "WAYBILL_DRAIN_SECONDS": "0",
-            ])
-        try await self.child.line { $0.contains("\"listening\"") && $0.contains(":\(self.port)") }
+            ]) { mine, _ in mine })
+        let isListening = { (line: Substring) in line.contains("\"listening\"") && line.contains(":\(self.port)") }
+        if let log { try await log.line(where: isListening) } else { try await self.child.line(where: isListening) }
     }
 
     /// Returns the resident memory in bytes.

@@ -1,5 +1,6 @@
 import Foundation
 import Logging
+import Synchronization
 import Testing
 
 @testable import Operations
@@ -19,7 +20,7 @@ import Testing
 
     @Test(arguments: nasty)
     func aJSONLogEntryIsOneLineAndKeepsItsText(text: String) throws {
-        let handler = LineLogHandler(label: "waybill-x", format: .json, level: .info)
+        let handler = LineLogHandler(label: "waybill-x", format: .json, level: .info) { _ in }
         let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text), (text + "k", "b")])
         #expect(line.hasSuffix("}\n"))
         #expect(!line.dropLast().unicodeScalars.contains { Self.forbidden.contains($0.properties.generalCategory) })
@@ -33,7 +34,7 @@ import Testing
 
     @Test(arguments: nasty)
     func aTextLineCannotBeForged(text: String) {
-        let handler = LineLogHandler(label: "waybill-x", format: .text, level: .info)
+        let handler = LineLogHandler(label: "waybill-x", format: .text, level: .info) { _ in }
         let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text)])
         #expect(line.hasPrefix("now WARNING "))
         #expect(line.hasSuffix("\n"))
@@ -44,13 +45,18 @@ import Testing
         #expect(LineLogHandler.time(Date(timeIntervalSince1970: 1_767_323_045.5)) == "2026-01-02T03:04:05.500Z")
     }
 
-    @Test func metadataOfTheCallWinsOverTheLoggersOwn() {
-        var handler = LineLogHandler(label: "x", format: .json, level: .info)
+    @Test func metadataOfTheCallWinsOverTheLoggersOwn() throws {
+        let lines = Mutex<[String]>([])
+        var handler = LineLogHandler(label: "x", format: .json, level: .info) { line in
+            lines.withLock { $0.append(line) }
+        }
         handler[metadataKey: "a"] = "1"
         #expect(handler[metadataKey: "a"] == "1")
         handler.log(
             event: LogEvent(
-                level: .debug, message: "written to standard output", metadata: ["a": "2"], source: "test", file: #file,
-                function: #function, line: #line))
+                level: .debug, message: "said", metadata: ["a": "2"], source: "test", file: #file, function: #function,
+                line: #line))
+        let line = try #require(lines.withLock { $0.first })
+        #expect(line.hasSuffix(#""message":"said","a":"2"}"# + "\n"))
     }
 }

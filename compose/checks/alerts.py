@@ -90,6 +90,8 @@ CASES = {
                                gauge('build_info{job="j",version="1",commit="b"}', 1)],
                               [gauge('build_info{job="j",version="1",commit="a"}', 1),
                                gauge('build_info{job="k",version="1",commit="b"}', 1)]),
+    "WaybillLogLinesDropped": ([counter('log_lines_dropped_total{job="j"}', 1)],
+                               [counter('log_lines_dropped_total{job="j"}', 0)]),
     "WaybillChangesLate": (late("change_age_seconds", "5.0", 100), late("change_age_seconds", "5.0", 20)),
     "WaybillChangesLateSlowly": (late("change_age_seconds", "5.0", 40), late("change_age_seconds", "5.0", 20)),
     "WaybillViewIncomplete": ([gauge('view_complete{instance="a"}', 0)],

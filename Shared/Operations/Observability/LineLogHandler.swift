@@ -3,20 +3,21 @@ import Logging
 
 /// A log handler that writes each event as one line: JSON for machines, text for people.
 ///
-/// Log lines are written in one `write` each, so lines of several threads do not mix.
+/// A line is handed on at once, so lines of several threads do not mix.
 struct LineLogHandler: LogHandler {
     private let label: String
     private let format: CommonSettings.LogFormat
-    private let stream: StandardStream
+    private let write: @Sendable (String) -> Void
     var metadata: Logger.Metadata = [:]
     var metadataProvider: Logger.MetadataProvider?
     var logLevel: Logger.Level
 
-    /// - Parameter toStandardError: for a command whose standard output is its result.
+    /// - Parameter write: takes each line with its end.
     init(
-        label: String, format: CommonSettings.LogFormat, level: Logger.Level, toStandardError: Bool = false
+        label: String, format: CommonSettings.LogFormat, level: Logger.Level,
+        write: @escaping @Sendable (String) -> Void
     ) {
-        self.stream = toStandardError ? .error : .output
+        self.write = write
         self.label = label
         self.format = format
         self.logLevel = level
@@ -34,8 +35,14 @@ struct LineLogHandler: LogHandler {
         let fields = metadata.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") }
         let line = self.line(
             time: Self.time(Date()), level: event.level, message: "\(event.message)", fields: fields)
-        // A log that cannot be written must not stop an order, and the failure cannot be reported anywhere.
-        self.stream.write(line)
+        self.write(line)
+    }
+
+    /// Returns the line in the place of lines that were dropped.
+    static func notice(of count: Int, label: String, format: CommonSettings.LogFormat) -> String {
+        Self(label: label, format: format, level: .warning) { _ in }.line(
+            time: Self.time(Date()), level: .warning, message: "lines are missing here: the log was not read in time",
+            fields: [("lines", "\(count)")])
     }
 
     /// Returns a moment with its zone: `2026-01-02T03:04:05.678Z`. Source: RFC 3339

@@ -79,6 +79,9 @@ extension MetricRow {
             .counter, "waybill_batch_retries_total",
             "packager: orders that had to be retried; pusher: lookups for which Redis could not be queried"),
         MetricRow(
+            .counter, "waybill_log_lines_dropped_total",
+            "lines of the log that are missing in it, since its reader was too slow or gone"),
+        MetricRow(
             .counter, "waybill_spans_dropped_total",
             "spans of traces that the collector did not take, or that came faster than it takes them"),
     ]
