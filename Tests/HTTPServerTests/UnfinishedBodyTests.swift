@@ -1,3 +1,4 @@
+import NIOCore
 import NIOHPACK
 import TestKit
 import TestTraits
