@@ -96,7 +96,7 @@ import Testing
         "Shared/Kafka": 4690,
         "Shared/Lua": 1030,
         "Shared/Model": 6308,
-        "Shared/Operations": 4746,
+        "Shared/Operations": 4790,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
         "Shared/Store": 6070,
