@@ -28,7 +28,8 @@ public struct FetchRequest: Sendable {
     public var identity: FetchIdentity?
     /// Roots in PEM that the server's certificate must lead to; nil for the fetcher's own.
     public var rootsPEM: [UInt8]?
-    /// The addresses that may be asked, also over a connection that another request has made; nil for the fetcher's own policy.
+    /// The addresses that may be asked, also over a connection that another request has made; nil for the fetcher's own
+    /// policy.
     public var addresses: AddressPolicy?
     /// True if an answer of any status is content, redirects among them.
     var takesAnyStatus = false

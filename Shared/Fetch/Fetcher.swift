@@ -7,9 +7,9 @@ import Glibc
 /// Fetches from https servers that were not chosen by us, and cannot be redirected to places that are not allowed.
 ///
 /// Only https unless the operator chose the server, certificates always checked, no proxy from the environment, no
-/// cookies, no authentication, nothing decompressed. Each request goes to an address that its policy allows, judged when
-/// the connection is made and before a request on one that was kept. Redirects are followed one by one, each checked
-/// like a new request.
+/// cookies, no authentication, nothing decompressed. Each request goes to an address that its policy allows, judged
+/// when the connection is made and before a request on one that was kept. Redirects are followed one by one, each
+/// checked like a new request.
 public final class Fetcher: Sendable {
     private let queue: FetchQueue
 

@@ -131,7 +131,6 @@ import Testing
                 case .body(.byteBuffer(let body))? = try channel.readOutbound(as: HTTPServerResponsePart.self)
             else { throw CancellationError() }
             _ = try channel.readOutbound(as: HTTPServerResponsePart.self)
-            _ = try channel.finish()
             return (head.status, String(buffer: body))
         }
         let reasons = isLocal ? "redis: connecting to 10.1.2.3:6379: refused\nview: not yet\n" : "redis\nview\n"

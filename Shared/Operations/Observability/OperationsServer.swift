@@ -7,8 +7,9 @@ public import ServiceLifecycle
 /// A server that answers `/livez`, `/readyz` and `/metrics` on a separate port, for operators and their tools.
 ///
 /// A connection has one request, whose body is not read, and ends with its answer, so nobody can have more made than
-/// they read. It has a minute in all; with 64 open the oldest is closed for the next, so a probe can always connect. The reasons of `/readyz` contain addresses of Kafka and Redis
-/// and are returned to this machine alone; other clients get the names of the unmet conditions.
+/// they read. It has a minute in all; with 64 open the oldest is closed for the next, so a probe can always connect.
+/// The reasons of `/readyz` contain addresses of Kafka and Redis and are returned to this machine alone; other clients
+/// get the names of the unmet conditions.
 public final class OperationsServer: Service {
     /// The condition of readiness that is met once it listens. It is never seen: there is no answer before.
     static let listening = "operations-listener"
