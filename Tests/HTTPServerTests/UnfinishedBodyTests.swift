@@ -140,12 +140,11 @@ import Testing
             try await fixture.put("1")
             try await fixture.http2(streamWindow: 0) { wire in
                 let get = Wire.fields("GET", fixture.package("1"), token: Fixture.ownToken)
-                for number in 0..<10 as Range<UInt32> {
-                    try await wire.connection.send(try wire.request(2 * number + 1, get))
-                }
+                try await wire.connection.send((0..<10).flatMap { try wire.request(2 * $0 + 1, get) })
                 func answers(_ labels: String) -> Int { Self.value(fixture, "waybill_responses_total{\(labels)}") }
+                // 300 kB each.
                 try await eventually("more is unread than may be") {
-                    answers(#"endpoint="package",status="200""#) == 10
+                    answers(#"endpoint="package",status="200""#) >= 4
                 }
                 for number in 10..<18 as Range<UInt32> {
                     let head = try wire.block(Wire.fields("POST", "/v1/log"))
@@ -155,7 +154,9 @@ import Testing
                 }
                 try await eventually("all but four give way") { Self.gaveWay(fixture) >= 4 }
                 #expect(Self.value(fixture, "waybill_request_bytes") <= Self.limit)
-                try await eventually("they are answered") { answers(#"endpoint="none",status="503""#) == 4 }
+                try await eventually("they are answered") {
+                    answers(#"endpoint="none",status="503""#) == Self.gaveWay(fixture)
+                }
                 try await wire.connection.send(Wire.bytes(Wire.ping, [1, 2, 3, 4, 5, 6, 7, 8]))
                 #expect(try await wire.frame(Wire.ping).flags == Wire.ack, "the connection goes on")
             }

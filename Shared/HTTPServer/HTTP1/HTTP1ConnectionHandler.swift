@@ -85,8 +85,10 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         self.presence.leave()
         self.uncountAhead()
         // A role that makes an answer keeps the body.
-        if case .answering = self.state { return }
-        self.uncount()
+        if case .answering = self.state {} else { self.uncount() }
+        // Requests that wait for their turn are forgotten.
+        self.state = .closing
+        self.decoder.discard()
     }
 
     // MARK: Input
@@ -190,6 +192,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         // The closure captures only objects of this loop, on which the answer arrives.
         answer.assumeIsolated().whenSuccess { answer in
             self.uncount()
+            guard case .answering = self.state else { return }
             let isLast =
                 !head.keepsAlive || self.isStopping || self.slot.isDraining
                 || (self.isInputClosed && self.decoder.bufferedBytes == 0)
