@@ -95,7 +95,7 @@ import Testing
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4690,
         "Shared/Lua": 1030,
-        "Shared/Model": 6308,
+        "Shared/Model": 6320,
         "Shared/Operations": 4790,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,

@@ -35,8 +35,8 @@ struct OrderReader: Sendable {
                 self.orders.append((order.following(entry), entry.order))
                 self.bytes += entry.bytes
             case .failure(let error):
-                // A removal or a replacement needs nothing of what cannot be read, unless it may be in it: the traces by
-                // which a repetition is known may be unreadable, too.
+                // A removal or a replacement needs nothing of what cannot be read, unless it may be in it: the traces
+                // by which a repetition is known may be unreadable, too.
                 if let remains = error.remains, let whole = order.fromLastWhole,
                     error.knowsChanges || whole.isNewer(than: remains.state)
                 {
