@@ -76,7 +76,7 @@ import Testing
         #expect(refusals == ["acme": MerchantError(reason)])
     }
 
-    /// What its holder no longer names is free at the start as well, and not only at the next look.
+    /// An origin that its holder gave up is free at the start as well, and not only at the next look.
     @Test func anOriginThatMovedWhileNothingRanHasItsNewMerchantAtOnce() throws {
         let fixture = try MerchantLibraryTests.Fixture()
         try fixture.write("acme", ["https://acme.example", "https://shop.example"])

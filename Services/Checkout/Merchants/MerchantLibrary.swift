@@ -84,7 +84,7 @@ final class MerchantLibrary: Service {
             }
             merchants = state.settle()
             if !state.claims.released.isEmpty {
-                // What a holder no longer names may be that of a merchant which was refused for it.
+                // A merchant may have been refused for an origin that its holder has given up.
                 _ = Self.scan(&state, directory, names, loading, isForced: true)
                 merchants = state.settle()
             }

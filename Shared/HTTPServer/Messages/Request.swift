@@ -206,8 +206,8 @@ extension Request.Fields {
 public enum RequestLimits {
     /// Most bytes of a body. A registration has a few hundred, a log a few thousand.
     public static let body = 64 << 10
-    /// The largest body that a role may allow, in bytes. The memory of one that arrives is the next power of two, and has
-    /// to fit the budget of its address together with its head.
+    /// The largest body that a role may allow, in bytes. The memory of one that arrives is the next power of two, and
+    /// has to fit the budget of its address together with its head.
     public static let largestBody = 4 << 20
     /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
     public static let bodies = 512 << 10
