@@ -43,7 +43,7 @@ PARTITIONS = "waybill:1:{partitions}"
 UNPROVOKED = {
     "WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule",
     "WaybillOrdersDiffer": "orders are compared twice a day, when they are old; ColdOrderServiceTests has that",
-    "WaybillPartitionsBehind": "the embedded broker deletes no topic; RestoreServiceTests and chaos --topic-anew have that",
+    "WaybillPartitionsBehind": "the embedded broker deletes no topic; RestoreServiceTests has that",
 }
 
 
