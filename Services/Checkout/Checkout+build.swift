@@ -118,7 +118,9 @@ package enum Checkout {
                 upstream: upstream, rates: SessionRates(rates.times(SessionRates.paymentFactor)),
                 publisher: publisher, mint: mint, logger: environment.logger),
             sessions: MerchantSessionEndpoint(
-                client: MerchantSessionClient(fetcher: appleFetcher, logger: environment.logger), limits: rates,
+                client: MerchantSessionClient(
+                    fetcher: appleFetcher, logger: environment.logger),
+                rates: SessionRates(rates), attempts: SessionRates(rates.times(SessionRates.attemptFactor)),
                 logger: environment.logger),
             files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)

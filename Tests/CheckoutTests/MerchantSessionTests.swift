@@ -1,10 +1,8 @@
 import Cryptography
 import Fetch
 import Foundation
-import Logging
 import Model
 import NIOCore
-import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -204,48 +202,6 @@ import Testing
         }
     }
 
-    /// A request that is refused takes no session from the page's customers, but there is an end to them.
-    @Test func requestsThatAreRefusedAreCountedToo() async throws {
-        let made = try AppleSessions.identity(Self.merchant, named: "counted")
-        let files = try MerchantLibraryTests.Fixture()
-        try files.write(
-            "shop", [Fixture.origin],
-            ["merchantIdentifier": .string(Self.merchant), "certificate": "identity.pem", "key": "key.pem"])
-        try Data(made.certificate).write(to: URL(filePath: files.path + "/shop/identity.pem"))
-        try Data(made.key).write(to: URL(filePath: files.path + "/shop/key.pem"))
-        let merchant = try #require(try files.library().merchants.all.first)
-        let fetcher = try Fetcher(FetcherConfiguration())
-        await fetcher.close()
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let clock = Mutex(NIODeadline.uptimeNanoseconds(1_000_000_000_000))
-        let endpoint = MerchantSessionEndpoint(
-            client: MerchantSessionClient(fetcher: fetcher, logger: logger), limits: .of(client: 1),
-            now: { clock.withLock { $0 } }, logger: logger)
-        let client = ClientAddress(try #require(IPAddress("192.0.2.1")))
-        func failure(_ body: String) async -> CheckoutFailure? {
-            let json = RequestField(name: .contentType, value: "application/json")
-            let request = Request(
-                method: .post, target: "/applepay/validate", fields: .init(others: [json]),
-                body: ByteBuffer(string: body), client: client, presence: nil)
-            do throws(CheckoutFailure) {
-                _ = try await endpoint.answer(request, merchant, merchant.pages[0], identifier: "r")
-                return nil
-            } catch {
-                return error
-            }
-        }
-        for _ in 1..<SessionRates.attemptFactor { #expect(await failure("no JSON")?.code == .malformedBody) }
-        #expect(await failure("{}")?.code == .unavailable, "its session was left to it")
-        // A tenth of the page's rate is spare.
-        for _ in 0..<50 { #expect(await failure("no JSON")?.code == .malformedBody) }
-        let refused = await failure("no JSON")
-        #expect(refused?.code == .rateLimited)
-        #expect(refused?.headers["retry-after"] == ["6"])
-        clock.withLock { $0 = $0 + .milliseconds(20) }
-        #expect(await failure("no JSON")?.code == .malformedBody, "one of the spare ones")
-        #expect(await failure("no JSON")?.code == .rateLimited)
-    }
-
     @Test func theAssociationFileIsServedByHost() async throws {
         try await Self.with { fixture, _ in
             let path = "/.well-known/apple-developer-merchantid-domain-association"
@@ -409,6 +365,21 @@ import Testing
         #expect(Self.load([], plain.key, as: merchant)?.contains("$.certificate") == true)
         let ended = try AppleSessions.identity(merchant, days: -1, named: "ended")
         #expect(Self.load(ended.certificate, ended.key, as: merchant)?.contains("expired") == true)
+    }
+
+    /// A request that is refused takes no session from the page's customers, but there is an end to them.
+    @Test func allRequestsForSessionsHaveALimitOfTheirOwn() throws {
+        let rates = SessionRates(SessionRates.Limits.of(client: 1).times(SessionRates.attemptFactor))
+        let origin = try #require(PageOrigin("https://shop.example.com"))
+        let client = ClientAddress(try #require(IPAddress("192.0.2.1")))
+        let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        // Ten for its session, and a tenth of the page's rate is spare.
+        for _ in 0..<10 + 50 { #expect(rates.admit(client, origin, at: start) == nil) }
+        #expect(rates.admit(client, origin, at: start) == 6)
+        let next = start + .milliseconds(20)
+        #expect(rates.admit(client, origin, at: next) == nil, "one of the spare ones")
+        #expect(rates.admit(client, origin, at: next) == 6)
+        #expect(rates.admit(client, origin, at: start + .seconds(6)) == nil, "one of its own")
     }
 
     @Test func oneNetworkDoesNotTakeTheRateOfAPage() throws {

@@ -8,24 +8,11 @@ import NIOHTTP1
 ///
 /// Only here does a browser determine which URL a server calls with a client certificate.
 struct MerchantSessionEndpoint: Sendable {
-    private let client: MerchantSessionClient
-    private let rates: SessionRates
+    let client: MerchantSessionClient
+    let rates: SessionRates
     /// Those of all requests, whatever becomes of them.
-    private let attempts: SessionRates
-    private let logger: Logger
-
-    /// - Parameters:
-    ///   - limits: those of the sessions that are requested from Apple.
-    ///   - now: the clock of the limits.
-    init(
-        client: MerchantSessionClient, limits: SessionRates.Limits,
-        now: @escaping @Sendable () -> NIODeadline = { .now() }, logger: Logger
-    ) {
-        self.client = client
-        self.rates = SessionRates(limits, now: now)
-        self.attempts = SessionRates(limits.times(SessionRates.attemptFactor), now: now)
-        self.logger = logger
-    }
+    let attempts: SessionRates
+    let logger: Logger
 
     /// - Parameter identifier: that of the request.
     func answer(

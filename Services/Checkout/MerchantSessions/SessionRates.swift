@@ -60,21 +60,16 @@ final class SessionRates: Sendable {
     }
 
     private let limits: Limits
-    private let now: @Sendable () -> NIODeadline
     private let state = Mutex(State())
 
-    /// - Parameter now: the clock.
-    init(_ limits: Limits = Limits(), now: @escaping @Sendable () -> NIODeadline = { .now() }) {
-        self.limits = limits
-        self.now = now
-    }
+    init(_ limits: Limits = Limits()) { self.limits = limits }
 
     /// Admits and counts a request of a configured page.
     ///
     /// - Parameter kind: names the requests, for a person.
     /// - Throws: `rate_limited`.
     func require(_ client: ClientAddress, _ origin: PageOrigin, _ kind: String) throws(CheckoutFailure) {
-        guard let seconds = self.admit(client, origin, at: self.now()) else { return }
+        guard let seconds = self.admit(client, origin) else { return }
         var failure = CheckoutFailure(.rateLimited, "too many \(kind) are requested")
         failure.headers = ["retry-after": String(seconds)]
         throw failure
@@ -83,7 +78,7 @@ final class SessionRates: Sendable {
     /// Admits and counts a request of a configured page.
     ///
     /// - Returns: nil if it is admitted, else the seconds after which to retry.
-    func admit(_ client: ClientAddress, _ origin: PageOrigin, at now: NIODeadline) -> Int64? {
+    func admit(_ client: ClientAddress, _ origin: PageOrigin, at now: NIODeadline = .now()) -> Int64? {
         let limits = self.limits
         let originInterval = TimeAmount.nanoseconds(1_000_000_000 / Int64(limits.perOrigin))
         let networkInterval = TimeAmount.nanoseconds(limits.clientInterval.nanoseconds / Int64(Self.networkFactor))
