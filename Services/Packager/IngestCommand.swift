@@ -104,7 +104,7 @@ enum Ingest {
         let worker = try KeyedWorker(
             group: common.topics.group(of: Self.group), topics: sources.table.topics, environment: environment,
             groups: groups, startsAtEnd: startsAtEnd, keyed: keyed, onCommit: CrashPoint.commits
-        ) { works in
+        ) { works, _ in
             await processor.process(works)
         } onStopped: {
             await producer.close()

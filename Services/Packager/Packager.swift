@@ -124,14 +124,17 @@ extension Packager {
         ) {
             await requestClient.close()
         }
+        let group = common.topics.group(of: Self.group)
+        let marks = WorkMarks(
+            redis: redis, group: group, instance: common.instance(of: group) ?? "", slots: KeyedWorker.concurrency)
         let worker = try KeyedWorker(
-            group: common.topics.group(of: Self.group), topics: common.topics.orderChangeSources,
-            environment: environment,
-            limits: limits, groups: groups, onCommit: CrashPoint.commits
-        ) { [processor] works in
+            group: group, topics: common.topics.orderChangeSources, environment: environment, limits: limits,
+            groups: groups, onCommit: CrashPoint.commits,
+            suspects: SuspectWatch.Parts(marks: marks) { [processor] in await processor.refuse($0) }
+        ) { [processor] works, mark in
             var processor = processor
             processor.packagers = packagers.current
-            return await processor.process(works)
+            return await processor.process(works, marking: mark)
         } onStopped: {
             await producer.close()
             await cold.close()

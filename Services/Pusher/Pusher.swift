@@ -85,8 +85,13 @@ extension Pusher {
             limits: limits, pendingTopic: common.topics.pushPending, wallClock: wallClock)
         let group = common.topics.group(of: Self.group)
         let notified = NotifiedLedger(topic: common.topics.orders)
+        let suspects = PushSuspects(
+            WorkMarks(
+                redis: redis, group: group, instance: common.instance(of: group) ?? "",
+                slots: PushWorker.lookups + 1))
         let consumer = try KafkaConsumer(
-            environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
+            environment.joining.onAssignment(suspects.assigned), group: group,
+            topics: [common.topics.orders, common.topics.registrations],
             instance: common.instance(of: group), onLeaving: { scheduler.drop($0) + parking.drop($0) },
             onCommit: { moment in if case .acknowledged(let positions) = moment { notified.committed(positions) } })
         let pendingGroup = common.topics.group(of: Self.pendingGroup)
@@ -139,8 +144,8 @@ extension Pusher {
             PushWorker.Parts(
                 consumer: consumer, scheduler: scheduler, parking: parking, pending: pending,
                 lookup: PushLookup(registrations: registrations, view: view), notified: notified,
-                positions: NotifiedPositions(redis: redis), followUps: followUps, clients: clients,
-                metrics: metrics, log: log),
+                positions: NotifiedPositions(redis: redis), suspects: suspects, producer: producer,
+                followUps: followUps, clients: clients, metrics: metrics, log: log),
             limits: limits, environment: environment
         ) {
             await producer.close()

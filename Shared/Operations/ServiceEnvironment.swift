@@ -132,3 +132,16 @@ public enum WorkerCondition {
     /// A remark as long as nothing gets done.
     public static let upstreams = "upstreams"
 }
+
+extension KafkaConfiguration {
+    /// Returns the configuration with a call at each assignment: on the polling thread, so before any record of the
+    /// partitions that came.
+    public func onAssignment(_ call: @escaping @Sendable () -> Void) -> KafkaConfiguration {
+        var configuration = self
+        configuration.onEvent = { [onEvent] event in
+            if event.kind == .assigned { call() }
+            onEvent?(event)
+        }
+        return configuration
+    }
+}

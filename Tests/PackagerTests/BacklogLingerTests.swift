@@ -42,16 +42,16 @@ import Testing
             KafkaRecord(topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: [key], value: [])
         }
         driver.add([record(1), record(2), record(3)], now: self.start, isHeld: true)
-        let first = await driver.next() ?? []
+        let first = await driver.next()?.works ?? []
         #expect(first.map(\.key) == [[1]])
-        #expect(await driver.next()?.map(\.key) == [[2]])
+        #expect(await driver.next()?.works.map(\.key) == [[2]])
         async let third = driver.next()
         driver.add([record(3)], now: self.start, isHeld: true)
         _ = driver.complete(first, [.done], now: self.start) { _ in .zero }
-        #expect(await third?.map(\.records.count) == [2])
+        #expect(await third?.works.map(\.records.count) == [2])
         async let fourth = driver.next()
         driver.add([record(4)], now: self.start, isHeld: true)
         driver.add([record(4)], now: self.start)
-        #expect(await fourth?.map(\.records.count) == [2])
+        #expect(await fourth?.works.map(\.records.count) == [2])
     }
 }

@@ -106,7 +106,7 @@ import Testing
     ) throws -> KeyedWorker {
         try KeyedWorker(
             group: "g", topics: [fixture.topic], environment: environment, limits: limits, groups: groups,
-            random: { $0.lowerBound }, onCommit: onCommit, process: process, onStopped: {})
+            random: { $0.lowerBound }, onCommit: onCommit, process: { works, _ in await process(works) }, onStopped: {})
     }
 
     /// Runs workers until `body` returns, then stops them gracefully and waits for their end.

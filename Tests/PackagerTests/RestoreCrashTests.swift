@@ -12,7 +12,7 @@ import Testing
 
 /// Packagers that are killed in the middle of a restore. A killed packager's jobs are free only when its lease of 15 s
 /// ends, so these tests take that long.
-@Suite(.server, .timeLimit(.minutes(3))) struct RestoreCrashTests {
+@Suite(.server, .timeLimit(.minutes(5))) struct RestoreCrashTests {
     private static let count = 900
 
     /// The content before Redis is emptied, put there by a packager that has stopped.

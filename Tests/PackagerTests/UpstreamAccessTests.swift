@@ -49,7 +49,7 @@ import Testing
         try await testGracefulShutdown { trigger in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 let worker = try KeyedWorker(
-                    group: "g", topics: ["t"], environment: environment, process: { $0.map { _ in .done } },
+                    group: "g", topics: ["t"], environment: environment, process: { works, _ in works.map { _ in .done } },
                     onStopped: {})
                 group.addTask { try await worker.run() }
                 let deadline = ContinuousClock.now + .seconds(30)

@@ -9,7 +9,7 @@ import Testing
 @testable import Pusher
 
 /// The program itself, stopped and killed while notifications are in flight.
-@Suite(.server, .timeLimit(.minutes(2))) struct PusherProcessTests {
+@Suite(.server, .timeLimit(.minutes(4))) struct PusherProcessTests {
     private func publish(_ fixture: PusherFixture, _ orders: Range<Int>) async throws {
         for outcome in await fixture.producer.produce(
             try orders.map { number in
@@ -113,6 +113,42 @@ import Testing
                 try await Task.sleep(for: .seconds(2))
                 return try used() - before <= 8
             }
+            #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
+        }
+    }
+
+    /// Pushers that trap at a record, and one without the defect.
+    @Test func aRecordThatEndsEachPusherBecomesADeadLetterAndStopsNoOther() async throws {
+        try await PusherFixture.run { fixture in
+            let directory = try TemporaryDirectory("pusher-process")
+            try await fixture.redis.completeView()
+            for number in 0..<20 { try await fixture.register("d\(number)", for: "o\(number)", token: number) }
+            try await self.publish(fixture, 0..<10)
+            let poison = KafkaMessage(
+                topic: fixture.topics.orders, key: Array("\(try PusherFixture.order("o3"))".utf8),
+                value: Array(#"{"ends":"pushers"}"#.utf8))
+            _ = try await fixture.producer.produce(poison)
+            try await self.publish(fixture, 10..<20)
+            let trap = ["WAYBILL_TRAP_AT": "pushers", "SWIFT_BACKTRACE": "enable=no"]
+            var deaths = 0
+            var pusher = try fixture.child(directory, trap)
+            try await eventually("committed", within: .seconds(200)) {
+                if let exit = pusher.exit {
+                    deaths += 1
+                    try #require(deaths <= 4 && exit != .code(0), "\(pusher.tail)")
+                    pusher = try fixture.child(directory, trap)
+                }
+                return try await self.lag(fixture) == 0
+            }
+            #expect(deaths == 4, "one with others in work, and three alone")
+            let letter = try #require(try await fixture.deadLetters(1).first)
+            #expect(letter.code == "push-worker-ended")
+            try await eventually("all others") {
+                try await Set(fixture.notified()).isSuperset(of: (0..<20).map { PusherFixture.token($0) })
+            }
+            let survey = try await PushDeadLetterSurvey(code: nil, since: nil).read(
+                KafkaConfiguration(bootstrap: fixture.broker.bootstrap), topic: fixture.topics.deadLetters)
+            #expect(survey.devices == [PendingPushKey(order: try PusherFixture.order("o3"))], "all of its order's")
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
         }
     }

@@ -41,7 +41,9 @@ import Testing
             "Reporting": ["Scheduling"],
             "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
             "Settings": [],
-            "Worker": ["FollowUps", "Parking", "Policies", "Records", "Reporting", "Scheduling", "Settings"],
+            "Worker": [
+                "DeadLetters", "FollowUps", "Parking", "Policies", "Records", "Reporting", "Scheduling", "Settings",
+            ],
         ],
         "Shared/Brands": [
             "Assets": ["Brand"],
@@ -81,11 +83,12 @@ import Testing
             // Asset sweeps and lookups wait for a complete view.
             "Assets": ["Keys", "View"],
             "Keys": [],
-            "Orders": ["Assets", "Keys", "View"],
+            "Orders": ["Assets", "Keys", "View", "Work"],
             "Packages": ["Keys", "View"],
             "Pictures": ["Keys"],
             "Registrations": ["Keys", "View"],
             "View": ["Keys"],
+            "Work": ["Keys"],
         ],
     ]
 

@@ -68,16 +68,30 @@ struct ChangeProcessor: Sendable {
 
     /// Processes orders, each of which is in only one batch of one process.
     ///
+    /// - Parameter mark: is set before anything of the batch is decoded.
     /// - Returns: one outcome for each piece of work, in order.
-    func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
-        let batch = ChangeBatch(works) { self.availability(of: $0) }
+    func process(_ works: [KeyedWork], marking mark: WorkMark? = nil) async -> [KeyedWork.Outcome] {
         var outcomes = BatchOutcomes(count: works.count)
         CrashPoint.reached(.batchTaken)
+        let reader = OrderReader(store: self.store, view: self.view, metrics: self.metrics)
+        var seen: OrderReader.Sights
+        do {
+            seen = try await reader.look(at: self.orders(of: works), marking: mark)
+        } catch {
+            outcomes.postpone(works.indices, "\(error)")
+            return outcomes.outcomes
+        }
+        let batch = ChangeBatch(works) { self.availability(of: $0) }
         for (place, reason) in batch.awaiting { outcomes.postpone(place, reason) }
         await self.deadLetters.send(batch.refused, &outcomes)
         var open = batch.orders.filter { !outcomes.isPostponed($0.place) }
-        for _ in 0..<Self.conflictLimit where !open.isEmpty {
-            await self.advance(open, &outcomes)
+        for attempt in 0..<Self.conflictLimit where !open.isEmpty {
+            do {
+                if attempt > 0 { seen = try await reader.look(at: open.map { ($0.place, $0.key) }) }
+                await self.advance(open, seen, reader, &outcomes)
+            } catch {
+                outcomes.postpone(open.map(\.place), "\(error)")
+            }
             let overtaken = outcomes.takeOvertaken()
             open.removeAll { !overtaken.contains($0.place) }
         }
@@ -86,19 +100,44 @@ struct ChangeProcessor: Sendable {
         return outcomes.outcomes
     }
 
+    /// The orders that the keys of some work name, as far as their brands are loaded.
+    private func orders(of works: [KeyedWork]) -> [(place: Int, key: OrderKey)] {
+        works.enumerated().compactMap { place, work in
+            guard let text = work.key.flatMap({ String(validating: $0, as: UTF8.self) }),
+                let key = try? OrderKey(text), self.packagers[key.orderType] != nil
+            else { return nil }
+            return (place, key)
+        }
+    }
+
+    /// Publishes a dead letter for a record that was begun alone several times, and each time the worker ended.
+    ///
+    /// Nothing of the record is decoded.
+    func refuse(_ record: KafkaRecord) async -> KeyedWork.Outcome {
+        let fault = ChangeFault(
+            code: .workerEnded,
+            reason: "\(SuspectKeys.mostBeginnings) workers ended, or stalled, while they had only this record in work: "
+                + "look into their logs and crash reports, install a version in which that is mended, then replay this "
+                + "dead letter")
+        var outcomes = BatchOutcomes(count: 1)
+        await self.deadLetters.send([RefusedRecord(undecoded: record, fault: fault)], &outcomes)
+        self.finish([KeyedWork(key: record.key, records: [record])], outcomes.outcomes)
+        return outcomes.outcomes[0]
+    }
+
     private func availability(of type: OrderTypeIdentifier) -> ChangeBatch.BrandAvailability {
         if self.packagers[type] != nil { return .served }
         return self.awaited(type).map { .awaited($0) } ?? .unknown
     }
 
     /// Takes orders through steps 1 to 6, page by page, so that memory use does not grow with the documents in Redis.
-    private func advance(_ orders: [BatchOrder], _ outcomes: inout BatchOutcomes) async {
-        let reader = OrderReader(store: self.store, view: self.view, metrics: self.metrics)
-        var unread = [orders]
+    private func advance(
+        _ orders: [BatchOrder], _ seen: OrderReader.Sights, _ reader: OrderReader, _ outcomes: inout BatchOutcomes
+    ) async {
+        let (first, others) = reader.first(orders, seen, &outcomes)
+        await self.advance(first, &outcomes)
+        var unread = others
         do {
-            let (first, others) = try await reader.first(orders, &outcomes)
-            unread = others
-            await self.advance(first, &outcomes)
             for page in others {
                 let page = try await reader.page(page, &outcomes)
                 unread.removeFirst()
@@ -115,7 +154,7 @@ struct ChangeProcessor: Sendable {
         var page = read
         self.load.add(page.bytes)
         defer { self.load.add(-page.bytes) }
-        var moments = self.spans.map { _ in BatchMoments(start: page.startNanoseconds) }
+        var moments = self.spans.map { _ in BatchMoments(start: page.moment.startNanoseconds) }
         moments?.ended(.read)
         CrashPoint.reached(.statesRead)
         let maker = DraftMaker(
@@ -146,7 +185,7 @@ struct ChangeProcessor: Sendable {
         drafts = outcomes.open(drafts)
         do {
             // A view that was lost since then is restored from what was published before the loss: this may be missing.
-            if let epochs = page.epochs { try await self.view?.confirm(epochs) }
+            if let epochs = page.moment.epochs { try await self.view?.confirm(epochs) }
             incomplete.awaitNext(drafts, &outcomes)
             ChangeAccount(metrics: self.metrics, logger: self.logger).count(drafts)
         } catch {
@@ -279,6 +318,7 @@ struct ChangeBatch {
             var changes: [BatchOrder.Change] = []
             var reason: String?
             for record in work.records {
+                RecordTrap.decoding(record)
                 do throws(ChangeFault) {
                     let change = try OrderChange.decode(
                         key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })

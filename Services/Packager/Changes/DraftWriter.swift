@@ -14,7 +14,7 @@ struct DraftWriter: Sendable {
         var writes: [(place: Int, write: OrderStore.Write)] = []
         for draft in open { if let write = draft.write { writes.append((draft.place, write)) } }
         do {
-            let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: page.epochs)
+            let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: page.moment.epochs)
             CrashPoint.reached(.assetsPut)
             // A full Redis refuses new assets and still accepts removals.
             if !refused.isEmpty {
@@ -24,7 +24,8 @@ struct DraftWriter: Sendable {
                     return true
                 }
             }
-            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: page.begun)) {
+            let written = try await self.store.write(writes.map(\.write), begun: page.moment.begun)
+            for (sent, outcome) in zip(writes, written) {
                 switch outcome {
                 case .written: break
                 case .conflict:

@@ -9,14 +9,25 @@ struct OrderReader: Sendable {
     let view: ViewEpochCache?
     let metrics: PackagerMetrics
 
-    /// Orders that were read together.
-    struct Page: Sendable {
-        /// A time before any of them was read.
+    /// The moment of a read.
+    struct Moment: Sendable {
+        /// A time before anything was read.
         let begun = PackagingStart.now
         /// The same, in nanoseconds since 1970.
         let startNanoseconds = TraceSpan.now
-        /// The epochs under which they were read; nil skips the check.
+        /// The epochs under which it was read; nil skips the check.
         let epochs: MaterializedView.Epochs?
+    }
+
+    /// The first read of orders: each by the place of its work.
+    struct Sights: Sendable {
+        fileprivate let moment: Moment
+        fileprivate let orders: [Int: OrderStore.Sight]
+    }
+
+    /// Orders that were read together.
+    struct Page: Sendable {
+        let moment: Moment
         /// The orders with what waits for them, and their states; nil for one that never was.
         fileprivate(set) var orders: [(BatchOrder, OrderStore.StoredOrder?)] = []
         /// The changes of damaged orders, which become dead letters.
@@ -69,27 +80,40 @@ struct OrderReader: Sendable {
         }
     }
 
-    /// Reads all orders whose entries are small and in Redis.
+    /// Reads orders for the first time: those that are small and in Redis.
     ///
-    /// - Returns: also the others, as the pages in which they are to be read: last those that Kafka has.
+    /// - Parameters:
+    ///   - orders: with the places of their work.
+    ///   - mark: is set before this returns.
+    func look(
+        at orders: [(place: Int, key: OrderKey)], marking mark: WorkMark? = nil
+    ) async throws(StoreError) -> Sights {
+        let moment = Moment(epochs: try await self.view?.known())
+        let started = ContinuousClock.now
+        let sights = try await self.store.look(at: orders.map(\.key), marking: mark)
+        self.metrics.ended(.read, since: started)
+        return Sights(
+            moment: moment, orders: Dictionary(uniqueKeysWithValues: zip(orders.lazy.map(\.place), sights)))
+    }
+
+    /// Divides orders by what was seen of them: a page of those that were read, and the pages in which the others are
+    /// to be read, last those that Kafka has.
     func first(
-        _ orders: [BatchOrder], _ outcomes: inout BatchOutcomes
-    ) async throws(StoreError) -> (page: Page, others: [[BatchOrder]]) {
-        var page = Page(epochs: try await self.view?.known())
+        _ orders: [BatchOrder], _ seen: Sights, _ outcomes: inout BatchOutcomes
+    ) -> (page: Page, others: [[BatchOrder]]) {
+        var page = Page(moment: seen.moment)
         var large: [(item: BatchOrder, bytes: Int)] = []
         var cold: [(item: BatchOrder, bytes: Int)] = []
-        let started = ContinuousClock.now
-        let sights = try await self.store.look(at: orders.map(\.key))
-        self.metrics.ended(.read, since: started)
-        for (order, sight) in zip(orders, sights) {
-            switch sight {
-            case .read(let result):
-                if let record = sight.coldRecord {
+        for order in orders {
+            switch seen.orders[order.place] {
+            case .read(let result)?:
+                if let record = seen.orders[order.place]?.coldRecord {
                     cold.append((order, record.bytes))
                 } else {
                     page.add(order, result, &outcomes)
                 }
-            case .large(let bytes): large.append((order, bytes))
+            case .large(let bytes)?: large.append((order, bytes))
+            case nil: outcomes.postpone(order.place, "reading an order: it was not asked for")
             }
         }
         return (page, OrderStore.pages(large) + OrderStore.pages(cold))
@@ -97,7 +121,7 @@ struct OrderReader: Sendable {
 
     /// Reads a page of large orders, or of cold ones.
     func page(_ orders: [BatchOrder], _ outcomes: inout BatchOutcomes) async throws(StoreError) -> Page {
-        var page = Page(epochs: try await self.view?.known())
+        var page = Page(moment: Moment(epochs: try await self.view?.known()))
         for (order, result) in zip(orders, try await self.store.eachEntry(orders.map(\.key))) {
             page.add(order, result, &outcomes)
         }

@@ -195,4 +195,12 @@ struct RefusedRecord {
         self.fault = fault
         self.trace = TraceContext(value: record.value, headers: record.headers.map { ($0.name, $0.value) })
     }
+
+    /// A record that must not be decoded; the only one of its work.
+    init(undecoded record: KafkaRecord, fault: ChangeFault) {
+        self.place = 0
+        self.record = record
+        self.fault = fault
+        self.trace = nil
+    }
 }

@@ -47,6 +47,9 @@ extension MetricRow {
                 + "another worker"),
         MetricRow(.histogram, "waybill_batch_records", "records of a batch"),
         MetricRow(.histogram, "waybill_batch_keys", "orders of a batch"),
+        MetricRow(
+            .gauge, "waybill_suspect_keys",
+            "keys that are worked on alone, since they were in work when a worker ended"),
         MetricRow(.gauge, "waybill_parked_keys", "orders that wait to be retried"),
         MetricRow(.gauge, "waybill_parked_oldest_seconds", "how long the first of them has waited"),
         MetricRow(.gauge, "waybill_bytes_in_hand", "bytes of the records in hand"),

@@ -78,6 +78,8 @@ struct KeyQueue: Sendable {
     private var delayed: [Key: ContinuousClock.Instant] = [:]
     /// Records that went to another member while they were in work, and came back undone.
     private var undone: [KafkaRecord] = []
+    /// Ready keys that are worked on alone.
+    private var suspects: [Key] = []
     /// The records in hand.
     private(set) var records = 0
     private(set) var bytes = 0
@@ -90,6 +92,9 @@ struct KeyQueue: Sendable {
     var delayedCount: Int { self.delayed.count }
     /// The time since which the first of them waits.
     var delayedSince: ContinuousClock.Instant? { self.delayed.values.min() }
+
+    /// True if keys are ready that are worked on alone.
+    var hasSuspects: Bool { !self.suspects.isEmpty }
 
     /// Returns true if `next` has a batch to return.
     func hasReady(allowsBulk: Bool = true) -> Bool {
@@ -193,8 +198,10 @@ struct KeyQueue: Sendable {
 
     /// Returns the next batch: different keys, none of which is in work. Empty: nothing is ready.
     ///
-    /// - Parameter allowsBulk: true to include a group with a backlog.
-    mutating func next(allowsBulk: Bool = true) -> [KeyedWork] {
+    /// - Parameters:
+    ///   - allowsBulk: true to include a group with a backlog.
+    ///   - isSuspect: returns true for a key that is left to `nextSuspect`; nil: there is none.
+    mutating func next(allowsBulk: Bool = true, isSuspect: ((Key) -> Bool)? = nil) -> [KeyedWork] {
         var works: [KeyedWork] = []
         var bytes = 0
         for _ in 0..<self.turns.count where works.count < self.limits.batchKeys {
@@ -202,7 +209,7 @@ struct KeyQueue: Sendable {
             let isBulk = self.isBulk(group)
             var isEnough = false
             if !isBulk || allowsBulk && works.isEmpty {
-                isEnough = !self.fill(&works, &bytes, from: group) || isBulk && !works.isEmpty
+                isEnough = !self.fill(&works, &bytes, from: group, isSuspect) || isBulk && !works.isEmpty
             }
             self.groups[group].isInTurn = !self.groups[group].ready.isEmpty
             if self.groups[group].isInTurn { self.turns.append(group) }
@@ -214,11 +221,18 @@ struct KeyQueue: Sendable {
     /// Adds ready keys of a group to a batch.
     ///
     /// - Returns: false if there is a key for which the batch has no room.
-    private mutating func fill(_ works: inout [KeyedWork], _ bytes: inout Int, from group: Int) -> Bool {
+    private mutating func fill(
+        _ works: inout [KeyedWork], _ bytes: inout Int, from group: Int, _ isSuspect: ((Key) -> Bool)?
+    ) -> Bool {
         while let key = self.groups[group].ready.first {
             // A dropped key has no entry any more; one that returned in the meantime is here twice.
             guard var entry = self.entries[key], entry.place == .ready, entry.group == group else {
                 self.groups[group].ready.removeFirst()
+                continue
+            }
+            if let isSuspect, isSuspect(key) {
+                self.groups[group].ready.removeFirst()
+                self.suspects.append(key)
                 continue
             }
             let isOver = !works.isEmpty && bytes + entry.bytes > self.limits.batchBytes
@@ -233,6 +247,23 @@ struct KeyQueue: Sendable {
             self.entries[key] = entry
         }
         return true
+    }
+
+    /// Returns the first record of the key that ranks highest among those that are worked on alone; nil: none is ready.
+    mutating func nextSuspect(_ rank: (Key) -> Int) -> KeyedWork? {
+        self.suspects.removeAll { self.entries[$0]?.place != .ready }
+        var index = 0
+        for other in self.suspects.indices where rank(self.suspects[other]) > rank(self.suspects[index]) {
+            index = other
+        }
+        guard !self.suspects.isEmpty, var entry = self.entries[self.suspects[index]] else { return nil }
+        let key = self.suspects.remove(at: index)
+        entry.inWork = Array(entry.waiting.prefix(1))
+        entry.waiting.removeFirst(entry.inWork.count)
+        entry.isOutdated = false
+        entry.place = .inWork
+        self.entries[key] = entry
+        return KeyedWork(key: key, records: entry.inWork, attempts: entry.attempts)
     }
 
     /// Completes a key whose work has returned and is done.

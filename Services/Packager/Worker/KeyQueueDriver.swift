@@ -1,4 +1,5 @@
 import Kafka
+import Store
 import Synchronization
 
 /// The interface through which a `KeyedWorker` reports deferred records to its consumer, and queries it. A seam for
@@ -23,19 +24,53 @@ final class KeyQueueDriver: Sendable {
         /// batches in work.
         var isHeld = false
         let concurrency: Int
+        var suspects = SuspectKeys()
+        /// True while a suspect is in work.
+        var isAlone = false
+        /// The number of times that partitions came, or the worker began.
+        var assignments = 1
+        /// The last of them after which the marks of ended workers were read.
+        var examined: Int
         /// True if a group with a backlog may get a batch: the last batch is reserved for groups without one.
         var allowsBulk: Bool { self.batches < (self.isHeld ? 2 : self.concurrency - 1) }
         var allowsAny: Bool {
-            !self.isStopping && (!self.isHeld || self.allowsBulk || self.intake.groups.isShared)
+            !self.isStopping && !self.isAlone && self.examined >= self.assignments
+                && (!self.isHeld || self.allowsBulk || self.intake.groups.isShared)
         }
-        var hasWork: Bool { self.allowsAny && self.intake.queue.hasReady(allowsBulk: self.allowsBulk) }
+        var hasWork: Bool {
+            guard self.allowsAny else { return false }
+            let queue = self.intake.queue
+            return queue.hasSuspects ? self.batches == 0 : queue.hasReady(allowsBulk: self.allowsBulk)
+        }
+
+        /// Takes the next batch; empty: there is none now. Suspects that are ready have nothing else beside them.
+        mutating func take() -> [KeyedWork] {
+            guard self.allowsAny else { return [] }
+            var works: [KeyedWork] = []
+            if !self.intake.queue.hasSuspects {
+                let suspects = self.suspects
+                works = self.intake.queue.next(
+                    allowsBulk: self.allowsBulk, isSuspect: suspects.isEmpty ? nil : { suspects.contains($0) })
+            }
+            if works.isEmpty, self.batches == 0 {
+                let suspects = self.suspects
+                works = self.intake.queue.nextSuspect { suspects.beginnings(of: $0) }.map { [$0] } ?? []
+                self.isAlone = !works.isEmpty
+            }
+            if !works.isEmpty { self.batches += 1 }
+            return works
+        }
     }
 
     private let state: Mutex<State>
 
-    /// - Parameter concurrency: the most batches in work, at least 2.
-    init(limits: KeyQueue.Limits, concurrency: Int = 5) {
-        self.state = Mutex(State(intake: WorkIntake(limits: limits), concurrency: concurrency))
+    /// - Parameters:
+    ///   - concurrency: the most batches in work, at least 2.
+    ///   - examines: true to hand out nothing before `learn` was called, again each time when partitions came.
+    init(limits: KeyQueue.Limits, concurrency: Int = 5, examines: Bool = false) {
+        self.state = Mutex(
+            State(
+                intake: WorkIntake(limits: limits), concurrency: concurrency, examined: examines ? 0 : .max))
     }
 
     /// A summary of the queue.
@@ -93,17 +128,17 @@ final class KeyQueueDriver: Sendable {
     // MARK: the tasks
 
     /// Waits for work; nil when none will be handed out any more.
-    func next() async -> [KeyedWork]? {
+    ///
+    /// - Returns: a batch, and true if it is one record of a suspect, which is in work alone.
+    func next() async -> (works: [KeyedWork], isAlone: Bool)? {
         while true {
-            let works: [KeyedWork]? = self.change { state in
+            let batch: (works: [KeyedWork], isAlone: Bool)? = self.change { state in
                 if state.isStopping { return nil }
-                guard state.allowsAny else { return [] }
-                let works = state.intake.queue.next(allowsBulk: state.allowsBulk)
-                if !works.isEmpty { state.batches += 1 }
-                return works
+                let works = state.take()
+                return (works, state.isAlone && !works.isEmpty)
             }
-            guard let works else { return nil }
-            if !works.isEmpty { return works }
+            guard let batch else { return nil }
+            if !batch.works.isEmpty { return batch }
             await withCheckedContinuation { continuation in
                 let isNeeded = self.state.withLock { state in
                     if state.isStopping || state.hasWork { return true }
@@ -122,6 +157,7 @@ final class KeyQueueDriver: Sendable {
     ) -> Look {
         self.change { state in
             state.batches -= 1
+            state.isAlone = false
             for (work, outcome) in zip(works, outcomes) {
                 switch outcome {
                 case .done: state.intake.queue.done(work.key)
@@ -145,6 +181,44 @@ final class KeyQueueDriver: Sendable {
             return state.idle
         }
         for task in idle { task.resume() }
+    }
+
+    // MARK: suspects
+
+    /// Notes that partitions came: what ended workers had in work is among their records.
+    func assigned() { self.state.withLock { $0.assignments += $0.examined == .max ? 0 : 1 } }
+
+    /// The assignment for which the marks of ended workers are to be read; nil: they are read.
+    var unexamined: Int? { self.state.withLock { $0.examined < $0.assignments ? $0.assignments : nil } }
+
+    /// Takes over the suspects that were read after an assignment.
+    ///
+    /// - Returns: the number of all.
+    func learn(
+        _ suspects: [SuspectKeys.Digest: SuspectKeys.Beginnings], after assignment: Int, now: ContinuousClock.Instant
+    ) -> Int {
+        self.change { state in
+            state.suspects.learn(suspects, now: now)
+            state.examined = assignment
+            return state.suspects.count
+        }
+    }
+
+    /// Notes that a suspect's record is about to be begun.
+    func begin(_ key: [UInt8]?, at place: String, now: ContinuousClock.Instant) -> SuspectKeys.Beginnings {
+        self.state.withLock { $0.suspects.begin(key, at: place, now: now) }
+    }
+
+    /// Notes that a suspect's record came to its end, or has to be tried again.
+    func end(_ key: [UInt8]?, isDone: Bool, now: ContinuousClock.Instant) {
+        self.state.withLock { $0.suspects.end(key, isDone: isDone, now: now) }
+    }
+
+    /// Releases suspects whose time is over.
+    ///
+    /// - Returns: those that Redis may forget, and the number of those that remain.
+    func release(now: ContinuousClock.Instant) -> (released: [SuspectKeys.Digest], left: Int) {
+        self.state.withLock { ($0.suspects.release(now: now), $0.suspects.count) }
     }
 
     // MARK: deferred records

@@ -4,6 +4,7 @@ import Logging
 import Model
 import Operations
 import ServiceLifecycle
+import Store
 import Synchronization
 
 /// The loop of a worker on Kafka whose unit of work is a key.
@@ -34,7 +35,8 @@ final class KeyedWorker: Service {
     private let deferred: DeferredReader
     private let groups: @Sendable () -> [KeyGroup]
     private let keyed: (@Sendable (KafkaRecord) -> [UInt8]?)?
-    private let process: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
+    private let process: @Sendable ([KeyedWork], WorkMark?) async -> [KeyedWork.Outcome]
+    private let suspects: SuspectWatch?
     private let onStopped: @Sendable () async -> Void
     private let readiness: Readiness
     private let logger: Logger
@@ -55,22 +57,23 @@ final class KeyedWorker: Service {
     ///   - startsAtEnd: as for `KafkaConsumer`.
     ///   - keyed: returns the key under which a record is processed, which it then has; nil: its own.
     ///   - onCommit: as for `KafkaConsumer`.
-    ///   - process: does the work of some keys, and returns an outcome for each of them, in order. Called several times
-    ///     at once, never with one key twice.
+    ///   - suspects: protects the workers from records that end them; nil: nothing does.
+    ///   - process: does the work of some keys, sets their mark before it decodes anything, and returns an outcome for
+    ///     each of them, in order. Called several times at once, never with one key twice.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
     convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
         limits: KeyQueue.Limits = KeyedWorker.limits, groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false },
         keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
-        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
-        process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil, suspects: SuspectWatch.Parts? = nil,
+        process: @escaping @Sendable ([KeyedWork], WorkMark?) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
         try self.init(
             group: group, topics: topics, environment: environment, limits: limits,
             groups: groups, startsAtEnd: startsAtEnd, keyed: keyed, random: { Double.random(in: $0) },
-            onCommit: onCommit, process: process, onStopped: onStopped)
+            onCommit: onCommit, suspects: suspects, process: process, onStopped: onStopped)
     }
 
     init(
@@ -79,13 +82,13 @@ final class KeyedWorker: Service {
         startsAtEnd: @escaping @Sendable (String) -> Bool = { _ in false },
         keyed: (@Sendable (KafkaRecord) -> [UInt8]?)? = nil,
         random: @escaping @Sendable (ClosedRange<Double>) -> Double,
-        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
-        process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil, suspects: SuspectWatch.Parts? = nil,
+        process: @escaping @Sendable ([KeyedWork], WorkMark?) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
-        let driver = KeyQueueDriver(limits: limits, concurrency: Self.concurrency)
+        let driver = KeyQueueDriver(limits: limits, concurrency: Self.concurrency, examines: suspects != nil)
         self.consumer = try KafkaConsumer(
-            environment.joining, group: group, topics: topics, startsAtEnd: startsAtEnd,
+            environment.joining.onAssignment(driver.assigned), group: group, topics: topics, startsAtEnd: startsAtEnd,
             instance: environment.common.instance(of: group),
             onLeaving: { driver.drop($0).map(\.receipt) }, onCommit: onCommit)
         self.driver = driver
@@ -97,7 +100,13 @@ final class KeyedWorker: Service {
         self.onStopped = onStopped
         self.readiness = environment.readiness
         self.logger = environment.logger
-        self.metrics = KeyedWorkerMetrics(factory: environment.metrics)
+        let metrics = KeyedWorkerMetrics(factory: environment.metrics)
+        self.metrics = metrics
+        self.suspects = suspects.map {
+            SuspectWatch(
+                $0, driver, limit: environment.common.shutdownLimit, readiness: environment.readiness,
+                logger: environment.logger, metrics: metrics)
+        }
         self.random = random
         let liveness = environment.liveness
         liveness.watch("kafka-consumer \(group)") { [consumer] in consumer.turnedAt }
@@ -118,6 +127,7 @@ final class KeyedWorker: Service {
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup { reading in
                         reading.addTask { await self.deferred.run() }
+                        if let suspects = self.suspects { reading.addTask { await suspects.run() } }
                         defer { reading.cancelAll() }
                         try await self.fetch()
                     }
@@ -136,6 +146,7 @@ final class KeyedWorker: Service {
             self.logger.warning("cannot commit offsets", metadata: ["error": "\(error)"])
         }
         await self.consumer.close()
+        await self.suspects?.end()
         await self.onStopped()
         if let failure { throw failure }
     }
@@ -178,10 +189,17 @@ final class KeyedWorker: Service {
 
     /// One task: processes one batch after the other until none is handed out any more.
     private func work(_ task: Int) async {
-        while let works = await self.driver.next() {
+        while let (works, isAlone) = await self.driver.next() {
             self.metrics.began(works)
             self.batches.withLock { $0[task] = .now }
-            let outcomes = await self.process(works)
+            let mark = self.suspects?.mark(works, slot: task)
+            let outcomes: [KeyedWork.Outcome]
+            if isAlone, let suspects = self.suspects {
+                let process = self.process
+                outcomes = await suspects.alone(works[0]) { await process(works, mark) }
+            } else {
+                outcomes = await self.process(works, mark)
+            }
             self.batches.withLock { $0[task] = nil }
             self.complete(works, outcomes)
         }

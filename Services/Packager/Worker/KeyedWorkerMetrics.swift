@@ -15,6 +15,8 @@ struct KeyedWorkerMetrics: Sendable {
     private let bytesInHand: Meter
     /// The time for which nothing was finished although records are in hand: a stall that the group cannot see.
     private let quietSeconds: Meter
+    /// Keys that are worked on alone, since they were in work when a worker ended.
+    let suspectKeys: Meter
     /// Records that were deferred and were deleted before they were read again.
     fileprivate let lost: Counter
     let factory: MetricsRegistry
@@ -28,6 +30,7 @@ struct KeyedWorkerMetrics: Sendable {
         self.recordsInHand = Meter(label: "waybill_records_in_hand", factory: factory)
         self.bytesInHand = Meter(label: "waybill_bytes_in_hand", factory: factory)
         self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
+        self.suspectKeys = Meter(label: "waybill_suspect_keys", factory: factory)
         self.lost = Counter(label: "waybill_waiting_records_lost_total", factory: factory)
         self.factory = factory
     }

@@ -46,6 +46,7 @@ struct PushDeadLetter: Hashable, Sendable {
                 "dropped after \(self.history.count) attempts, the last one: \(self.cause)"
             case .refused: "APNs refuses the notification: \(self.cause)"
             case .tokenUnknown: "APNs does not take the push token; the registration stays: \(self.cause)"
+            case .workerEnded: "pushers ended with its record: \(self.cause)"
             }
         return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
     }

@@ -52,14 +52,17 @@ struct PushDeadLetterSurvey: Sendable {
         guard let code = record.headers.text(.error), PushDeadLetterCode.isOne(code),
             self.code == nil || self.code == code,
             let key = String(validating: record.key ?? [], as: UTF8.self), let order = try? OrderKey(key),
-            let json = try? JSON(parsing: record.value ?? []), let name = json.object?["device"]?.string,
-            let device = try? DeviceIdentifier(name)
+            let json = try? JSON(parsing: record.value ?? []).object
         else { return }
+        let device = json["device"]?.string.flatMap { try? DeviceIdentifier($0) }
+        // Without a device all those of the order were not notified.
+        guard device != nil || json["device"] == nil else { return }
         found.deadLetterCount += 1
         guard found.devices.count < Self.limit else {
             found.isOverfull = true
             return
         }
+        guard let device else { return found.devices.append(PendingPushKey(order: order)) }
         guard found.known.insert(DeviceOfType(device: device, type: order.orderType)).inserted else { return }
         found.devices.append(PendingPushKey(order: order, device: device))
     }

@@ -44,6 +44,7 @@ struct PushBatch {
         }
         var places: [OrderKey: Int] = [:]
         for (index, record) in records.enumerated() {
+            RecordTrap.decoding(record)
             if record.timestampMilliseconds >= 0, record.timestampMilliseconds < staleBefore, record.value != nil {
                 self.staleCount += 1
                 continue

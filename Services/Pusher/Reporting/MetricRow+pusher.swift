@@ -90,6 +90,9 @@ extension MetricRow {
             .counter, "waybill_push_devices_skipped_total",
             "devices that were not notified of a change, since their order has more devices than are notified of "
                 + "one change"),
+        MetricRow(
+            .gauge, "waybill_suspect_keys",
+            "keys that are looked up alone, since they were in work when a pusher ended"),
         MetricRow(.counter, "waybill_push_pending_written_total", "entries that were moved to the pending topic"),
         MetricRow(.counter, "waybill_push_pending_completed_total", "entries that ended there"),
     ]

@@ -111,6 +111,17 @@ final class PusherLog: Sendable {
         self.logger.error("cannot read a record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
     }
 
+    /// Logs that work of pushers that ended was found.
+    func foundSuspects(_ keys: Int) {
+        self.logger.notice(
+            "a pusher ended with work in hand: its keys are taken one at a time", metadata: ["keys": "\(keys)"])
+    }
+
+    /// Logs that a record became a dead letter since pushers ended with it.
+    func endsWorkers(origin: String) {
+        self.logger.error("dead letter: pushers ended with this record", metadata: ["origin": "\(origin)"])
+    }
+
     /// Reports that a credential's state has changed.
     func changed(_ type: String, _ change: CredentialQueue.Change) {
         let metadata: Logger.Metadata = ["type": "\(type)"]

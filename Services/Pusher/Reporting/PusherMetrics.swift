@@ -27,6 +27,8 @@ package final class PusherMetrics: Sendable {
     let lookupRetries: Counter
     /// Devices that were not notified of a change, since their order has more devices than are notified of one change.
     let devicesSkipped: Counter
+    /// Keys that are taken alone, since they were in work when a pusher ended.
+    let suspectKeys: Meter
     /// Registrations whose notification waits, since their orders have used up the share of registrations.
     let registrationsLimited: Counter
     private let recordsInHand: Meter
@@ -57,6 +59,7 @@ package final class PusherMetrics: Sendable {
         self.pendingCompleted = Counter(label: "waybill_push_pending_completed_total", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
         self.devicesSkipped = Counter(label: "waybill_push_devices_skipped_total", factory: factory)
+        self.suspectKeys = Meter(label: "waybill_suspect_keys", factory: factory)
         self.registrationsLimited = Counter(label: "waybill_push_registrations_limited_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)

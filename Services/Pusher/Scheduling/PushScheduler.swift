@@ -178,6 +178,13 @@ package final class PushScheduler: Sendable {
         self.state.withLock { $0.machine.receive(records, traces: traces) }
     }
 
+    /// True if a record waits for its lookup, or for answers.
+    ///
+    /// - Parameter number: as returned by `receive`; -1: it was withdrawn.
+    func isOpen(_ receipt: KafkaReceipt, _ number: Int32) -> Bool {
+        self.state.withLock { $0.machine.isOpen(receipt, number) }
+    }
+
     /// Adds the devices that the records concern, once all are known.
     ///
     /// - Parameter numbers: those of the batch's records, as returned by `receive`.

@@ -296,3 +296,12 @@ struct DueTimes {
         return self.entries.removeMin()
     }
 }
+
+extension PushStateMachine {
+    /// True if a record waits for its lookup, or for answers.
+    func isOpen(_ receipt: KafkaReceipt, _ number: Int32) -> Bool {
+        guard number >= 0 else { return false }
+        let record = self.records[Int(number)]
+        return record.open > 0 && record.receipt == receipt
+    }
+}

@@ -28,6 +28,8 @@ package final class PushWorker: Service {
     let lookup: PushLookup
     let notified: NotifiedLedger
     let positions: NotifiedPositions
+    let suspects: PushSuspects
+    let producer: KafkaProducer
     private let followUps: FollowUps
     private let clients: PushClients
     let topics: Topics
@@ -55,6 +57,8 @@ package final class PushWorker: Service {
         let lookup: PushLookup
         let notified: NotifiedLedger
         let positions: NotifiedPositions
+        let suspects: PushSuspects
+        let producer: KafkaProducer
         let followUps: FollowUps
         let clients: PushClients
         let metrics: PusherMetrics
@@ -74,6 +78,8 @@ package final class PushWorker: Service {
         self.lookup = parts.lookup
         self.notified = parts.notified
         self.positions = parts.positions
+        self.suspects = parts.suspects
+        self.producer = parts.producer
         self.followUps = parts.followUps
         self.clients = parts.clients
         self.metrics = parts.metrics
@@ -104,6 +110,7 @@ package final class PushWorker: Service {
             group.addTask(executorPreference: BackgroundExecutor.shared) { await self.pending.writeTombstones() }
             group.addTask { await self.watch() }
             group.addTask { await self.noteNotified() }
+            group.addTask { await self.beat() }
             do {
                 // Only these tasks end with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
@@ -145,6 +152,7 @@ package final class PushWorker: Service {
         }
         await self.pending.close()
         await self.consumer.close()
+        await self.suspects.stop()
         // The handlers of the consumers retain the scheduler.
         self.scheduler.whenFinished { _ in }
         await self.onStopped()
@@ -223,6 +231,56 @@ extension PushWorker {
         }
     }
 
+    // MARK: suspects
+
+    /// Tells other pushers that this one lives, until the task is cancelled.
+    private func beat() async {
+        while !Task.isCancelled {
+            self.metrics.suspectKeys.set(await self.suspects.beat())
+            try? await Task.sleep(for: WorkMarks.beat)
+        }
+    }
+
+    /// Publishes a dead letter for a record that ended pushers, and retries until Kafka has it.
+    ///
+    /// - Throws: only when the task is cancelled.
+    private func refuse(_ record: KafkaRecord) async throws {
+        let message = PushDeadLetter.message(ofWorkerEndingRecord: record, self.topics)
+        var attempt = 0
+        while true {
+            self.heartbeat.beat()
+            do {
+                _ = try await self.producer.produce(message)
+                if attempt > 0 { self.log.isBack(.followUps) }
+                return
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.log.isAway(.followUps, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
+            }
+        }
+    }
+
+    /// Takes a suspect's record while no other lookup is under way, until its notifications have answers, for
+    /// `PushSuspects.instant` at most.
+    private func takeAlone(_ record: KafkaRecord) async throws {
+        guard await self.suspects.begin(record) else {
+            try await self.refuse(record)
+            self.log.endsWorkers(origin: record.receipt.origin)
+            self.consumer.finished([record.receipt])
+            return await self.suspects.end(record)
+        }
+        if let (batch, numbers) = self.admit([record]) {
+            let deadline = ContinuousClock.now + PushSuspects.instant
+            try await self.lookUp(batch, numbers)
+            while self.scheduler.isOpen(record.receipt, numbers[0]), .now < deadline {
+                try await Task.sleep(for: .milliseconds(5))
+            }
+        }
+        await self.suspects.end(record)
+    }
+
     // MARK: fetching
 
     /// Fetches records while there is room for them.
@@ -230,8 +288,9 @@ extension PushWorker {
     /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another error if the
     ///   consumer cannot continue.
     func fetch() async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            var underWay = 0
+        try await withThrowingTaskGroup(of: Int.self) { group in
+            // Those of marks: of each lookup under way, and of the next one.
+            var freeSlots = Array(0...Self.lookups)
             defer { self.heartbeat.end() }
             while true {
                 self.heartbeat.beat()
@@ -249,13 +308,24 @@ extension PushWorker {
                     self.consumer.finished(again)
                 }
                 if records.isEmpty { continue }
-                guard let (batch, numbers) = self.admit(records) else { continue }
-                if underWay == Self.lookups {
-                    try await group.next()
-                    underWay -= 1
+                if let count = try await self.suspects.examine(), count > 0 { self.log.foundSuspects(count) }
+                let (suspects, others) = self.suspects.divide(records)
+                if !others.isEmpty {
+                    let slot = freeSlots.removeLast()
+                    await self.suspects.mark(others, slot: slot)
+                    if let (batch, numbers) = self.admit(others) {
+                        group.addTask {
+                            try await self.lookUp(batch, numbers)
+                            return slot
+                        }
+                        if freeSlots.isEmpty, let slot = try await group.next() { freeSlots.append(slot) }
+                    } else {
+                        freeSlots.append(slot)
+                    }
                 }
-                group.addTask { try await self.lookUp(batch, numbers) }
-                underWay += 1
+                if suspects.isEmpty { continue }
+                while let slot = try await group.next() { freeSlots.append(slot) }
+                for record in suspects { try await self.takeAlone(record) }
             }
         }
     }

@@ -30,6 +30,8 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case invalidPackage = "invalid-package"
         /// The state of the order in Redis cannot be read. Reported by the packager.
         case corruptState = "corrupt-state"
+        /// Several workers ended while they had only this record in work. Reported by packager and pusher.
+        case workerEnded = "worker-ended"
         /// A record of a source has another format than the source says. This one and those below: reported by ingest.
         case mapUndecodable = "map-undecodable"
         /// The registry does not have the schema that a record of a source names, or has one that cannot be read.

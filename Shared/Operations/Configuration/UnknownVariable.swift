@@ -11,7 +11,7 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
 
     /// Names that a shell, the tests or Kubernetes set: Kubernetes makes variables of the names of services.
     #if DEBUG
-        private static let others = ["WAYBILL_TEST_", "WAYBILL_CRASH_AT", "WAYBILL_STALL_AT"]
+        private static let others = ["WAYBILL_TEST_", "WAYBILL_CRASH_AT", "WAYBILL_STALL_AT", "WAYBILL_TRAP_AT"]
     #else
         private static let others = ["WAYBILL_TEST_"]
     #endif

@@ -84,6 +84,10 @@ enum StoreKeys {
     static let claims = "waybill:1:{claims}"
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
     static let notifiedPositions = "waybill:1:{told}"
+    /// Hashes: the marks of what the workers of a consumer group have in work, and the keys that were in work when one
+    /// of them ended, see `WorkMarks`.
+    static func work(_ group: String) -> String { "waybill:1:work:{\(group)}" }
+    static func suspects(_ group: String) -> String { "waybill:1:suspects:{\(group)}" }
     /// A hash: topic -> its number of partitions when all its keys were where they belong.
     static let partitions = "waybill:1:{partitions}"
 

@@ -98,11 +98,12 @@ extension OrderStore {
 
     /// Reads some orders for the first time, in one pipeline: everything but large documents, and from Redis alone.
     ///
+    /// - Parameter mark: set in the same pipeline; one that cannot be set is left out.
     /// - Returns: one sight per key, in order. For an order that cannot be read at the moment, for example because one
     ///   of several servers is down, it is a failure with code `.unavailable`.
     /// - Throws: the errors of `orders`.
-    public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
-        try await self.read(keys, documentsUpTo: Self.smallDocument)
+    public func look(at keys: [OrderKey], marking mark: WorkMark? = nil) async throws(StoreError) -> [Sight] {
+        try await self.read(keys, documentsUpTo: Self.smallDocument, marking: mark)
     }
 
     /// Reads some orders in full, regardless of their size.
@@ -134,12 +135,15 @@ extension OrderStore {
         return pages
     }
 
-    private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
+    private func read(
+        _ keys: [OrderKey], documentsUpTo limit: Int, marking mark: WorkMark? = nil
+    ) async throws(StoreError) -> [Sight] {
         // The epochs are read after the orders, on the same connections: if the view had been incomplete in between,
         // they would differ from those known before. An order whose command is redirected would be read after its epoch
         // and gets no answer: a node that lost keys it had just received would be taken for one without the order.
         let epochs = try await self.view?.known()
         let checks = self.view?.view.epochCommands ?? []
+        let marks = mark.map { [$0.invocation] } ?? []
         let replies: [RedisValue]
         do {
             replies = try await self.redis.evaluate(
@@ -147,11 +151,11 @@ extension OrderStore {
                     RedisInvocation(
                         StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.devices($0)],
                         arguments: [.integer(Int64(limit)), Self.fields])
-                }, checkedBy: checks)
+                } + marks, checkedBy: checks)
         } catch {
             throw StoreError("reading orders", error)
         }
-        if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
+        if let epochs { try self.view?.check(replies.dropFirst(keys.count + marks.count), against: epochs) }
         var sights: [Sight] = []
         var cold: [(place: Int, order: ColdOrder)] = []
         for (key, reply) in zip(keys, replies) {

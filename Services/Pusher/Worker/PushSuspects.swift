@@ -1,0 +1,126 @@
+import Kafka
+import Model
+import Operations
+import Store
+import Synchronization
+
+/// Keeps a record that ends each pusher from stopping the others: what is looked up is marked before it is decoded, the
+/// records that ended pushers had in work are taken one at a time, and one that ended several becomes a dead letter.
+///
+/// Thread: any. Bounded: as `SuspectKeys`.
+final class PushSuspects: Sendable {
+    /// The time after which a record that was taken alone is waiting for an upstream: it is not to blame for the end of
+    /// the pusher then.
+    static let instant = Duration.seconds(2)
+
+    private struct State {
+        var keys = SuspectKeys()
+        /// The number of times that partitions came, or the pusher began.
+        var assignments = 1
+        /// The last of them after which the marks of ended pushers were read.
+        var examined = 0
+    }
+
+    private let marks: WorkMarks
+    private let state = Mutex(State())
+
+    init(_ marks: WorkMarks) { self.marks = marks }
+
+    /// Notes that partitions came.
+    func assigned() { self.state.withLock { $0.assignments += 1 } }
+
+    /// Reads what ended pushers had in work, if partitions came since it was last read. Tries that for
+    /// `SuspectKeys.patience` at most: one of several servers may be away.
+    ///
+    /// - Returns: the number of suspects if it was read.
+    /// - Throws: only when the task is cancelled.
+    func examine() async throws -> Int? {
+        let assignment = self.state.withLock { $0.examined < $0.assignments ? $0.assignments : nil }
+        guard let assignment else { return nil }
+        let deadline = ContinuousClock.now + SuspectKeys.patience
+        var found: [SuspectKeys.Digest: SuspectKeys.Beginnings]?
+        while found == nil, .now < deadline {
+            do {
+                found = try await self.marks.examine()
+            } catch {
+                try await Task.sleep(for: .milliseconds(100))
+            }
+        }
+        return self.state.withLock { state in
+            state.keys.learn(found ?? [:], now: .now)
+            state.examined = assignment
+            return state.keys.count
+        }
+    }
+
+    /// Divides records into those that are taken one at a time, and the others.
+    func divide(_ records: [KafkaRecord]) -> (suspects: [KafkaRecord], others: [KafkaRecord]) {
+        self.state.withLock { state in
+            guard !state.keys.isEmpty else { return ([], records) }
+            return (
+                records.filter { state.keys.contains($0.key) }, records.filter { !state.keys.contains($0.key) }
+            )
+        }
+    }
+
+    /// Marks what is about to be decoded; a mark that cannot be set is left out.
+    func mark(_ records: [KafkaRecord], slot: Int) async {
+        var keys: [[UInt8]?] = []
+        var seen: Set<[UInt8]?> = []
+        for record in records where seen.insert(record.key).inserted { keys.append(record.key) }
+        try? await self.marks.set(self.marks.mark(slot: slot, keys))
+    }
+
+    /// Notes that a record is about to be taken alone. It does not count if Redis does not take it.
+    ///
+    /// - Returns: false if it must not be.
+    func begin(_ record: KafkaRecord) async -> Bool {
+        let beginnings = self.state.withLock { $0.keys.begin(record.key, at: record.receipt.origin, now: .now) }
+        if beginnings.count > SuspectKeys.mostBeginnings { return false }
+        try? await self.marks.note(SuspectKeys.Digest(record.key), beginnings)
+        return true
+    }
+
+    /// Notes that a record has come to its end, or waits.
+    func end(_ record: KafkaRecord) async {
+        self.state.withLock { $0.keys.end(record.key, isDone: true, now: .now) }
+        try? await self.marks.note(SuspectKeys.Digest(record.key), SuspectKeys.Beginnings())
+    }
+
+    /// Tells the others that this pusher lives, and releases suspects whose time is over. To be called every
+    /// `WorkMarks.beat`.
+    func beat() async -> Int {
+        let (released, left) = self.state.withLock { ($0.keys.release(now: .now), $0.keys.count) }
+        try? await self.marks.beat()
+        try? await self.marks.forget(released)
+        return left
+    }
+
+    /// Removes the marks.
+    func stop() async { try? await self.marks.end() }
+}
+
+extension PushDeadLetter {
+    /// Returns the dead letter of a record that several pushers ended with. Nothing but its key is read.
+    static func message(ofWorkerEndingRecord record: KafkaRecord, _ topics: Topics) -> KafkaMessage {
+        let text = record.key.flatMap { String(validating: $0, as: UTF8.self) }
+        let registration = record.topic == topics.registrations ? text.flatMap { try? RegistrationKey($0) } : nil
+        let order = registration?.order ?? text.flatMap { try? OrderKey($0) }
+        var value: JSONObject = [
+            "records": 1, "attempts": 0, "history": [], "omitted": 0,
+            "orderType": .string(order?.orderType.rawValue ?? ""),
+        ]
+        if let registration { value["device"] = .string(registration.device.rawValue) }
+        let reason =
+            "\(SuspectKeys.mostBeginnings) pushers ended while they had only this record in work: look into their logs "
+            + "and crash reports, install a version in which that is mended, then notify the devices again"
+        return KafkaMessage(
+            topic: topics.deadLetters, key: order.map { Array($0.description.utf8) } ?? record.key,
+            value: JSON.object(value).serialized,
+            headers: [
+                KafkaHeader(.error, text: PushDeadLetterCode.workerEnded.rawValue),
+                KafkaHeader(.reason, text: reason), KafkaHeader(.origin, text: record.receipt.origin),
+                KafkaHeader(name: "content-type", text: "application/json"),
+            ])
+    }
+}
