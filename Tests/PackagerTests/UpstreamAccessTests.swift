@@ -49,8 +49,8 @@ import Testing
         try await testGracefulShutdown { trigger in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 let worker = try KeyedWorker(
-                    group: "g", topics: ["t"], environment: environment, process: { works, _ in works.map { _ in .done } },
-                    onStopped: {})
+                    group: "g", topics: ["t"], environment: environment,
+                    process: { works, _ in works.map { _ in .done } }, onStopped: {})
                 group.addTask { try await worker.run() }
                 let deadline = ContinuousClock.now + .seconds(30)
                 let said = "no such user or password"

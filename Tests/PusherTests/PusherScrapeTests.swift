@@ -73,8 +73,8 @@ import Testing
             try await fixture.apns.add(
                 APNSSimulatorFault(.answer(busy, delayMilliseconds: 0), token: PusherFixture.token(2), count: 1))
             try await self.serve(fixture, directory) { port in
-                let connection = try await RawConnection.open(port: port)
                 func scrape() async throws -> [String: Double] {
+                    let connection = try await RawConnection.open(port: port)
                     let response = try await connection.exchange("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
                     #expect(response.status == 200)
                     let lines = response.text.split(separator: "\n").filter { !$0.hasPrefix("#") }

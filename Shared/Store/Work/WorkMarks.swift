@@ -16,20 +16,28 @@ public struct WorkMarks: Sendable {
     /// The time between two beats.
     public static let beat = Duration.seconds(1)
     /// The time without a beat after which a worker counts as ended, in milliseconds: less than any session of a group.
-    private static let patienceMilliseconds: Int64 = 3000
+    static let patienceMilliseconds: Int64 = 3000
 
     private let redis: RedisClient
     private let keys: [String]
     private let name: String
     private let instance: String
     private let slots: Int
+    private let patienceMilliseconds: Int64
 
     /// - Parameters:
     ///   - group: the consumer group, which has the records.
     ///   - instance: the name of the member that outlives restarts: what had it before has ended. Empty: none.
     ///   - slots: the most batches in work.
     public init(redis: RedisClient, group: String, instance: String, slots: Int) {
+        self.init(
+            redis: redis, group: group, instance: instance, slots: slots,
+            patienceMilliseconds: Self.patienceMilliseconds)
+    }
+
+    init(redis: RedisClient, group: String, instance: String, slots: Int, patienceMilliseconds: Int64) {
         self.redis = redis
+        self.patienceMilliseconds = patienceMilliseconds
         self.keys = [StoreKeys.work(group), StoreKeys.suspects(group)]
         self.instance = instance
         self.name = "\(instance)@\(String(UInt64.random(in: 0 ... .max), radix: 16))"
@@ -68,7 +76,7 @@ public struct WorkMarks: Sendable {
             RedisInvocation(
                 StoreScripts.examineWork, keys: self.keys,
                 arguments: [
-                    .string(self.name), .string(self.instance), .integer(Self.patienceMilliseconds),
+                    .string(self.name), .string(self.instance), .integer(self.patienceMilliseconds),
                     .integer(Self.keptMilliseconds), .integer(Self.suspectLimit),
                 ]), "reading marks of work")
         guard let pairs = reply.array else {
