@@ -83,9 +83,14 @@ import Testing
                 try await fleet.settle()
                 let tail = "\(fleet.producer.cluster)/\(fleet.topics.orders)/0"
                 let name = "waybill_topic_partitions_behind{topic=\"\(fleet.topics.orders)\"}"
+                // Each master of a cluster has them.
+                let tags = try await fleet.redis.hashTags()
+                let keys = tags.isEmpty ? ["waybill:1:view:tails"] : tags.map { "waybill:1:view:tails:{\($0)}" }
                 try await eventually("noticed") {
-                    _ = try await fleet.redis.send(
-                        RedisCommand("HSET", "waybill:1:view:tails", .string(tail), "1000000"))
+                    for key in keys {
+                        _ = try await fleet.redis.send(
+                            RedisCommand("HSET", .string(key), .string(tail), "1000000"))
+                    }
                     return members[0].metrics.text.contains("\n\(name) 1.0\n")
                 }
                 let remarks = members[0].environment.readiness.remarks
