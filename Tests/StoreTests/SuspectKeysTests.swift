@@ -12,7 +12,7 @@ import Testing
     private let digest = SuspectKeys.Digest([1])
 
     @Test mutating func onlyDeathsThatFollowEachOtherCount() {
-        self.keys.learn([self.digest: SuspectKeys.Beginnings()], now: Self.start)
+        self.keys.learn([self.digest: SuspectKeys.Beginnings()], after: 1, now: Self.start)
         #expect(self.keys.contains([1]))
         #expect(!self.keys.contains([2]))
         #expect(self.keys.begin([1], at: "t/0/5", now: Self.start) == SuspectKeys.Beginnings(place: "t/0/5", count: 1))
@@ -22,7 +22,7 @@ import Testing
         // The next owners.
         for count in 1...SuspectKeys.mostBeginnings {
             var next = SuspectKeys()
-            next.learn([self.digest: SuspectKeys.Beginnings(place: "t/0/6", count: count)], now: Self.start)
+            next.learn([self.digest: SuspectKeys.Beginnings(place: "t/0/6", count: count)], after: 1, now: Self.start)
             #expect(next.beginnings(of: [1]) == count)
             let begun = next.begin([1], at: "t/0/6", now: Self.start)
             #expect(begun.count == count + 1)
@@ -32,7 +32,8 @@ import Testing
 
     @Test mutating func aKeyIsReleasedAWhileAfterItsFirstRecordIsDone() {
         let (end, other) = (Self.start + .seconds(5), SuspectKeys.Digest([2]))
-        self.keys.learn([self.digest: SuspectKeys.Beginnings(), other: SuspectKeys.Beginnings()], now: Self.start)
+        self.keys.learn(
+            [self.digest: SuspectKeys.Beginnings(), other: SuspectKeys.Beginnings()], after: 1, now: Self.start)
         _ = self.keys.begin([1], at: "t/0/5", now: end)
         self.keys.end([1], isDone: true, now: end)
         self.keys.end([1], isDone: true, now: end + .seconds(20))

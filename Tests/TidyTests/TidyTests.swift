@@ -99,7 +99,7 @@ import Testing
         "Shared/Operations": 4826,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
-        "Shared/Store": 6400,
+        "Shared/Store": 6402,
         "Shared/Tokens": 370,
     ]
 

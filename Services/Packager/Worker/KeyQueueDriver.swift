@@ -24,23 +24,23 @@ final class KeyQueueDriver: Sendable {
         /// batches in work.
         var isHeld = false
         let concurrency: Int
+        /// True if nothing is handed out before the marks of ended workers were read.
+        let examines: Bool
         var suspects = SuspectKeys()
         /// True while a suspect is in work.
         var isAlone = false
-        /// The number of times that partitions came, or the worker began.
-        var assignments = 1
-        /// The last of them after which the marks of ended workers were read.
-        var examined: Int
+        /// The assignment for which marks are to be read.
+        var unexamined: Int? { self.examines ? self.suspects.unexamined : nil }
         /// True if a group with a backlog may get a batch: the last batch is reserved for groups without one.
         var allowsBulk: Bool { self.batches < (self.isHeld ? 2 : self.concurrency - 1) }
         var allowsAny: Bool {
-            !self.isStopping && !self.isAlone && self.examined >= self.assignments
+            !self.isStopping && !self.isAlone && self.unexamined == nil
                 && (!self.isHeld || self.allowsBulk || self.intake.groups.isShared)
         }
         var hasWork: Bool {
             guard self.allowsAny else { return false }
-            let queue = self.intake.queue
-            return queue.hasSuspects ? self.batches == 0 : queue.hasReady(allowsBulk: self.allowsBulk)
+            return self.intake.queue.hasSuspects
+                ? self.batches == 0 : self.intake.queue.hasReady(allowsBulk: self.allowsBulk)
         }
 
         /// Takes the next batch; empty: there is none now. Suspects that are ready have nothing else beside them.
@@ -69,8 +69,7 @@ final class KeyQueueDriver: Sendable {
     ///   - examines: true to hand out nothing before `learn` was called, again each time when partitions came.
     init(limits: KeyQueue.Limits, concurrency: Int = 5, examines: Bool = false) {
         self.state = Mutex(
-            State(
-                intake: WorkIntake(limits: limits), concurrency: concurrency, examined: examines ? 0 : .max))
+            State(intake: WorkIntake(limits: limits), concurrency: concurrency, examines: examines))
     }
 
     /// A summary of the queue.
@@ -186,10 +185,10 @@ final class KeyQueueDriver: Sendable {
     // MARK: suspects
 
     /// Notes that partitions came: what ended workers had in work is among their records.
-    func assigned() { self.state.withLock { $0.assignments += $0.examined == .max ? 0 : 1 } }
+    func assigned() { self.state.withLock { $0.suspects.assigned() } }
 
     /// The assignment for which the marks of ended workers are to be read; nil: they are read.
-    var unexamined: Int? { self.state.withLock { $0.examined < $0.assignments ? $0.assignments : nil } }
+    var unexamined: Int? { self.state.withLock { $0.unexamined } }
 
     /// Takes over the suspects that were read after an assignment.
     ///
@@ -198,8 +197,7 @@ final class KeyQueueDriver: Sendable {
         _ suspects: [SuspectKeys.Digest: SuspectKeys.Beginnings], after assignment: Int, now: ContinuousClock.Instant
     ) -> Int {
         self.change { state in
-            state.suspects.learn(suspects, now: now)
-            state.examined = assignment
+            state.suspects.learn(suspects, after: assignment, now: now)
             return state.suspects.count
         }
     }

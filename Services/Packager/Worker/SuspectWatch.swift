@@ -16,9 +16,6 @@ struct SuspectWatch: Sendable {
         let refuse: @Sendable (KafkaRecord) async -> KeyedWork.Outcome
     }
 
-    /// The time after which a record in work alone is waiting for an upstream: what happens to the worker then is not
-    /// its doing.
-    private static let instant = Duration.seconds(2)
     private static let tick = Duration.milliseconds(50)
 
     private let parts: Parts
@@ -107,7 +104,7 @@ struct SuspectWatch: Sendable {
         let outcomes = await withTaskGroup(of: [KeyedWork.Outcome]?.self) { group in
             group.addTask { await process() }
             group.addTask {
-                try? await Task.sleep(for: Self.instant)
+                try? await Task.sleep(for: SuspectKeys.instant)
                 if Task.isCancelled { return nil }
                 try? await self.parts.marks.note(digest, SuspectKeys.Beginnings())
                 // All upstreams have given up by then: the record itself takes the time.

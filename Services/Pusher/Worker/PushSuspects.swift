@@ -9,25 +9,13 @@ import Synchronization
 ///
 /// Thread: any. Bounded: as `SuspectKeys`.
 final class PushSuspects: Sendable {
-    /// The time after which a record that was taken alone is waiting for an upstream: it is not to blame for the end of
-    /// the pusher then.
-    static let instant = Duration.seconds(2)
-
-    private struct State {
-        var keys = SuspectKeys()
-        /// The number of times that partitions came, or the pusher began.
-        var assignments = 1
-        /// The last of them after which the marks of ended pushers were read.
-        var examined = 0
-    }
-
     private let marks: WorkMarks
-    private let state = Mutex(State())
+    private let keys = Mutex(SuspectKeys())
 
     init(_ marks: WorkMarks) { self.marks = marks }
 
     /// Notes that partitions came.
-    func assigned() { self.state.withLock { $0.assignments += 1 } }
+    func assigned() { self.keys.withLock { $0.assigned() } }
 
     /// Reads what ended pushers had in work, if partitions came since it was last read. Tries that for
     /// `SuspectKeys.patience` at most: one of several servers may be away.
@@ -35,7 +23,7 @@ final class PushSuspects: Sendable {
     /// - Returns: the number of suspects if it was read.
     /// - Throws: only when the task is cancelled.
     func examine() async throws -> Int? {
-        let assignment = self.state.withLock { $0.examined < $0.assignments ? $0.assignments : nil }
+        let assignment = self.keys.withLock { $0.unexamined }
         guard let assignment else { return nil }
         let deadline = ContinuousClock.now + SuspectKeys.patience
         var found: [SuspectKeys.Digest: SuspectKeys.Beginnings]?
@@ -46,20 +34,17 @@ final class PushSuspects: Sendable {
                 try await Task.sleep(for: .milliseconds(100))
             }
         }
-        return self.state.withLock { state in
-            state.keys.learn(found ?? [:], now: .now)
-            state.examined = assignment
-            return state.keys.count
+        return self.keys.withLock { keys in
+            keys.learn(found ?? [:], after: assignment, now: .now)
+            return keys.count
         }
     }
 
     /// Divides records into those that are taken one at a time, and the others.
     func divide(_ records: [KafkaRecord]) -> (suspects: [KafkaRecord], others: [KafkaRecord]) {
-        self.state.withLock { state in
-            guard !state.keys.isEmpty else { return ([], records) }
-            return (
-                records.filter { state.keys.contains($0.key) }, records.filter { !state.keys.contains($0.key) }
-            )
+        self.keys.withLock { keys in
+            guard !keys.isEmpty else { return ([], records) }
+            return (records.filter { keys.contains($0.key) }, records.filter { !keys.contains($0.key) })
         }
     }
 
@@ -75,7 +60,7 @@ final class PushSuspects: Sendable {
     ///
     /// - Returns: false if it must not be.
     func begin(_ record: KafkaRecord) async -> Bool {
-        let beginnings = self.state.withLock { $0.keys.begin(record.key, at: record.receipt.origin, now: .now) }
+        let beginnings = self.keys.withLock { $0.begin(record.key, at: record.receipt.origin, now: .now) }
         if beginnings.count > SuspectKeys.mostBeginnings { return false }
         try? await self.marks.note(SuspectKeys.Digest(record.key), beginnings)
         return true
@@ -83,14 +68,14 @@ final class PushSuspects: Sendable {
 
     /// Notes that a record has come to its end, or waits.
     func end(_ record: KafkaRecord) async {
-        self.state.withLock { $0.keys.end(record.key, isDone: true, now: .now) }
+        self.keys.withLock { $0.end(record.key, isDone: true, now: .now) }
         try? await self.marks.note(SuspectKeys.Digest(record.key), SuspectKeys.Beginnings())
     }
 
     /// Tells the others that this pusher lives, and releases suspects whose time is over. To be called every
     /// `WorkMarks.beat`.
     func beat() async -> Int {
-        let (released, left) = self.state.withLock { ($0.keys.release(now: .now), $0.keys.count) }
+        let (released, left) = self.keys.withLock { ($0.release(now: .now), $0.count) }
         try? await self.marks.beat()
         try? await self.marks.forget(released)
         return left

@@ -263,7 +263,7 @@ extension PushWorker {
     }
 
     /// Takes a suspect's record while no other lookup is under way, until its notifications have answers, for
-    /// `PushSuspects.instant` at most.
+    /// `SuspectKeys.instant` at most.
     private func takeAlone(_ record: KafkaRecord) async throws {
         guard await self.suspects.begin(record) else {
             try await self.refuse(record)
@@ -272,7 +272,7 @@ extension PushWorker {
             return await self.suspects.end(record)
         }
         if let (batch, numbers) = self.admit([record]) {
-            let deadline = ContinuousClock.now + PushSuspects.instant
+            let deadline = ContinuousClock.now + SuspectKeys.instant
             try await self.lookUp(batch, numbers)
             while self.scheduler.isOpen(record.receipt, numbers[0]), .now < deadline {
                 try await Task.sleep(for: .milliseconds(5))

@@ -51,9 +51,23 @@ public struct SuspectKeys: Sendable {
     /// The time for which a key remains one of which nothing comes.
     static let kept = Duration.milliseconds(WorkMarks.keptMilliseconds)
 
+    /// The time after which a record in work alone is waiting for an upstream: it is not to blame for the end of its
+    /// worker then.
+    public static let instant = Duration.seconds(2)
+
     private var entries: [Digest: Entry] = [:]
+    /// The number of times that partitions came, or the worker began.
+    private var assignments = 1
+    /// The last of them after which the marks of ended workers were read.
+    private var examined = 0
 
     public init() {}
+
+    /// Notes that partitions came: what ended workers had in work is among their records.
+    public mutating func assigned() { self.assignments += 1 }
+
+    /// The assignment for which the marks of ended workers are to be read; nil: they are read.
+    public var unexamined: Int? { self.examined < self.assignments ? self.assignments : nil }
 
     public var count: Int { self.entries.count }
     public var isEmpty: Bool { self.entries.isEmpty }
@@ -63,8 +77,11 @@ public struct SuspectKeys: Sendable {
     /// The beginnings of a suspect's record: the one with most of them is tried first, since it stops the others.
     public func beginnings(of key: [UInt8]?) -> Int { self.entries[Digest(key)]?.beginnings.count ?? 0 }
 
-    /// Takes over what Redis has.
-    public mutating func learn(_ suspects: [Digest: Beginnings], now: ContinuousClock.Instant) {
+    /// Takes over what Redis had after an assignment.
+    public mutating func learn(
+        _ suspects: [Digest: Beginnings], after assignment: Int, now: ContinuousClock.Instant
+    ) {
+        self.examined = assignment
         for (digest, beginnings) in suspects {
             if self.entries[digest] == nil {
                 self.entries[digest] = Entry(beginnings: beginnings, learned: now)
