@@ -98,4 +98,34 @@ import Testing
             #expect(try await Array(again.examine().keys) == [SuspectKeys.Digest([1])])
         }
     }
+
+    /// What Redis says of the beginnings of a key.
+    private func beginnings(_ fixture: StoreFixture, of key: [UInt8]) async throws -> Int? {
+        try await self.marks(fixture, "g").examine()[SuspectKeys.Digest(key)]?.count
+    }
+
+    /// A record that waits for an upstream is not to blame; one that takes longer than all of them may be.
+    @Test(arguments: [(Duration.seconds(60), Duration.zero, 2), (.zero, .seconds(60), 0), (.zero, .zero, 2)])
+    func aRecordInWorkAloneCountsWhileItMayBeToBlame(
+        _ instant: Duration, _ limit: Duration, _ expected: Int
+    ) async throws {
+        try await StoreFixture.with { fixture in
+            let begun = SuspectKeys.Beginnings(place: "t/0/5", count: 2)
+            let seen = await self.marks(fixture, "g").alone([1], begun, limit: limit, instant: instant) {
+                await Result {
+                    try await eventually("\(expected)") {
+                        try await self.beginnings(fixture, of: [1]) == expected
+                    }
+                }
+            }
+            try seen.get()
+            #expect(try await self.beginnings(fixture, of: [1]) == 0, "it came to an end")
+        }
+    }
+}
+
+extension Result where Failure == any Error {
+    fileprivate init(_ body: () async throws -> Success) async {
+        do { self = .success(try await body()) } catch { self = .failure(error) }
+    }
 }

@@ -92,39 +92,17 @@ struct SuspectWatch: Sendable {
         _ work: KeyedWork, _ process: @escaping @Sendable () async -> [KeyedWork.Outcome]
     ) async -> [KeyedWork.Outcome] {
         guard let record = work.records.first else { return await process() }
-        let digest = SuspectKeys.Digest(work.key)
         let beginnings = self.driver.begin(work.key, at: record.receipt.origin, now: .now)
         if beginnings.count > SuspectKeys.mostBeginnings {
             let outcome = await self.parts.refuse(record)
-            if outcome == .done { await self.end(work.key, digest, isDone: true) }
+            if outcome == .done {
+                self.driver.end(work.key, isDone: true, now: .now)
+                try? await self.parts.marks.note(SuspectKeys.Digest(work.key), SuspectKeys.Beginnings())
+            }
             return [outcome]
         }
-        // It does not count if Redis does not take it: one of several servers may be away.
-        try? await self.parts.marks.note(digest, beginnings)
-        let outcomes = await withTaskGroup(of: [KeyedWork.Outcome]?.self) { group in
-            group.addTask { await process() }
-            group.addTask {
-                try? await Task.sleep(for: SuspectKeys.instant)
-                if Task.isCancelled { return nil }
-                try? await self.parts.marks.note(digest, SuspectKeys.Beginnings())
-                // All upstreams have given up by then: the record itself takes the time.
-                try? await Task.sleep(for: self.limit)
-                if !Task.isCancelled { try? await self.parts.marks.note(digest, beginnings) }
-                return nil
-            }
-            while let outcomes = await group.next() {
-                guard let outcomes else { continue }
-                group.cancelAll()
-                return outcomes
-            }
-            return []
-        }
-        await self.end(work.key, digest, isDone: outcomes == [.done])
+        let outcomes = await self.parts.marks.alone(work.key, beginnings, limit: self.limit, process)
+        self.driver.end(work.key, isDone: outcomes == [.done], now: .now)
         return outcomes
-    }
-
-    private func end(_ key: [UInt8]?, _ digest: SuspectKeys.Digest, isDone: Bool) async {
-        self.driver.end(key, isDone: isDone, now: .now)
-        try? await self.parts.marks.note(digest, SuspectKeys.Beginnings())
     }
 }

@@ -77,6 +77,27 @@ final class PusherLog: Sendable {
         }
     }
 
+    /// Performs an operation, and repeats it with growing pauses until it succeeds.
+    ///
+    /// - Throws: only when the task is cancelled and the operation failed.
+    func retrying<Result>(
+        _ upstream: Upstream, random: (ClosedRange<Double>) -> Double, _ operation: () async throws -> Result
+    ) async throws -> Result {
+        var attempt = 0
+        while true {
+            do {
+                let result = try await operation()
+                if attempt > 0 { self.isBack(upstream) }
+                return result
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.isAway(upstream, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: random))
+            }
+        }
+    }
+
     /// Logs the notifications that were dropped: a line for each reason, with the number since the last line, and the
     /// order and the trace of the last one.
     func dropped(

@@ -56,20 +56,26 @@ final class PushSuspects: Sendable {
         try? await self.marks.set(self.marks.mark(slot: slot, keys))
     }
 
-    /// Notes that a record is about to be taken alone. It does not count if Redis does not take it.
+    /// Takes a record while nothing else is looked up.
     ///
-    /// - Returns: false if it must not be.
-    func begin(_ record: KafkaRecord) async -> Bool {
+    /// - Parameter limit: the time after which all upstreams have given up.
+    /// - Returns: false if it must not be taken, since pushers ended with it.
+    func alone(_ record: KafkaRecord, limit: Duration, _ take: () async -> Void) async -> Bool {
         let beginnings = self.keys.withLock { $0.begin(record.key, at: record.receipt.origin, now: .now) }
         if beginnings.count > SuspectKeys.mostBeginnings { return false }
-        try? await self.marks.note(SuspectKeys.Digest(record.key), beginnings)
+        await self.marks.alone(record.key, beginnings, limit: limit, take)
+        self.end(record)
         return true
     }
 
-    /// Notes that a record has come to its end, or waits.
-    func end(_ record: KafkaRecord) async {
-        self.keys.withLock { $0.end(record.key, isDone: true, now: .now) }
+    /// Notes that a record which must not be taken has its dead letter.
+    func refused(_ record: KafkaRecord) async {
+        self.end(record)
         try? await self.marks.note(SuspectKeys.Digest(record.key), SuspectKeys.Beginnings())
+    }
+
+    private func end(_ record: KafkaRecord) {
+        self.keys.withLock { $0.end(record.key, isDone: true, now: .now) }
     }
 
     /// Tells the others that this pusher lives, and releases suspects whose time is over. To be called every

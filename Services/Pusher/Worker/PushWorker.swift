@@ -206,19 +206,8 @@ extension PushWorker {
     ///
     /// - Throws: only when the task is cancelled.
     func learnNotified() async throws {
-        var attempt = 0
-        while true {
-            do {
-                self.notified.learn(try await self.positions.all())
-                if attempt > 0 { self.log.isBack(.lookups) }
-                return
-            } catch {
-                try Task.checkCancellation()
-                attempt += 1
-                self.log.isAway(.lookups, "\(error)")
-                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
-            }
-        }
+        self.notified.learn(
+            try await self.log.retrying(.lookups, random: self.random) { try await self.positions.all() })
     }
 
     /// Records the committed positions in Redis until the task is cancelled, and then once more.
@@ -246,39 +235,32 @@ extension PushWorker {
     /// - Throws: only when the task is cancelled.
     private func refuse(_ record: KafkaRecord) async throws {
         let message = PushDeadLetter.message(ofWorkerEndingRecord: record, self.topics)
-        var attempt = 0
-        while true {
+        _ = try await self.log.retrying(.followUps, random: self.random) {
             self.heartbeat.beat()
-            do {
-                _ = try await self.producer.produce(message)
-                if attempt > 0 { self.log.isBack(.followUps) }
-                return
-            } catch {
-                try Task.checkCancellation()
-                attempt += 1
-                self.log.isAway(.followUps, "\(error)")
-                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
-            }
+            return try await self.producer.produce(message)
         }
     }
 
     /// Takes a suspect's record while no other lookup is under way, until its notifications have answers, for
     /// `SuspectKeys.instant` at most.
+    ///
+    /// - Throws: only when the task is cancelled.
     private func takeAlone(_ record: KafkaRecord) async throws {
-        guard await self.suspects.begin(record) else {
-            try await self.refuse(record)
-            self.log.endsWorkers(origin: record.receipt.origin)
-            self.consumer.finished([record.receipt])
-            return await self.suspects.end(record)
-        }
-        if let (batch, numbers) = self.admit([record]) {
+        let isTaken = await self.suspects.alone(record, limit: self.shutdownLimit) {
+            guard let (batch, numbers) = self.admit([record]) else { return }
             let deadline = ContinuousClock.now + SuspectKeys.instant
-            try await self.lookUp(batch, numbers)
-            while self.scheduler.isOpen(record.receipt, numbers[0]), .now < deadline {
-                try await Task.sleep(for: .milliseconds(5))
+            // If the task is cancelled nothing of it is done, which the end of the loop tells.
+            try? await self.lookUp(batch, numbers)
+            while self.scheduler.isOpen(record.receipt, numbers[0]), .now < deadline, !Task.isCancelled {
+                try? await Task.sleep(for: .milliseconds(5))
             }
         }
-        await self.suspects.end(record)
+        try Task.checkCancellation()
+        if isTaken { return }
+        try await self.refuse(record)
+        self.log.endsWorkers(origin: record.receipt.origin)
+        self.consumer.finished([record.receipt])
+        await self.suspects.refused(record)
     }
 
     // MARK: fetching
@@ -395,22 +377,15 @@ extension PushWorker {
     /// - Parameter numbers: those of the batch's records, as returned by the scheduler.
     /// - Throws: only if the task is cancelled: then nothing of the batch is done.
     private func lookUp(_ batch: PushBatch, _ numbers: [Int32]) async throws {
-        var attempt = 0
-        while true {
+        var attempts = 0
+        let outcome = try await self.log.retrying(.lookups, random: self.random) {
             self.heartbeat.beat()
-            do {
-                let outcome = try await self.lookup.find(batch)
-                self.metrics.lookedUp(batch.records.lazy.map(\.epochMilliseconds))
-                if attempt > 0 { self.log.isBack(.lookups) }
-                return self.notify(outcome, of: batch, numbers)
-            } catch {
-                try Task.checkCancellation()
-                attempt += 1
-                self.metrics.lookupRetries.increment()
-                self.log.isAway(.lookups, "\(error)")
-                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
-            }
+            if attempts > 0 { self.metrics.lookupRetries.increment() }
+            attempts += 1
+            return try await self.lookup.find(batch)
         }
+        self.metrics.lookedUp(batch.records.lazy.map(\.epochMilliseconds))
+        self.notify(outcome, of: batch, numbers)
     }
 
     /// Passes the devices found to the scheduler, and parks what must be looked up again.

@@ -106,6 +106,46 @@ public struct WorkMarks: Sendable {
             to: RedisCommand("EXPIRE", .string(self.keys[1]), .integer(Self.keptMilliseconds / 1000)), what)
     }
 
+    /// Works on a suspect's record while nothing else is in work: it counts as begun while it may be to blame for the
+    /// end of its worker. That is at its beginning, and once it is in work for longer than all upstreams may take; in
+    /// between it waits for them.
+    ///
+    /// A note that Redis does not take does not count: one of several servers may be away.
+    ///
+    /// - Parameters:
+    ///   - limit: the time after which all upstreams have given up.
+    ///   - instant: that of its beginning.
+    public func alone<Result: Sendable>(
+        _ key: [UInt8]?, _ beginnings: SuspectKeys.Beginnings, limit: Duration,
+        instant: Duration = SuspectKeys.instant, _ work: () async -> Result
+    ) async -> Result {
+        let digest = SuspectKeys.Digest(key)
+        try? await self.note(digest, beginnings)
+        let result = await self.counting(digest, beginnings, limit, instant, work)
+        try? await self.note(digest, SuspectKeys.Beginnings())
+        return result
+    }
+
+    private func counting<Result: Sendable>(
+        _ digest: SuspectKeys.Digest, _ beginnings: SuspectKeys.Beginnings, _ limit: Duration, _ instant: Duration,
+        _ work: () async -> Result
+    ) async -> Result {
+        // The end of the scope cancels and awaits it.
+        async let _: Void = self.recount(digest, beginnings, limit, instant)
+        return await work()
+    }
+
+    private func recount(
+        _ digest: SuspectKeys.Digest, _ beginnings: SuspectKeys.Beginnings, _ limit: Duration, _ instant: Duration
+    ) async {
+        do {
+            try await Task.sleep(for: instant)
+            try? await self.note(digest, SuspectKeys.Beginnings())
+            try await Task.sleep(for: limit)
+            try await self.note(digest, beginnings)
+        } catch {}
+    }
+
     /// Forgets suspects.
     public func forget(_ digests: [SuspectKeys.Digest]) async throws(StoreError) {
         guard !digests.isEmpty else { return }
