@@ -95,7 +95,7 @@ import Testing
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4690,
         "Shared/Lua": 1030,
-        "Shared/Model": 6330,
+        "Shared/Model": 6370,
         "Shared/Operations": 4826,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,

@@ -190,9 +190,7 @@ func isURL(_ bytes: Span<UInt8>) -> Bool {
     var index = colon + 1
     while index < bytes.count {
         if bytes[index] == UInt8(ascii: "%") {
-            guard index + 2 < bytes.count, isHexDigit(bytes[index + 1]), isHexDigit(bytes[index + 2]) else {
-                return false
-            }
+            guard isEscape(bytes, index) else { return false }
             index += 2
         } else if !isURLCharacter(bytes[index]) {
             return false
@@ -220,8 +218,13 @@ private func hasHost(_ bytes: Span<UInt8>, _ colon: Int) -> Bool {
     }
 }
 
+/// Returns true if the `%` here has its two digits. Source: RFC 3986 §2.1
+func isEscape(_ bytes: Span<UInt8>, _ index: Int) -> Bool {
+    index + 2 < bytes.count && isHexDigit(bytes[index + 1]) && isHexDigit(bytes[index + 2])
+}
+
 /// Source: RFC 3986 §2.2, §2.3
-private func isURLCharacter(_ byte: UInt8) -> Bool {
+func isURLCharacter(_ byte: UInt8) -> Bool {
     switch byte {
     case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "@")...UInt8(ascii: "Z"),
         UInt8(ascii: "&")...UInt8(ascii: ";"),
