@@ -104,8 +104,8 @@ let package = Package(
         shared(
             "Operations",
             [
-                "Model", "Kafka", "Redis", "Fetch", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
-                .serviceLifecycle, .unixSignals, .configuration, .argumentParser,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", .nioCore, .nioPosix, .nioHTTP1, .logging,
+                .coreMetrics, .serviceLifecycle, .unixSignals, .configuration, .argumentParser,
             ], exclude: ["README.md"]),
         shared(
             "Brands",

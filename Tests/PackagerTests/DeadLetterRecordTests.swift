@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 import Testing
 
 @testable import Packager

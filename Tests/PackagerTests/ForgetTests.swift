@@ -1,6 +1,7 @@
 import Foundation
 import Kafka
 import Model
+import Operations
 import Redis
 import Store
 import TestKit

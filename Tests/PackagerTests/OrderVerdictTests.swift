@@ -1,5 +1,6 @@
 import Brands
 import Model
+import Operations
 import Testing
 
 @testable import Packager

@@ -9,7 +9,7 @@ import Testing
         let deadLetter = PushDeadLetter(
             .refused, "400", registration: try RegistrationKey("d/order.com.example/o"),
             origin: KafkaPosition(topic: "waybill.orders", partition: 0, offset: 0))
-        return PushEffect(number: number, work: .report(deadLetter))
+        return PushEffect(number: number, work: .report([deadLetter]))
     }
 
     private static func retirement(_ number: UInt64) throws -> PushEffect {

@@ -2,6 +2,8 @@ import Foundation
 import Glibc
 import Kafka
 import Model
+import Operations
+import Store
 import TestKit
 import TestTraits
 import Testing
@@ -201,18 +203,79 @@ import Testing
                 let kafka = KafkaConfiguration(bootstrap: fixture.broker.bootstrap)
                 let survey = PushDeadLetterSurvey(code: "push-undeliverable", since: nil)
                 let found = try await survey.read(kafka, topic: fixture.topics.deadLetters)
-                #expect(Set(found.devices.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
+                #expect(Set(found.keys.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
                 let none = PushDeadLetterSurvey(code: "push-refused", since: nil)
-                #expect(try await none.read(kafka, topic: fixture.topics.deadLetters).devices.isEmpty)
+                #expect(try await none.read(kafka, topic: fixture.topics.deadLetters).keys.isEmpty)
                 let writer = PendingPushWriter(
                     producer: fixture.producer, topic: fixture.topics.pushPending, rate: 1000,
                     nowEpochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
-                #expect(try await writer.write(found.devices) == 2)
+                try await writer.write(found.keys)
                 try await eventually("they are notified", within: .seconds(60)) {
                     try await fixture.pendingLag() == 0
                 }
             }
             #expect(try await self.timesTold(fixture, 0..<3) == [1, 1, 1])
+        }
+    }
+
+    /// Both notifications of a device are dropped; then it leaves the order of either.
+    @Test(arguments: ["o0", "o1"])
+    func aDeviceThatLeftOneOrderIsNotifiedOfTheOther(_ left: String) async throws {
+        try await PusherFixture.run { fixture in
+            let directory = try TemporaryDirectory("pusher-pending")
+            for order in ["o0", "o1"] { try await fixture.register("d", for: order, token: 0) }
+            let busy = APNSSimulatorFault.Effect.answer(
+                APNSSimulatorAnswer(429, "TooManyRequests"), delayMilliseconds: 0)
+            try await fixture.hit(tokens: 0..<1, busy)
+            try await fixture.publish(["o0", "o1"])
+            try await fixture.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "1"]) {
+                try await eventually("given up", within: .seconds(60)) { try await fixture.lag() == 0 }
+                try await fixture.apns.clearFaults()
+                let key = RegistrationKey(device: try DeviceIdentifier("d"), order: try PusherFixture.order(left))
+                _ = try await fixture.registrations.unregister(key)
+                let kafka = KafkaConfiguration(bootstrap: fixture.broker.bootstrap)
+                let found = try await PushDeadLetterSurvey(code: nil, since: nil)
+                    .read(kafka, topic: fixture.topics.deadLetters)
+                #expect(Set(found.keys.map(\.order.order.rawValue)) == ["o0", "o1"])
+                let writer = PendingPushWriter(
+                    producer: fixture.producer, topic: fixture.topics.pushPending, rate: 1000,
+                    nowEpochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+                try await writer.write(found.keys)
+                try await eventually("it is notified", within: .seconds(60)) { try await fixture.pendingLag() == 0 }
+            }
+            #expect(try await self.timesTold(fixture, 0..<1) == [1])
+        }
+    }
+
+    @Test func closedDeadLettersAreLeftOutUnlessAskedFor() async throws {
+        try await PusherFixture.run { fixture in
+            let registrations = try ["d0/\(PusherFixture.order("o0"))", "d1/\(PusherFixture.order("o0"))"].map {
+                try RegistrationKey($0)
+            }
+            let origin = KafkaPosition(topic: fixture.topics.orders, partition: 0, offset: 7)
+            for registration in registrations {
+                let letter = PushDeadLetter(.refused, "400", registration: registration, origin: origin)
+                _ = try await fixture.producer.produce(letter.message(fixture.topics))
+            }
+            let kafka = KafkaConfiguration(bootstrap: fixture.broker.bootstrap)
+            let survey = PushDeadLetterSurvey(code: nil, since: nil)
+            let topic = fixture.topics.deadLetters
+            let all = try await survey.read(kafka, topic: topic)
+            #expect(Set(all.keys) == Set(registrations.map { PendingPushKey($0) }))
+            #expect(all.deadLetterCount == 2)
+            for record in try await fixture.broker.records(2, of: topic) {
+                guard case .letter(let letter) = DeadLetterRecord.read(record), letter.notification?["device"] == "d1"
+                else { continue }
+                _ = try await fixture.producer.produce(letter.purge(by: "anna", fixture.topics))
+            }
+            let open = try await survey.read(kafka, topic: topic)
+            #expect(open.keys == [PendingPushKey(registrations[0])])
+            #expect(open.deadLetterCount == 1)
+            var every = survey
+            every.takesClosed = true
+            #expect(try await every.read(kafka, topic: topic).keys.count == 2)
+            every.limit = 1
+            #expect(try await every.read(kafka, topic: topic).isOverfull)
         }
     }
 }

@@ -2,6 +2,7 @@ import APNS
 import Foundation
 import Kafka
 import Model
+import Operations
 import TestKit
 import Testing
 
@@ -98,17 +99,23 @@ import Testing
     /// A refused change that says it were a notification has the device that its sender chose.
     @Test func aRefusedChangeIsNoNotification() throws {
         let letter = try Self.deadLetter().message(Topics())
-        let survey = PushDeadLetterSurvey(code: nil, since: nil)
-        func found(_ headers: [KafkaHeader]) -> Int {
-            var found = PushDeadLetterSurvey.Found()
-            survey.add(
+        func found(_ headers: [KafkaHeader]) throws -> (count: Int, key: PendingPushKey?) {
+            let reading = DeadLetterRecord.read(
                 KafkaRecord(
                     topic: letter.topic, partition: 0, offset: 0, timestampMilliseconds: 1, key: letter.key,
-                    value: letter.value, headers: headers), into: &found)
-            return found.deadLetterCount
+                    value: letter.value, headers: headers))
+            var index = DeadLetterIndex(DeadLetterFilter(isPush: true))
+            index.add(reading)
+            guard case .letter(let letter) = reading else { return (index.entries.count, nil) }
+            return (index.entries.count, PushDeadLetterSurvey.key(of: letter))
         }
-        #expect(found(letter.headers) == 1)
-        #expect(found(letter.headers + [KafkaHeader(name: "waybill-error", text: "invalid-event")]) == 0)
+        let own = try found(letter.headers)
+        #expect(own.count == 1)
+        #expect(own.key == PendingPushKey(try RegistrationKey("a/secret/order.com.example/7")))
+        let change = [KafkaHeader(.error, text: "invalid-event"), KafkaHeader(.origin, text: "waybill.orders/3/17")]
+        let forged = try found(letter.headers + change)
+        #expect(forged.count == 0)
+        #expect(forged.key == nil)
     }
 
     @Test func aDeadLetterHasItsTrace() throws {

@@ -12,8 +12,8 @@ import Testing
     private static let refused = SchedulerFixture.answer(403, "BadCertificate")
 
     private func code(_ effect: PushEffect?) -> PushDeadLetterCode? {
-        guard case .report(let deadLetter)? = effect?.work else { return nil }
-        return deadLetter.code
+        guard case .report(let deadLetters)? = effect?.work else { return nil }
+        return deadLetters.first?.code
     }
 
     /// Sends one, which is refused, while the others wait.

@@ -82,9 +82,9 @@ import Testing
             #expect(fixture.scheduler.queues[0].counts.retried == min(attempt, 2))
         }
         let last = try #require(deadLetter)
-        guard case .report(let report) = last.work else { throw OtherEffect() }
-        #expect(report.code == .undeliverable)
-        #expect(report.history.count == 3)
+        guard case .report(let reports) = last.work else { throw OtherEffect() }
+        #expect(reports.map(\.code) == [.undeliverable])
+        #expect(reports.map(\.history.count) == [3])
         #expect(fixture.scheduler.takeFinished().isEmpty)
         fixture.done(last)
         #expect(fixture.scheduler.takeFinished() == [receipt])

@@ -132,7 +132,9 @@ import Testing
             fixture.time += 100_000
             effect = fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.busyDevice)
         }
-        guard case .report(let deadLetter) = try #require(effect).work else { throw DeskError() }
+        guard case .report(let deadLetters) = try #require(effect).work else { throw DeskError() }
+        #expect(deadLetters.count == 1)
+        let deadLetter = try #require(deadLetters.first)
         #expect(deadLetter.code == .undeliverable)
         #expect(deadLetter.history.count == 3)
         #expect(deadLetter.registration.order.order.rawValue == "a")
@@ -142,6 +144,38 @@ import Testing
         fixture.done(last)
         #expect(fixture.scheduler.takeFinished() == [receipt])
         #expect(fixture.scheduler.gauges == PushGauges())
+    }
+
+    /// A device may leave one of its orders before it is notified again.
+    @Test func aDroppedNotificationHasADeadLetterOfEachOrder() throws {
+        var fixture = try SchedulerFixture { $0.attempts = 1 }
+        let first = try fixture.change("a", for: [1])
+        fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.delivered)
+        #expect(fixture.scheduler.takeFinished() == [first])
+        let receipts = try ["b", "a", "b"].map { try fixture.change($0, for: [1]) }
+        fixture.time += 100_000
+        let effect = fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.busyDevice)
+        guard case .report(let deadLetters) = try #require(effect).work else { throw DeskError() }
+        #expect(deadLetters.map(\.registration.order.order.rawValue) == ["a", "b"])
+        #expect(deadLetters.map(\.origin) == [receipts[1].position, receipts[0].position])
+        #expect(deadLetters.map(\.records) == [1, 2])
+        #expect(deadLetters.allSatisfy { $0.history.count == 1 && $0.registration.device.rawValue == "d1" })
+        #expect(fixture.scheduler.takeFinished().isEmpty)
+        fixture.done(try #require(effect))
+        #expect(fixture.scheduler.takeFinished() == receipts)
+    }
+
+    @Test func theDeadLettersOfOneNotificationAreBoundedAndSaySo() throws {
+        var fixture = try SchedulerFixture { $0.attempts = 1 }
+        let most = PushDeadLetter.mostOfNotification
+        try fixture.change("first", for: [1])
+        fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.delivered)
+        for order in 0..<most + 7 { try fixture.change("\(order)", for: [1]) }
+        fixture.time += 100_000
+        let effect = fixture.reply(try #require(fixture.send().first).number, SchedulerFixture.busyDevice)
+        guard case .report(let deadLetters) = try #require(effect).work else { throw DeskError() }
+        #expect(deadLetters.map(\.registration.order.order.rawValue) == (7..<most + 7).map { "\($0)" })
+        #expect(deadLetters.allSatisfy { $0.reason.contains("; 7 further orders") })
     }
 
     @Test func noDeviceIsDroppedWhileAPNsIsUnavailable() throws {

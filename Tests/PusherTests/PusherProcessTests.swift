@@ -148,7 +148,7 @@ import Testing
             }
             let survey = try await PushDeadLetterSurvey(code: nil, since: nil).read(
                 KafkaConfiguration(bootstrap: fixture.broker.bootstrap), topic: fixture.topics.deadLetters)
-            #expect(survey.devices == [PendingPushKey(order: try PusherFixture.order("o3"))], "all of its order's")
+            #expect(survey.keys == [PendingPushKey(order: try PusherFixture.order("o3"))], "all of its order's")
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
         }
     }

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Kafka
 import Model
+import Operations
 
 /// Formats dead letters as text for people and as JSON for programs.
 ///
@@ -19,10 +20,10 @@ enum DeadLetterFormatter {
         init(_ letter: DeadLetterRecord) {
             self.position = letter.position
             self.milliseconds = letter.record.timestampMilliseconds
-            self.code = DeadLetterFormatter.shortened(letter.code, 40)
-            self.order = DeadLetterFormatter.shortened(letter.order, 300)
-            self.reason = DeadLetterFormatter.shortened(letter.reason, ChangeFault.reasonLimit)
-            self.origin = DeadLetterFormatter.shortened(letter.origin, 300)
+            self.code = ForeignText.shortened(letter.code, 40)
+            self.order = ForeignText.shortened(letter.order, 300)
+            self.reason = ForeignText.shortened(letter.reason, ChangeFault.reasonLimit)
+            self.origin = ForeignText.shortened(letter.origin, 300)
         }
     }
 
@@ -39,7 +40,7 @@ enum DeadLetterFormatter {
         let marks = (copies > 1 ? "\(copies)× " : "") + (isReplayed ? "(replayed) " : "")
         return self.columns([
             line.position.description, self.time(line.milliseconds), line.code, line.order,
-            marks + self.shortened(line.reason, 100),
+            marks + ForeignText.shortened(line.reason, 100),
         ])
     }
 
@@ -55,7 +56,7 @@ enum DeadLetterFormatter {
     /// Returns a line per code, such as `12 invalid-order, 3 of them replayed`, and the total.
     static func summary(_ ledger: DeadLetterIndex) -> String {
         var lines = ledger.counts.map { count in
-            "\(count.letters) \(self.shortened(count.code, 40))"
+            "\(count.letters) \(ForeignText.shortened(count.code, 40))"
                 + (count.replayed > 0 ? ", \(count.replayed) of them replayed" : "")
         }
         lines.append("\(ledger.entries.count) dead letters")
@@ -175,12 +176,6 @@ enum DeadLetterFormatter {
 
     static func time(_ milliseconds: Int64) -> String {
         milliseconds < 0 ? "-" : RFC3339.format(epochSeconds: milliseconds / 1000)
-    }
-
-    /// Shortens a text to a number of scalars, since a single character may be of any length.
-    static func shortened(_ text: String, _ limit: Int) -> String {
-        let scalars = text.unicodeScalars
-        return scalars.count <= limit ? text : String(scalars.prefix(limit - 1)) + "…"
     }
 
     /// Replaces control and formatting characters with escapes.

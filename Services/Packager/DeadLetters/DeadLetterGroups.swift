@@ -1,5 +1,6 @@
 import ArgumentParser
 import Model
+import Operations
 
 /// The counts of dead letters by some of their parts. Bounded: groups after the first `most` are counted together.
 struct DeadLetterGroups {
@@ -10,7 +11,7 @@ struct DeadLetterGroups {
         fileprivate func value(of line: DeadLetterFormatter.Line) -> String {
             switch self {
             case .code: line.code
-            case .reason: DeadLetterFormatter.shortened(line.reason, 100)
+            case .reason: ForeignText.shortened(line.reason, 100)
             case .brand: String(line.order.prefix { $0 != "/" })
             }
         }

@@ -1,6 +1,7 @@
 import CoreMetrics
 import Kafka
 import Logging
+import Operations
 import ServiceLifecycle
 
 /// Counts the open dead letters as long as the packager runs.

@@ -103,32 +103,6 @@ struct DeadLetterChoice: ParsableArguments {
 /// Returns the present time in milliseconds since 1970.
 func nowMilliseconds() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
-/// Selects dead letters. A member that is nil matches all.
-struct DeadLetterFilter: Hashable, Sendable {
-    var code: String?
-    /// Whole keys of orders, `<orderTypeIdentifier>/<orderIdentifier>`.
-    var orders: Set<String>?
-    /// An order type identifier.
-    var type: String?
-    /// Bounds on the dead letter's timestamp, in milliseconds since 1970: the first inclusive, the second exclusive.
-    var since: Int64?
-    var until: Int64?
-    /// One dead letter, with its duplicates.
-    var position: DeadLetterPosition?
-    /// Only dead letters of changes at these places of the topic of changes.
-    var places: Set<DeadLetterPosition>?
-
-    func matches(_ letter: DeadLetterRecord) -> Bool {
-        if let code = self.code, letter.code != code { return false }
-        if let orders = self.orders, !orders.contains(letter.order) { return false }
-        if let type = self.type, !letter.order.hasPrefix("\(type)/") { return false }
-        if let since = self.since, letter.record.timestampMilliseconds < since { return false }
-        if let until = self.until, letter.record.timestampMilliseconds >= until { return false }
-        if let places = self.places, letter.source.map(places.contains) != true { return false }
-        return true
-    }
-}
-
 /// `waybill-packager dead-letters list`
 struct ListDeadLettersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

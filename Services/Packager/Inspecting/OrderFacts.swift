@@ -1,5 +1,6 @@
 import Brands
 import Model
+import Operations
 
 /// Everything that was found about one order, without personal data: no values of its document, no token, no device.
 struct OrderFacts: Sendable {

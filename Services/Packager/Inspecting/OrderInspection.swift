@@ -1,6 +1,7 @@
 import Brands
 import Kafka
 import Model
+import Operations
 import Packaging
 import Redis
 import Store

@@ -12,11 +12,11 @@ struct NotifyCommand: AsyncParsableCommand {
         commandName: "notify",
         abstract: "Notifies devices whose notifications were dropped.",
         discussion: """
-            Reads the dead letters whose codes begin with push- and writes each device, once for each order type, to \
-            push-pending. The pushers notify it from there like any other: with its current push token, and not at all \
-            if it is no longer registered. Needs only Kafka, and reads the same configuration as the service. A \
-            notification has no content, so repeating it is harmless; the command can be stopped and run again at any \
-            time.
+            Reads the open dead letters whose codes begin with push- and writes each device to push-pending, for each \
+            order that they name. The pushers notify it from there like any other: once for all its orders, with its \
+            current push token, and not at all if it is registered for none of them. Needs only Kafka, and reads the same \
+            configuration as the service. A notification has no content, so repeating it is harmless; the command can \
+            be stopped and run again at any time.
             """)
 
     @Flag(help: "Notify the devices named by dead letters.")
@@ -28,10 +28,13 @@ struct NotifyCommand: AsyncParsableCommand {
     @Option(help: "Only dead letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
     var since: String?
 
-    @Option(help: "Maximum number of devices per second, 1 to 100000.")
+    @Flag(help: "Also those that were closed, by dead-letters purge or forget.")
+    var closed = false
+
+    @Option(help: "Maximum number of registrations per second, 1 to 100000.")
     var rate = 200
 
-    @Flag(help: "Print the number of devices and write nothing.")
+    @Flag(help: "Print the number of registrations and write nothing.")
     var dryRun = false
 
     func validate() throws {
@@ -58,21 +61,22 @@ struct NotifyCommand: AsyncParsableCommand {
         let (_, environment) = try ServiceEnvironment.ofCommand("waybill-pusher")
         let topics = environment.common.topics
         let now = Int64(Date().timeIntervalSince1970 * 1000)
-        let survey = PushDeadLetterSurvey(code: self.code, since: try self.moment(now: now))
+        let survey = PushDeadLetterSurvey(
+            code: self.code, since: try self.moment(now: now), takesClosed: self.closed)
         let found = try await survey.read(environment.kafka, topic: topics.deadLetters)
-        Self.say("\(found.deadLetterCount) dead letters, \(found.devices.count) devices to notify")
+        Self.say("\(found.deadLetterCount) dead letters, \(found.keys.count) registrations to notify")
         guard !found.isOverfull else {
-            throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: use --since or --code")
+            throw ValidationError("more than \(PushDeadLetterSurvey.limit) registrations: use --since or --code")
         }
-        if self.dryRun || found.devices.isEmpty { return }
+        if self.dryRun || found.keys.isEmpty { return }
         let producer = try KafkaProducer(
             environment.producing(within: environment.common.shutdownLimit), topics: [topics.pushPending])
-        let count = try await withCleanup(producer.close) {
+        try await withCleanup(producer.close) {
             try await PendingPushWriter(
                 producer: producer, topic: topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
-            ).write(found.devices)
+            ).write(found.keys)
         }
-        Self.say("\(count) devices written to \(topics.pushPending)")
+        Self.say("\(found.keys.count) registrations written to \(topics.pushPending)")
     }
 
     /// Writes to standard output. If the reader is gone, SIGPIPE ends the program, as is customary.

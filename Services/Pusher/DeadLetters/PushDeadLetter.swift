@@ -3,31 +3,38 @@ import Kafka
 import Model
 import Operations
 
-/// The dead letter of a notification that was dropped: the device that was not notified, the change, and the attempts.
+/// The dead letter of a notification that was dropped: the device that was not notified, the order, and the attempts.
 ///
+/// A notification for several orders of a device has one for each, so that each is listed, closed and forgotten with
+/// its order.
 /// It does not contain the record that caused it: an old version published again would be a rollback. The device learns
 /// of the change with the next notification, or when it polls. It names the device, as `waybill.registrations` does,
 /// and never the push token.
 /// Source: Design §3; `push-dead-letter.schema.json`
 struct PushDeadLetter: Hashable, Sendable {
-    /// The last registration that led to the notification, and its order.
+    /// The most dead letters of one notification.
+    static let mostOfNotification = 100
+
+    /// A registration that led to the notification.
     let registration: RegistrationKey
     let code: PushDeadLetterCode
     /// Status and reason, or another error, as given by the verdict.
     let cause: String
-    /// The oldest record that waited for it.
+    /// The oldest record of the order that waited for it.
     let origin: KafkaPosition
-    /// The number of records that waited for it.
+    /// The number of records of the order that waited for it.
     let records: Int
     /// The most characters of a cause: a transport's error may be long, and the schema limits the reason.
     private static let mostCause = 300
     let history: PushHistory
     /// The trace of the newest change that has one.
     let trace: TraceContext?
+    /// The number of further orders that the notification was for, which have no dead letter.
+    let unnamed: Int
 
     init(
         _ code: PushDeadLetterCode, _ cause: String, registration: RegistrationKey, origin: KafkaPosition,
-        records: Int = 1, history: PushHistory = PushHistory(), trace: TraceContext? = nil
+        records: Int = 1, history: PushHistory = PushHistory(), trace: TraceContext? = nil, unnamed: Int = 0
     ) {
         self.code = code
         self.cause = String(cause.prefix(Self.mostCause))
@@ -36,6 +43,7 @@ struct PushDeadLetter: Hashable, Sendable {
         self.records = records
         self.history = history
         self.trace = trace
+        self.unnamed = unnamed
     }
 
     /// The event and its remedy, as text for operators.
@@ -48,7 +56,10 @@ struct PushDeadLetter: Hashable, Sendable {
             case .tokenUnknown: "APNs does not take the push token; the registration stays: \(self.cause)"
             case .workerEnded: "pushers ended with its record: \(self.cause)"
             }
-        return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
+        let others =
+            self.unnamed > 0
+            ? "\(self.unnamed) further orders of the device waited for it too, and have no dead letter" : nil
+        return [what, others, self.advice].compactMap { $0 }.joined(separator: "; ")
     }
 
     /// Advice for the status and reason in the cause.

@@ -396,8 +396,8 @@ package struct PushEffect: Sendable {
     enum Work: Sendable {
         /// Removes registrations with a push token that is gone.
         case retire(InvalidToken)
-        /// Publishes that a device was not notified.
-        case report(PushDeadLetter)
+        /// Publishes that a device was not notified, for each of its orders.
+        case report([PushDeadLetter])
         /// Writes to the pending topic that some devices have yet to be notified.
         case suspend([ParkedPush])
     }

@@ -164,21 +164,36 @@ extension PushStateMachine {
         return nil
     }
 
-    /// Drops a notification and returns its dead letter, which must be written.
+    /// Drops a notification and returns the dead letters of the registrations that waited for it, which must be
+    /// written: a device may leave any of its orders before it is notified again.
     ///
     /// - Parameter reason: text for operators, without secrets.
     mutating func giveUp(_ slot: Int, _ code: PushDeadLetterCode, _ reason: String) -> PushEffect {
         let target = self.targets[slot]
-        // Only targets with links are sent, and only sent ones are dropped; a link's record is in hand.
-        let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
-        let order = OrderKey(orderType: self.queues[Int(target.queue)].orderType, order: last.order)
-        let trace = self.traces(of: target.sent).first
-        self.queues[Int(target.queue)].counts.drop(reason, of: PushCounts.Dropped(order: order, trace: trace))
-        let deadLetter = PushDeadLetter(
-            code, reason, registration: RegistrationKey(device: last.device, order: order),
-            origin: self.records[Int(first.record)].receipt.position, records: target.sent.count,
-            history: target.tries.history, trace: trace)
-        return self.settleLater(slot, .report(deadLetter))
+        let type = self.queues[Int(target.queue)].orderType
+        // In the sequence of their last links.
+        var registrations: [RegistrationKey] = []
+        var links: [RegistrationKey: [Link]] = [:]
+        for link in target.sent.reversed() {
+            let key = RegistrationKey(device: link.device, order: OrderKey(orderType: type, order: link.order))
+            if links[key] == nil { registrations.append(key) }
+            links[key, default: []].append(link)
+        }
+        let named = registrations.prefix(PushDeadLetter.mostOfNotification)
+        let deadLetters = named.reversed().map { registration in
+            let own = Array((links[registration] ?? []).reversed())
+            return PushDeadLetter(
+                code, reason, registration: registration,
+                // Each registration has a link, and a link's record is in hand.
+                origin: self.records[Int(own[0].record)].receipt.position, records: own.count,
+                history: target.tries.history, trace: self.traces(of: own).first,
+                unnamed: registrations.count - named.count)
+        }
+        let last = registrations.first.map {
+            PushCounts.Dropped(order: $0.order, trace: self.traces(of: target.sent).first)
+        }
+        self.queues[Int(target.queue)].counts.drop(reason, of: last)
+        return self.settleLater(slot, .report(deadLetters))
     }
 
     mutating func settleLater(_ slot: Int, _ work: PushEffect.Work) -> PushEffect {

@@ -25,6 +25,12 @@ public enum ForeignText {
         return Self.withoutNamed(Self.withoutRuns(scalars[...]))
     }
 
+    /// Shortens a text to a number of scalars, since a single character may be of any length.
+    public static func shortened(_ text: String, _ limit: Int) -> String {
+        let scalars = text.unicodeScalars
+        return scalars.count <= limit ? text : String(scalars.prefix(limit - 1)) + "…"
+    }
+
     private static func withoutRuns(_ scalars: ArraySlice<Unicode.Scalar>) -> ArraySlice<Unicode.Scalar> {
         Self.replacing(scalars, where: Self.isOfIdentifier) { run in
             guard run.count >= Self.runLimit else { return false }

@@ -1,59 +1,59 @@
-import Kafka
+public import Kafka
 
 /// The dead letters that a pass over the topic selects: duplicates are merged, and replayed ones are marked.
 ///
 /// A dead letter takes some 100 bytes, so a million take 100 MB; values are read again where they are needed.
-struct DeadLetterIndex: Sendable {
+public struct DeadLetterIndex: Sendable {
     /// The most dead letters that may match; a larger selection is refused.
-    static let limit = 2_000_000
+    public static let limit = 2_000_000
 
     /// One dead letter with its duplicates.
-    struct Entry: Sendable {
-        let identity: UInt64
+    public struct Entry: Sendable {
+        public let identity: UInt64
         /// Names it in markers of the release before.
-        let formerIdentity: UInt64
+        public let formerIdentity: UInt64
         /// The position of the first of the duplicates.
-        var position: DeadLetterPosition
-        var milliseconds: Int64
-        let order: UInt64
+        public internal(set) var position: DeadLetterPosition
+        public internal(set) var milliseconds: Int64
+        public let order: UInt64
         /// The position of the change in its topic.
-        let source: DeadLetterPosition?
+        public let source: DeadLetterPosition?
         /// True if the change was on another topic, whose removals are not known.
-        var isElsewhere = false
-        let code: Int
-        let isOmitted: Bool
-        let isPush: Bool
+        public internal(set) var isElsewhere = false
+        public let code: Int
+        public let isOmitted: Bool
+        public let isPush: Bool
         /// True for a source's record, which has no order yet.
-        var isOfSource = false
-        var copies = 1
+        public internal(set) var isOfSource = false
+        public internal(set) var copies = 1
     }
 
-    private(set) var entries: [Entry] = []
-    private(set) var codes: [String] = []
+    public private(set) var entries: [Entry] = []
+    public private(set) var codes: [String] = []
     /// Records that are neither a dead letter nor a marker.
-    private(set) var others = 0
+    public private(set) var others = 0
     private var byIdentity: [UInt64: Int32] = [:]
     private var notes: Set<UInt64> = []
     private var purges: [UInt64: DeadLetterPurge] = [:]
     /// The offset up to which each partition was read.
     private var ends: [Int32: Int64] = [:]
     /// True if more dead letters matched than are remembered.
-    private(set) var isOverfull = false
-    private(set) var filter: DeadLetterFilter
+    public private(set) var isOverfull = false
+    public private(set) var filter: DeadLetterFilter
 
     /// The topic of changes; if nil, all sources count as positions in it.
     private let changes: String?
     private let limit: Int
 
     /// - Parameter limit: the most dead letters, and the most markers of each kind, that are remembered.
-    init(_ filter: DeadLetterFilter, changes: String? = nil, limit: Int = Self.limit) {
+    public init(_ filter: DeadLetterFilter, changes: String? = nil, limit: Int = Self.limit) {
         self.filter = filter
         self.changes = changes
         self.limit = limit
     }
 
     /// Takes dead letters of the changes at these places, too.
-    mutating func take(changesAt places: [KafkaPosition]) {
+    public mutating func take(changesAt places: [KafkaPosition]) {
         // A negative offset is not known.
         for place in places where place.offset >= 0 {
             self.filter.places?.insert(DeadLetterPosition(partition: place.partition, offset: place.offset))
@@ -63,7 +63,7 @@ struct DeadLetterIndex: Sendable {
     /// Returns the ranges of the topic that were not read, and counts them as read.
     ///
     /// - Parameter bounds: the present bounds of the topic.
-    mutating func readOn(to bounds: [OffsetRange]) -> [OffsetRange] {
+    public mutating func readOn(to bounds: [OffsetRange]) -> [OffsetRange] {
         bounds.compactMap { now in
             let first = max(now.first, self.ends[now.partition] ?? 0)
             self.ends[now.partition] = now.end
@@ -71,7 +71,7 @@ struct DeadLetterIndex: Sendable {
         }
     }
 
-    mutating func add(_ reading: DeadLetterRecord.Reading) {
+    public mutating func add(_ reading: DeadLetterRecord.Reading) {
         switch reading {
         case .other: self.others += 1
         case .note(let identity):
@@ -126,7 +126,7 @@ struct DeadLetterIndex: Sendable {
     }
 
     /// Forgets the dead letters that were closed.
-    mutating func leaveOutPurged() {
+    public mutating func leaveOutPurged() {
         guard !self.purges.isEmpty else { return }
         self.entries = self.entries.filter { self.purge(of: $0) == nil }
         self.byIdentity = [:]
@@ -136,18 +136,18 @@ struct DeadLetterIndex: Sendable {
 
     /// The dead letters for which something is left to do: neither replayed nor closed, and not notifications, for
     /// which nothing can be done.
-    var open: [Entry] { self.entries.filter { !$0.isPush && !self.isReplayed($0) && self.purge(of: $0) == nil } }
+    public var open: [Entry] { self.entries.filter { !$0.isPush && !self.isReplayed($0) && self.purge(of: $0) == nil } }
 
-    func purge(of entry: Entry) -> DeadLetterPurge? {
+    public func purge(of entry: Entry) -> DeadLetterPurge? {
         self.purges[entry.identity] ?? self.purges[entry.formerIdentity]
     }
 
-    func isReplayed(_ entry: Entry) -> Bool {
+    public func isReplayed(_ entry: Entry) -> Bool {
         self.notes.contains(entry.identity) || self.notes.contains(entry.formerIdentity)
     }
 
     /// The number of dead letters of each code, the most frequent code first.
-    var counts: [(code: String, letters: Int, replayed: Int)] {
+    public var counts: [(code: String, letters: Int, replayed: Int)] {
         var counts = self.codes.map { (code: $0, letters: 0, replayed: 0) }
         for entry in self.entries {
             // Every entry's code is an index of `codes`.
@@ -159,7 +159,7 @@ struct DeadLetterIndex: Sendable {
     }
 
     /// Returns the newest dead letters, newest last.
-    func newest(_ limit: Int) -> [Entry] {
+    public func newest(_ limit: Int) -> [Entry] {
         let sorted = self.entries.sorted {
             ($0.milliseconds, $0.position) < ($1.milliseconds, $1.position)
         }

@@ -1,25 +1,31 @@
-import Kafka
-import Model
+public import Kafka
 import Synchronization
 
 /// Reads `waybill.dead-letters`: all of it for the index, or single dead letters.
 ///
 /// Bounded: the index by its limit; at most `concurrency` partitions are read at a time, each with one batch.
-struct DeadLetterTopic: Sendable {
+public struct DeadLetterTopic: Sendable {
     /// Partitions that are read concurrently.
     private static let concurrency = 8
     /// The gap in offsets up to which dead letters are read in one go.
     private static let reach: Int64 = 500
 
-    let reader: KafkaReader
-    let topic: String
+    public let reader: KafkaReader
+    public let topic: String
     /// The topic of changes, to which dead letters are replayed.
-    var changes: String?
+    public let changes: String?
+
+    public init(reader: KafkaReader, topic: String, changes: String? = nil) {
+        self.reader = reader
+        self.topic = topic
+        self.changes = changes
+    }
 
     /// Reads all dead letters that exist now, or those of one partition.
     ///
+    /// - Parameter closed: true to take those that were closed as well.
     /// - Throws: `KafkaError`; `.unknownTopic` when there is no such topic or partition.
-    func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
+    public func survey(_ filter: DeadLetterFilter, closed: Bool = false) async throws -> DeadLetterIndex {
         var bounds = try await self.bounds()
         if let position = filter.position {
             bounds = bounds.filter { $0.partition == position.partition }
@@ -29,7 +35,7 @@ struct DeadLetterTopic: Sendable {
         }
         var whole = try await self.readOn(DeadLetterIndex(filter, changes: self.changes), to: bounds)
         guard let position = filter.position else {
-            whole.leaveOutPurged()
+            if !closed { whole.leaveOutPurged() }
             return whole
         }
         guard let letter = try await self.letters(at: [position], { $0 })[position] else {
@@ -40,12 +46,12 @@ struct DeadLetterTopic: Sendable {
     }
 
     /// The present bounds of the topic's partitions.
-    func bounds() async throws(KafkaError) -> [OffsetRange] { try await self.reader.bounds(of: self.topic) }
+    public func bounds() async throws(KafkaError) -> [OffsetRange] { try await self.reader.bounds(of: self.topic) }
 
     /// Returns the index with what came since it was read last.
     ///
     /// - Parameter bounds: the present bounds of the topic.
-    func readOn(_ index: DeadLetterIndex, to bounds: [OffsetRange]) async throws -> DeadLetterIndex {
+    public func readOn(_ index: DeadLetterIndex, to bounds: [OffsetRange]) async throws -> DeadLetterIndex {
         var index = index
         let ranges = index.readOn(to: bounds)
         let ledger = Mutex(index)
@@ -63,7 +69,7 @@ struct DeadLetterTopic: Sendable {
     /// Reads dead letters, `count` at a time, in sequence, without those that were deleted since they were counted.
     ///
     /// - Parameter make: returns what to keep of a dead letter.
-    func pages<Value: Sendable>(
+    public func pages<Value: Sendable>(
         of entries: [DeadLetterIndex.Entry], _ count: Int,
         _ make: @escaping @Sendable (DeadLetterRecord) -> Value,
         _ body: ([(entry: DeadLetterIndex.Entry, value: Value)]) async throws -> Void
@@ -78,7 +84,7 @@ struct DeadLetterTopic: Sendable {
     /// Reads dead letters; those that no longer exist are missing from the result.
     ///
     /// - Parameter make: returns what to keep of a dead letter, so that a long list need not hold all values.
-    func letters<Value: Sendable>(
+    public func letters<Value: Sendable>(
         at positions: [DeadLetterPosition], _ make: @escaping @Sendable (DeadLetterRecord) -> Value
     ) async throws -> [DeadLetterPosition: Value] {
         let wanted = Set(positions)
@@ -100,7 +106,7 @@ struct DeadLetterTopic: Sendable {
     }
 
     /// Returns the ranges to read of each partition so that they contain all positions.
-    static func runs(_ positions: [DeadLetterPosition]) -> [[OffsetRange]] {
+    public static func runs(_ positions: [DeadLetterPosition]) -> [[OffsetRange]] {
         var runs: [[OffsetRange]] = []
         for position in positions.sorted() {
             // Cannot overflow: `DeadLetterPosition` ensures that offsets are below Int64.max.
@@ -119,7 +125,7 @@ struct DeadLetterTopic: Sendable {
     }
 
     /// Calls `body` for each item, for at most `concurrency` of them at a time.
-    static func spread<Item: Sendable>(
+    public static func spread<Item: Sendable>(
         _ items: [Item], _ body: @escaping @Sendable (Item) async throws -> Void
     ) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -1,14 +1,13 @@
 import Cryptography
 import FoundationEssentials
 import Glibc
-import Kafka
-import Model
-import Operations
+public import Kafka
+public import Model
 
 /// A record of `waybill.dead-letters` as it is read back.
-struct DeadLetterRecord: Hashable, Sendable {
+public struct DeadLetterRecord: Hashable, Sendable {
     /// The kinds of records in the topic.
-    enum Reading: Sendable {
+    public enum Reading: Sendable {
         case letter(DeadLetterRecord)
         /// A marker: the dead letter of this identity, or of this former one, was replayed.
         case note(UInt64)
@@ -19,17 +18,17 @@ struct DeadLetterRecord: Hashable, Sendable {
     }
 
     /// The record, without headers of its sender that only Waybill writes.
-    let record: KafkaRecord
+    public let record: KafkaRecord
     /// A `ChangeFault.Code` or `PushDeadLetterCode`, as the service that wrote it knew it.
-    let code: String
-    let reason: String
+    public let code: String
+    public let reason: String
     /// `topic/partition/offset`
-    let origin: String
+    public let origin: String
     /// The place in the record's headers where those of the dead letter begin, after those of its sender.
     private let start: Int
 
     /// Makes the dead letter of a record that is about to have one.
-    init(record: KafkaRecord, code: String, reason: String, origin: String) {
+    public init(record: KafkaRecord, code: String, reason: String, origin: String) {
         self.init(record, code: code, reason: reason, origin: origin, start: record.headers.count)
     }
 
@@ -41,7 +40,7 @@ struct DeadLetterRecord: Hashable, Sendable {
         self.start = start
     }
 
-    static func read(_ record: KafkaRecord) -> Reading {
+    public static func read(_ record: KafkaRecord) -> Reading {
         guard let start = record.headers.startOfDeadLetter else { return Self.marker(record) }
         let own = record.headers[start...]
         guard let code = own.text(.error), let origin = own.text(.origin) else { return .other }
@@ -65,30 +64,30 @@ struct DeadLetterRecord: Hashable, Sendable {
         }
         if let identity = identity(.replayed) { return .note(identity) }
         guard let identity = identity(.purged) else { return .other }
-        let by = DeadLetterFormatter.shortened(record.headers.text(.purgedBy) ?? "-", DeadLetterPurge.nameLimit)
+        let by = ForeignText.shortened(record.headers.text(.purgedBy) ?? "-", DeadLetterPurge.nameLimit)
         return .purge(identity, DeadLetterPurge(by: by, milliseconds: record.timestampMilliseconds))
     }
 
     private var own: ArraySlice<KafkaHeader> { self.record.headers[self.start...] }
 
-    var position: DeadLetterPosition {
+    public var position: DeadLetterPosition {
         DeadLetterPosition(partition: self.record.partition, offset: self.record.offset)
     }
 
     /// The order's key, or the bytes of what should be one.
-    var order: String {
+    public var order: String {
         guard let key = self.record.key else { return "-" }
         return String(validating: key, as: UTF8.self) ?? "base64:\(Data(key).base64EncodedString())"
     }
 
     /// The position of the change in its topic; nil if the header does not give it.
-    var source: DeadLetterPosition? {
+    public var source: DeadLetterPosition? {
         let parts = self.origin.split(separator: "/")
         return parts.count < 3 ? nil : DeadLetterPosition(parts.suffix(2).joined(separator: "/"))
     }
 
     /// The topic that the change was on; nil if the header does not give it.
-    var sourceTopic: String? {
+    public var sourceTopic: String? {
         let parts = self.origin.split(separator: "/")
         return parts.count < 3 ? nil : parts.dropLast(2).joined(separator: "/")
     }
@@ -98,7 +97,7 @@ struct DeadLetterRecord: Hashable, Sendable {
     ///
     /// Key and value are part of it, since a topic that was recreated counts its offsets from 0 again. For a
     /// notification the device replaces the value, since the attempts after a kill differ.
-    var identity: UInt64 { Self.identity(origin: self.origin, key: self.record.key, content: self.content) }
+    public var identity: UInt64 { Self.identity(origin: self.origin, key: self.record.key, content: self.content) }
 
     /// The identity by which markers of the release before name it.
     var formerIdentity: UInt64 {
@@ -118,7 +117,7 @@ struct DeadLetterRecord: Hashable, Sendable {
     }
 
     /// Returns the identity of the dead letter of a change.
-    static func identity(origin: String, key: [UInt8]?, content: [UInt8]?) -> UInt64 {
+    public static func identity(origin: String, key: [UInt8]?, content: [UInt8]?) -> UInt64 {
         Self.digest([Array(origin.utf8), key, content])
     }
 
@@ -135,13 +134,13 @@ struct DeadLetterRecord: Hashable, Sendable {
 
     /// True for a notification that the pusher gave up: it is not a change, so it cannot be replayed. Publishing an old
     /// version of an order again would be a rollback.
-    var isPush: Bool { PushDeadLetterCode.isOne(self.code) }
+    public var isPush: Bool { PushDeadLetterCode.isOne(self.code) }
 
     /// True for a record of a source, which is mapped again instead of replayed.
-    var isOfSource: Bool { ChangeFault.Code.isOfSource(self.code) }
+    public var isOfSource: Bool { ChangeFault.Code.isOfSource(self.code) }
 
     /// The source's record as it was; nil for another dead letter, or one that does not give its place.
-    var sourceRecord: KafkaRecord? {
+    public var sourceRecord: KafkaRecord? {
         guard self.isOfSource, let topic = self.sourceTopic, let place = self.source else { return nil }
         let time = self.own.text(.time).flatMap { Int64($0) }
         return KafkaRecord(
@@ -153,22 +152,22 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// The content of a notification's dead letter.
     ///
     /// Source: `push-dead-letter.schema.json`
-    var notification: JSONObject? {
+    public var notification: JSONObject? {
         guard self.isPush, let value = self.record.value else { return nil }
         return (try? JSON(parsing: value))?.object
     }
 
     /// A hash that is the same for all dead letters of an order.
-    var orderHash: UInt64 { Self.orderHash(of: self.record) }
+    public var orderHash: UInt64 { Self.orderHash(of: self.record) }
 
     /// Returns a hash that is the same for all records of a key.
-    static func orderHash(of record: KafkaRecord) -> UInt64 { Self.digest([record.key]) }
+    public static func orderHash(of record: KafkaRecord) -> UInt64 { Self.digest([record.key]) }
 
     /// True if the value did not fit into the topic, so the change cannot be replayed.
-    var isOmitted: Bool { self.record.value == nil && self.own.text(.omitted) != nil }
+    public var isOmitted: Bool { self.record.value == nil && self.own.text(.omitted) != nil }
 
     /// Returns the change as it arrived, with a header that names its dead letter.
-    func replay(_ topics: Topics) -> KafkaMessage {
+    public func replay(_ topics: Topics) -> KafkaMessage {
         let letter = "\(topics.deadLetters)/\(self.position)"
         return KafkaMessage(
             topic: topics.orderChanges, key: self.record.key, value: self.record.value,
@@ -179,12 +178,12 @@ struct DeadLetterRecord: Hashable, Sendable {
     ///
     /// It goes to the dead letter's own topic and partition, so it needs no other store, follows its dead letter and is
     /// deleted after it.
-    func note(_ topics: Topics) -> KafkaMessage { self.marker(.replayed, [], topics) }
+    public func note(_ topics: Topics) -> KafkaMessage { self.marker(.replayed, [], topics) }
 
     /// Returns the marker that closes the dead letter: it is neither listed nor replayed.
     ///
     /// - Parameter name: who closes it.
-    func purge(by name: String, _ topics: Topics) -> KafkaMessage {
+    public func purge(by name: String, _ topics: Topics) -> KafkaMessage {
         self.marker(.purged, [KafkaHeader(.purgedBy, text: name)], topics)
     }
 
@@ -200,18 +199,23 @@ struct DeadLetterRecord: Hashable, Sendable {
 }
 
 /// The closing of a dead letter by an operator.
-struct DeadLetterPurge: Hashable, Sendable {
+public struct DeadLetterPurge: Hashable, Sendable {
     /// The most characters of a name.
     static let nameLimit = 200
 
-    let by: String
-    let milliseconds: Int64
+    public let by: String
+    public let milliseconds: Int64
+
+    public init(by: String, milliseconds: Int64) {
+        self.by = by
+        self.milliseconds = milliseconds
+    }
 
     /// Returns the name for a marker: the one that is given, or that of the user of the system.
-    static func author(_ name: String?) -> String {
+    public static func author(_ name: String?) -> String {
         let values = ProcessInfo.processInfo.environment
         let name = name ?? values["SUDO_USER"] ?? values["USER"] ?? "user \(getuid())"
-        return DeadLetterFormatter.shortened(name, Self.nameLimit)
+        return ForeignText.shortened(name, Self.nameLimit)
     }
 }
 
