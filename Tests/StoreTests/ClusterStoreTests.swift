@@ -133,8 +133,8 @@ import Testing
         let device = try DeviceIdentifier("device")
         for number in 10..<40 {
             let key = try registration("device", "o\(number)")
-            #expect(try await !fixture.registrations.register(key, record("aa")))
-            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_002)))
+            #expect(try await fixture.registrations.register(key, record("aa")) == .new)
+            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_002)) == .renewed)
         }
         let changes = try #require(try await fixture.changes(device))
         #expect(changes.orders.count == 30)

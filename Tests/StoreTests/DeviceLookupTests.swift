@@ -48,8 +48,8 @@ import Testing
             for (index, device) in Self.odd.enumerated() {
                 let key = try registration(device, "o\(index % 3)")
                 let stamp = RegistrationStamp(offset: Int64(index), epochMilliseconds: 1_741_190_531_000)
-                #expect(try await !registrations.register(key, record("aa"), at: stamp), "\(device)")
-                #expect(try await registrations.register(key, record("aa"), at: stamp))
+                #expect(try await registrations.register(key, record("aa"), at: stamp) == .new, "\(device)")
+                #expect(try await registrations.register(key, record("aa"), at: stamp) == .renewed)
                 #expect(try await registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
                 #expect(try await fixture.changes(key.device) == nil, "no such order, but it can be asked for")
                 items.append(Registrations.Restored(key: key, registration: try record("aa"), stamp: stamp))

@@ -332,19 +332,22 @@ struct OrderModel: Sendable {
     func put(_ world: World) async throws {
         let order = StoreKeys.order(self.key)
         let tag = DeviceTag(self.registration.device, self.key.orderType)
-        var commands = [
+        let commands = [
             order, StoreKeys.gone(self.key), StoreKeys.devices(self.key), StoreKeys.stamps(self.key),
             StoreKeys.listed(tag), StoreKeys.stamps(tag),
         ].map { RedisCommand("DEL", .string($0)) }
-        if !world.fields.isEmpty {
-            let pairs = world.fields.flatMap { [RedisArgument.string($0), .bytes($1)] }
-            commands.append(RedisCommand(["HSET", .string(order)] + pairs))
-        }
-        if world.isGone { commands.append(RedisCommand("SET", .string(StoreKeys.gone(self.key)), "")) }
         _ = try await self.redis.pipeline(commands)
+        // A removed order takes no registration, and may have one until its removal has ended that.
         if world.hasDevice {
             _ = try await Registrations(redis: self.redis).register(self.registration, self.device)
         }
+        var others: [RedisCommand] = []
+        if !world.fields.isEmpty {
+            let pairs = world.fields.flatMap { [RedisArgument.string($0), .bytes($1)] }
+            others.append(RedisCommand(["HSET", .string(order)] + pairs))
+        }
+        if world.isGone { others.append(RedisCommand("SET", .string(StoreKeys.gone(self.key)), "")) }
+        if !others.isEmpty { _ = try await self.redis.pipeline(others) }
     }
 
     /// Reads what Redis has into a world.

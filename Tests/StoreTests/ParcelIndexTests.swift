@@ -71,7 +71,7 @@ import Testing
             for key in [keys.owner, keys.order] { #expect(try await fixture.raw("EXISTS", key).integer == 0) }
             // An entry that a crash left behind finds nothing: its version was not written.
             let lost = try Self.order("2", version: 2, ["1Z 2"])
-            #expect(try await fixture.store.parcels.note([(lost, [left: "f0"])]) == [nil])
+            #expect(try await fixture.store.parcels.note([lost]) == [nil])
             #expect(try await fixture.raw("EXISTS", keys.owner).integer == 1)
             #expect(try await owner("1z2") == nil)
         }
@@ -146,7 +146,7 @@ import Testing
             try await fixture.raw("DEL", StoreKeys.parcel(parcel).owner)
             #expect(try await fixture.store.parcels.owners(of: [parcel])[parcel]?.fulfillment == "f1")
             // Written by an earlier release after an entry of this one.
-            #expect(try await fixture.store.parcels.note([(second, [parcel: "f1"])]) == [nil])
+            #expect(try await fixture.store.parcels.note([second]) == [nil])
             try await fixture.raw("SET", StoreKeys.parcel(parcel).order, first.key.description)
             #expect(
                 try await fixture.store.parcels.owners(of: [parcel])

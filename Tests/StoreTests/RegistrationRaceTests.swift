@@ -26,9 +26,9 @@ import Testing
     @Test func theLaterKafkaOffsetWinsInAnyOrder() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            #expect(try await !fixture.registrations.register(key, record("bb"), at: self.stamp(7)))
-            #expect(
-                try await fixture.registrations.register(key, record("aa"), at: self.stamp(6)), "it says what is so")
+            #expect(try await fixture.registrations.register(key, record("bb"), at: self.stamp(7)) == .new)
+            let renewed = try await fixture.registrations.register(key, record("aa"), at: self.stamp(6))
+            #expect(renewed == .renewed, "it says what is so")
             #expect(try await self.standing(fixture, key) == ("bb", true))
             try await fixture.registrations.unregister(key, at: self.stamp(5))
             #expect(try await self.standing(fixture, key) == ("bb", true))
@@ -36,7 +36,7 @@ import Testing
             #expect(try await self.standing(fixture, key) == (nil, false))
             _ = try await fixture.registrations.register(key, record("cc"), at: self.stamp(8))
             #expect(try await self.standing(fixture, key) == (nil, false), "the end came later")
-            #expect(try await !fixture.registrations.register(key, record("dd"), at: self.stamp(10)))
+            #expect(try await fixture.registrations.register(key, record("dd"), at: self.stamp(10)) == .new)
             #expect(try await self.standing(fixture, key) == ("dd", true))
         }
     }
@@ -137,7 +137,7 @@ import Testing
             _ = try await fixture.raw("DEL", StoreKeys.devices(key.order))
             _ = try await fixture.raw("DEL", StoreKeys.listed(DeviceTag(key.device, type)))
             #expect(try await fixture.changes(key.device) == nil)
-            #expect(try await !fixture.registrations.register(key, record("bb"), at: self.stamp(8)))
+            #expect(try await fixture.registrations.register(key, record("bb"), at: self.stamp(8)) == .new)
             #expect(try await self.standing(fixture, key) == ("bb", true))
         }
     }

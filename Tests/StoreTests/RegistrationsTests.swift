@@ -11,9 +11,9 @@ import Testing
     @Test func aSecondRegistrationReplacesThePushTokenAndReturnsTrue() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")
-            #expect(try await !fixture.registrations.register(key, record("aa")))
-            #expect(try await fixture.registrations.register(key, record("aa")))
-            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_001)))
+            #expect(try await fixture.registrations.register(key, record("aa")) == .new)
+            #expect(try await fixture.registrations.register(key, record("aa")) == .renewed)
+            #expect(try await fixture.registrations.register(key, record("bb", at: 1_741_190_531_001)) == .renewed)
             let devices = try await fixture.registrations.devices(of: [key.order])
             let newest = Registrations.Registered(
                 device: key.device, registration: try record("bb", at: 1_741_190_531_001))
@@ -87,7 +87,7 @@ import Testing
             #expect(try await fixture.registrations.orders(of: key.device, type: type) == [key.order.order])
             let tag = try #require(try await fixture.changes(key.device)).tag
             #expect(try await fixture.changes(key.device, tag) == nil, "its registration is older than any tag")
-            #expect(try await fixture.registrations.register(key, record("bb"), at: ancient))
+            #expect(try await fixture.registrations.register(key, record("bb"), at: ancient) == .renewed)
             #expect(try await fixture.registrations.registration(key) == record("bb"))
             try await fixture.registrations.unregister(key)
             for end in [ancient, nil] {

@@ -31,7 +31,8 @@ struct RegistrationEndpoints: Sendable {
     /// The registration is acknowledged by Kafka before it is in Redis and before Wallet gets the answer: registrations
     /// that Wallet knows of survive the loss of Redis. A repeated POST replaces the push token; within an hour of the
     /// record it repeats, it publishes none. 429 for a new device of an order that has as many as it may have, and for
-    /// a new device or push token of an order that had too many new ones recently.
+    /// a new device or push token of an order that had too many new ones recently. A registration that Redis does not
+    /// take ends at once: with 401 if the order was removed meanwhile, with 503 if Redis is away.
     func register(
         _ key: RegistrationKey, _ fields: Request.Fields, body: ByteBuffer, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -49,9 +50,30 @@ struct RegistrationEndpoints: Sendable {
             if admission == .unchanged { return Answer(.ok) }
             if let refusal = self.refusal(admission) { return refusal }
             let stamp = try await self.publish(key, record.encoded, at: record.registeredEpochMilliseconds)
-            let existed = try await self.registrations.register(key, record, at: stamp)
-            return Answer(existed ? .ok : .created)
+            let outcome: Registrations.Outcome
+            do {
+                outcome = try await self.registrations.register(key, record, at: stamp)
+            } catch {
+                // Wallet hears that it is not registered and tries again; Kafka says the same until then. If Kafka does
+                // not take the end, the removal of the order finds the record.
+                try? await self.end(key)
+                throw error
+            }
+            switch outcome {
+            case .new: return Answer(.created)
+            case .renewed: return Answer(.ok)
+            case .removed:
+                // Its removal has ended the registrations that it found, and this one was not there yet.
+                try await self.end(key)
+                return .unauthorized
+            }
         }
+    }
+
+    /// Ends a registration, in Kafka and then in Redis.
+    private func end(_ key: RegistrationKey) async throws {
+        let stamp = try await self.publish(key, nil, at: self.now())
+        try await self.registrations.unregister(key, at: stamp)
     }
 
     /// `DELETE …/registrations/{type}/{id}`: 200, even if there was none; 429 if too many ends of nonexistent
@@ -64,8 +86,7 @@ struct RegistrationEndpoints: Sendable {
             if let refusal = self.refusal(try await self.registrations.admitEnd(of: key, limit: self.deviceLimit)) {
                 return refusal
             }
-            let stamp = try await self.publish(key, nil, at: self.now())
-            try await self.registrations.unregister(key, at: stamp)
+            try await self.end(key)
             return Answer(.ok)
         }
     }

@@ -6,7 +6,7 @@ import Store
 import Synchronization
 
 /// Step 6: publishes each new version to `waybill.orders`, and again one whose publication may have been lost, and ends
-/// the registrations of removed orders.
+/// the registrations of removed orders, at each of their removals.
 struct DraftPublisher: Sendable {
     let topics: Topics
     let store: OrderStore
@@ -23,7 +23,8 @@ struct DraftPublisher: Sendable {
         _ open: [OrderDraft], nowEpochMilliseconds: Int64, _ outcomes: inout BatchOutcomes
     ) async {
         let started = ContinuousClock.now
-        let fresh = open.filter(\.needsPublishing)
+        await self.noteParcels(of: open.filter(\.needsPublishing), &outcomes)
+        let fresh = outcomes.open(open).filter(\.needsPublishing)
         let messages = fresh.map { draft in
             KafkaMessage(
                 topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.published,
@@ -50,9 +51,27 @@ struct DraftPublisher: Sendable {
         // are left.
         let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
-        await endings.end(ofRemoved: outcomes.open(published.map(\.draft)), now: nowEpochMilliseconds, &outcomes)
+        // Of an order without a state nothing was published.
+        let again = open.filter { $0.state == nil && $0.removesAgain }
+        await endings.end(
+            ofRemoved: outcomes.open(published.map(\.draft) + again), now: nowEpochMilliseconds, &outcomes)
         CrashPoint.reached(.unregistered)
         self.metrics.ended(.publish, since: started)
+    }
+
+    /// Notes the parcels of versions that were written before: a crash, or a full Redis, may have kept them from being
+    /// noted. Those of a new version were noted when it was written.
+    private func noteParcels(of drafts: [OrderDraft], _ outcomes: inout BatchOutcomes) async {
+        let again = drafts.filter { $0.exists && $0.result.effect != .changed }
+        guard !again.isEmpty else { return }
+        do {
+            for (draft, refusal) in zip(again, try await self.store.parcels.note(again.map(\.state))) {
+                guard let refusal else { continue }
+                outcomes.postpone(draft.place, "noting the parcels of order \(draft.key): \(refusal)")
+            }
+        } catch {
+            outcomes.postpone(again.map(\.place), "\(error)")
+        }
     }
 
     /// Makes sure that the last record of each order is of the version in Redis.

@@ -5,7 +5,8 @@ import Store
 /// Ends the registrations of removed orders: publishes a tombstone for each, then removes it from Redis.
 ///
 /// Works page by page, so that an order may have any number of them. The next attempt finds the remaining ones in
-/// Redis.
+/// Redis. Those that Redis does not have, since a gateway ended between its record and Redis, are found in the topic by
+/// `OrderRemains`.
 ///
 /// A worker that was suspended may do this when the order exists again and devices have registered again. So it reads
 /// the registrations first, then whether the order is still removed, and only then ends a registration. A device that
@@ -30,10 +31,20 @@ struct RegistrationCleanup: Sendable {
     /// A registration that ends.
     private struct Ended: Sendable {
         let key: RegistrationKey
-        /// The record that was read.
-        let record: RegistrationRecord
+        /// The record that was read; nil for one that cannot be read.
+        let record: RegistrationRecord?
+        /// The partition of its record; nil for that of its key.
+        var partition: Int32?
         /// The stamp of the tombstone.
         var stamp: RegistrationStamp
+    }
+
+    /// A registration that the topic has.
+    struct Found: Sendable {
+        let key: RegistrationKey
+        /// Nil for one that cannot be read.
+        let record: RegistrationRecord?
+        let partition: Int32
     }
 
     /// An order on its way through its pages.
@@ -53,7 +64,7 @@ struct RegistrationCleanup: Sendable {
         _ batchOutcomes: inout BatchOutcomes
     ) async {
         let deadline = ContinuousClock.now + patience
-        let removed = published.filter { $0.state?.isRemoved == true }.map {
+        let removed = published.filter(\.endsRegistrations).map {
             Removed(place: $0.place, key: $0.key, version: $0.state?.version)
         }
         for start in stride(from: 0, to: removed.count, by: Self.ordersAtOnce) {
@@ -74,6 +85,36 @@ struct RegistrationCleanup: Sendable {
         }
     }
 
+    /// Ends registrations that the topic has, of orders that are removed or do not exist.
+    ///
+    /// - Returns: the number of those of each order. None of an order that exists, or exists again.
+    /// - Throws: `StoreError`, `RetriableFailure`; a retry is safe.
+    func end(_ found: [Found], now: Int64) async throws -> [OrderKey: Int] {
+        var ended: [OrderKey: Int] = [:]
+        let byOrder = Dictionary(grouping: found, by: \.key.order).sorted { $0.key.description < $1.key.description }
+        for start in stride(from: 0, to: byOrder.count, by: Self.ordersAtOnce) {
+            let some = Array(byOrder[start..<min(byOrder.count, start + Self.ordersAtOnce)])
+            var outcomes = BatchOutcomes(count: some.count)
+            var removed: [Removed] = []
+            let standing = try await self.store.storedVersions(some.map(\.key))
+            for (place, ((key, items), stored)) in zip(some, standing).enumerated() where stored?.isRemoved ?? true {
+                let ends = items.map { item in
+                    let moment = max(now, item.record?.registeredEpochMilliseconds ?? now)
+                    return Ended(
+                        key: item.key, record: item.record, partition: item.partition,
+                        stamp: RegistrationStamp(offset: -1, epochMilliseconds: moment))
+                }
+                removed.append(Removed(place: place, key: key, version: stored?.version, ended: ends))
+                ended[key] = ends.count
+            }
+            _ = try await self.endListed(removed, &outcomes)
+            for case .later(let reason) in outcomes.outcomes {
+                throw RetriableFailure(description: reason, origin: FailureOrigin(.kafka, .everything))
+            }
+        }
+        return ended
+    }
+
     /// - Returns: the orders that have further pages.
     private func endPages(
         of orders: [Removed], now: Int64, _ batchOutcomes: inout BatchOutcomes
@@ -90,7 +131,16 @@ struct RegistrationCleanup: Sendable {
                     stamp: RegistrationStamp(offset: -1, epochMilliseconds: moment))
             }
         }
-        open = try await self.split(open).removed
+        return try await self.endListed(open, &batchOutcomes).filter { $0.cursor != nil }
+    }
+
+    /// Ends the registrations that were read of some orders.
+    ///
+    /// - Returns: the orders that are still removed, and whose tombstones are acknowledged.
+    private func endListed(
+        _ orders: [Removed], _ batchOutcomes: inout BatchOutcomes
+    ) async throws -> [Removed] {
+        var open = try await self.split(orders).removed
         open = await self.publish(open, &batchOutcomes)
         let (removed, overtaken) = try await self.split(open)
         for ended in overtaken.flatMap(\.ended) { try await self.leaveNewer(ended) }
@@ -100,7 +150,7 @@ struct RegistrationCleanup: Sendable {
         for start in stride(from: 0, to: items.count, by: Self.pipeline) {
             try await self.registrations.restore(Array(items[start..<min(items.count, start + Self.pipeline)]))
         }
-        return removed.filter { $0.cursor != nil }
+        return removed
     }
 
     /// Separates the orders that are still removed from those that exist again.
@@ -116,7 +166,8 @@ struct RegistrationCleanup: Sendable {
         var orders = orders
         let outcomes = await self.producer.produce(
             orders.flatMap(\.ended).map {
-                KafkaMessage(topic: self.topics.registrations, key: Array($0.key.text.utf8), value: nil)
+                KafkaMessage(
+                    topic: self.topics.registrations, partition: $0.partition, key: Array($0.key.text.utf8), value: nil)
             })
         var rest = outcomes[...]
         for index in orders.indices {
@@ -139,7 +190,7 @@ struct RegistrationCleanup: Sendable {
     }
 
     private func leaveNewer(_ ended: Ended) async throws {
-        if try await self.registrations.retire(ended.key, ended.record) { return }
+        if let record = ended.record, try await self.registrations.retire(ended.key, record) { return }
         guard let standing = try await self.registrations.registration(ended.key) else { return }
         _ = try await self.producer.produce(
             KafkaMessage(

@@ -14,9 +14,11 @@ struct ExpireCommand: AsyncParsableCommand {
         abstract: "Removes orders that ended longer ago than their brand's retention.",
         discussion: """
             For each brand with retention in brand.json, a removal is published for each completed or cancelled order \
-            whose last version is older than retention.endedDays. The packagers apply it as any other removal. Run it \
-            once a day, as a CronJob or with a timer of systemd; it may be stopped and run again at any time, and \
-            beside itself. Reads the same configuration as the service.
+            whose last version is older than retention.endedDays. The packagers apply it as any other removal. What \
+            is left of orders that were removed within a week, by whatever, is ended, too: registrations and \
+            notifications that only Kafka has, and entries of parcels. Run it once a day, as a CronJob or with a \
+            timer of systemd; it may be stopped and run again at any time, and beside itself. Reads the same \
+            configuration as the service.
 
             Exit codes: 0: done; 2: done, except for brands that cannot be loaded and damaged orders (see the log); \
             1: not done (run it again); 64: it could not start.
@@ -86,8 +88,14 @@ struct ExpireCommand: AsyncParsableCommand {
             : try KafkaProducer(
                 environment.producing(within: common.shutdownLimit / 2), topics: [common.topics.orderChanges])
         let cold = ColdOrders(environment)
+        let reader = try KafkaReader(environment.kafka)
+        let store = cold.store(ofCompleteView: redis)
+        let remains = OrderRemains(
+            topics: common.topics, reader: reader, store: store, registrations: Registrations(redis: redis),
+            producer: producer)
         let close = {
             await producer?.close()
+            await reader.close()
             await cold.close()
             await redis.close()
         }
@@ -96,7 +104,7 @@ struct ExpireCommand: AsyncParsableCommand {
             for (type, retention) in kept {
                 let line = ProgressLine(head: "\(type): ", to: .error)
                 let run = ExpireRun(
-                    topics: common.topics, scan: OrderScan(redis: redis), store: cold.store(ofCompleteView: redis),
+                    topics: common.topics, scan: OrderScan(redis: redis), store: store, remains: remains,
                     producer: producer, logger: environment.logger, rate: self.rate
                 ) { line.show($0, isLast: $1) }
                 let tally = try await run.run(type, retention)

@@ -11,9 +11,13 @@ import Store
 /// May run in any number of processes beside the packagers, and be stopped at any point: of two removals of one version
 /// the second is skipped as a repetition. A removal is of the version that was judged: an order that changed in the
 /// meantime stays.
+///
+/// Removals are not awaited, so what they leave is ended by the run of the next day.
 struct ExpireRun: Sendable {
     /// Orders that are read together.
     private static let chunk = 50
+    /// Removed orders of which the remains are looked for in one pass over the topics.
+    private static let removedOrders = 100_000
 
     /// The counts of a run.
     struct Tally: Hashable, Sendable {
@@ -25,16 +29,21 @@ struct ExpireRun: Sendable {
         var damaged = 0
         /// Cold orders of which Kafka does not give the record now.
         var unread = 0
+        /// Remains of removed orders that were ended, or would have been.
+        var remains = 0
 
         func line(isDryRun: Bool) -> String {
             "\(self.read) orders read, \(self.removed) \(isDryRun ? "would be removed" : "removed"), "
                 + "\(self.damaged) damaged" + (self.unread > 0 ? ", \(self.unread) cannot be read now" : "")
+                + (self.remains > 0 ? ", \(self.remains) remains of removed orders" : "")
         }
     }
 
     let topics: Topics
     let scan: OrderScan
     let store: OrderStore
+    /// Nil to leave what is left of removed orders.
+    var remains: OrderRemains?
     /// Nil if nothing is removed.
     let producer: KafkaProducer?
     let logger: Logger
@@ -52,11 +61,12 @@ struct ExpireRun: Sendable {
         let clock = ContinuousClock()
         let start = clock.now
         var cursor: String?
+        var removed: Set<OrderKey> = []
         repeat {
             let page = try await self.scan.page(of: type, from: cursor)
             for first in stride(from: 0, to: page.orders.count, by: Self.chunk) {
                 let keys = Array(page.orders[first..<min(first + Self.chunk, page.orders.count)])
-                let removals = try await self.removals(of: keys, retention, &tally)
+                let removals = try await self.removals(of: keys, retention, &tally, &removed)
                 for outcome in await self.producer?.produce(removals) ?? [] { _ = try outcome.get() }
                 tally.removed += removals.count
                 self.report(tally.line(isDryRun: self.producer == nil), false)
@@ -64,13 +74,19 @@ struct ExpireRun: Sendable {
                 try await Task.sleep(for: pace.wait(after: removals.count, now: clock.now - start))
             }
             cursor = page.next
+            if removed.count >= Self.removedOrders || cursor == nil {
+                let ended = try await self.remains?.end(of: removed) ?? [:]
+                tally.remains += ended.values.reduce(0) { $0 + $1.sum }
+                removed = []
+            }
         } while cursor != nil
         self.report(tally.line(isDryRun: self.producer == nil), true)
         return tally
     }
 
+    /// - Parameter removed: gets the orders that are removed already.
     private func removals(
-        of keys: [OrderKey], _ retention: OrderRetention, _ tally: inout Tally
+        of keys: [OrderKey], _ retention: OrderRetention, _ tally: inout Tally, _ removed: inout Set<OrderKey>
     ) async throws -> [KafkaMessage] {
         let seconds = self.now() / 1000
         var removals: [KafkaMessage] = []
@@ -80,6 +96,7 @@ struct ExpireRun: Sendable {
             let isOld = stored.map {
                 retention.isOver(modifiedEpochSeconds: $0.modifiedEpochSeconds, nowEpochSeconds: seconds)
             }
+            if stored?.isRemoved == true { removed.insert(key) }
             if isOld ?? true { old.append(key) } else if stored?.isRemoved == false { tally.read += 1 }
         }
         guard !old.isEmpty else { return [] }

@@ -13,8 +13,9 @@ struct ForgetCommand: AsyncParsableCommand {
         abstract: "Removes orders with all that belongs to them, and says what is left of them until when.",
         discussion: """
             A removal is published for each order, and the command waits until the packagers have applied it: state, \
-            package and registrations are gone, and changes that waited for the order. Then its dead letters are \
-            closed; a marker says who did it. What Kafka and Redis's files keep for a while is listed with the last \
+            package and registrations are gone, and changes that waited for the order. Then registrations and \
+            notifications that only Kafka has get their tombstones, entries of parcels are deleted, and its dead \
+            letters are closed; a marker says who did it. What Kafka and Redis's files keep for a while is listed with the last \
             date, from the settings of the topics as they are. Orders that are unknown are removed too, in case a \
             change is on its way. The removals have to be the last changes: one after them creates the order again. \
             The command can be run again at any time. Reads the same configuration as the service.
@@ -61,7 +62,9 @@ struct ForgetCommand: AsyncParsableCommand {
             ? nil
             : try KafkaProducer(
                 environment.producing(within: environment.common.shutdownLimit / 2),
-                topics: [context.topics.orderChanges, context.topics.deadLetters])
+                topics: [
+                    context.topics.orderChanges, context.topics.deadLetters, context.topics.registrations,
+                ])
         let cold = ColdOrders(context.environment)
         let close = {
             await producer?.close()

@@ -35,10 +35,15 @@ struct ForgetRun: Sendable {
     /// - Throws: `StoreError`, `KafkaError`; `ValidationError` for too many dead letters.
     func run(_ keys: [OrderKey]) async throws -> ForgetReport {
         var orders: [ForgottenOrder] = []
+        let remains = OrderRemains(
+            topics: self.topics, reader: self.letters.reader, store: self.store, registrations: self.registrations,
+            producer: self.producer)
         for first in stride(from: 0, to: keys.count, by: Self.chunk) {
             orders += try await self.remove(Array(keys[first..<min(first + Self.chunk, keys.count)]))
         }
         // After the removals, so that those are found that came in between.
+        let ended = try await remains.end(of: Set(orders.filter { !$0.isLeft }.map(\.key)))
+        for index in orders.indices { orders[index].add(ended[orders[index].key]) }
         let ledger = try await self.letters.survey(DeadLetterFilter(orders: Set(keys.map(\.description))))
         let closed = try await self.letters.close(ledger, by: self.by, self.producer)
         for index in orders.indices { orders[index].deadLetters = closed[orders[index].key.description] ?? 0 }

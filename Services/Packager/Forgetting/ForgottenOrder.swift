@@ -55,6 +55,18 @@ struct ForgottenOrder: Hashable, Sendable {
     var outcome: Outcome
     /// Dead letters that were closed.
     var deadLetters = 0
+    /// The records and entries that were left of it beside its removal.
+    var ended = OrderRemains.Counts()
+
+    /// True if something was not done.
+    var isLeft: Bool { if case .left = self.outcome { true } else { false } }
+
+    /// Adds what was left of it, and was ended.
+    mutating func add(_ ended: OrderRemains.Counts?) {
+        guard let ended else { return }
+        self.ended = ended
+        if self.outcome == .unknown { self.outcome = .removed }
+    }
 
     /// One line for a person.
     var line: String {
@@ -62,6 +74,7 @@ struct ForgottenOrder: Hashable, Sendable {
         if self.found.state == .stored { parts.append("state and package") }
         if self.found.devices > 0 { parts.append("\(self.found.devices) devices") }
         if self.found.earlyChanges > 0 { parts.append("\(self.found.earlyChanges) early changes") }
+        parts += self.ended.parts
         if self.deadLetters > 0 { parts.append("\(self.deadLetters) dead letters (closed)") }
         let nothing = self.found.state == .none ? "nothing was stored of it" : "it was removed before"
         let things = parts.isEmpty ? nothing : parts.joined(separator: ", ")
@@ -79,6 +92,9 @@ struct ForgottenOrder: Hashable, Sendable {
             ("wasStored", .bool(self.found.state == .stored)), ("devices", .integer(Int64(self.found.devices))),
             ("earlyChanges", .integer(Int64(self.found.earlyChanges))),
             ("deadLetters", .integer(Int64(self.deadLetters))),
+            ("registrations", .integer(Int64(self.ended.registrations))),
+            ("notifications", .integer(Int64(self.ended.notifications))),
+            ("parcels", .integer(Int64(self.ended.parcels))),
         ]
         if case .left(let reason) = self.outcome { members.append(("reason", .string(reason))) }
         return .object(JSONObject(members))
@@ -104,7 +120,7 @@ struct ForgetReport: Sendable {
 
     /// True if nothing is left to do.
     var isDone: Bool {
-        self.orders.allSatisfy { if case .left = $0.outcome { false } else { true } }
+        !self.orders.contains(where: \.isLeft)
     }
 
     /// The report for a person.

@@ -114,14 +114,27 @@ extension OrderDraft {
     /// again.
     ///
     /// A redelivered change whose version is known to be published needs no publication, so resetting a group's offsets
-    /// does not publish all orders again. A tombstone is published again: it reaches no device, and the registrations
-    /// of its order may still have to be ended.
+    /// does not publish all orders again. A tombstone is published again, also for another removal: it reaches no
+    /// device, and the registrations of its order may still have to be ended.
     var needsPublishing: Bool {
         guard let state = self.state else { return false }
         let effect = self.result.effect
         if effect == .changed || effect == .removed || self.result.isAnnounced { return true }
-        return self.hasRepetition && (state.isRemoved || !(self.stored?.isPublished ?? false))
+        if self.hasRepetition && (state.isRemoved || !(self.stored?.isPublished ?? false)) { return true }
+        return self.removesAgain
     }
+
+    /// True if a removal was taken of an order that did not exist, and does not now: it ends what was left.
+    var removesAgain: Bool {
+        guard !self.exists, self.result.effect != .removed else { return false }
+        return zip(self.order.changes, self.result.outcomes).contains { item, outcome in
+            if case .removed = item.change.kind { outcome.isTaken } else { false }
+        }
+    }
+
+    /// True if registrations of its order are to be ended: it is removed, or one that never was or whose trace has
+    /// ended is removed once more.
+    var endsRegistrations: Bool { self.state.map(\.isRemoved) ?? self.removesAgain }
 
     /// True if nothing that devices must be notified of is left once the version is published.
     ///

@@ -62,7 +62,7 @@ struct OrderRestorer: Sendable {
                     ])
             }
         }
-        var lost: [OrderStore.Restored] = []
+        var (lost, same): ([OrderStore.Restored], [OrderStore.Restored]) = ([], [])
         var counts = OrderStore.RestoreCounts()
         for (item, stored) in zip(items, try await self.standing(items.map(\.key))) {
             if !item.isIn(stored) {
@@ -70,9 +70,11 @@ struct OrderRestorer: Sendable {
             } else if item.isOlder(than: stored) {
                 counts.newer += 1
             } else {
-                counts.same += 1
+                same.append(item)
             }
         }
+        counts.same += same.count
+        try await self.store.restoreParcels(of: same)
         counts = counts + (try await self.store.restore(lost))
         self.metrics.orders.increment(by: counts.written)
         self.onCompared(counts)

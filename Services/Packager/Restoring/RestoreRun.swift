@@ -9,15 +9,13 @@ import Store
 ///
 /// Orders are read in ranges backwards from the ends of their partitions, the newest of all partitions first. So each
 /// order is written once, and never in a version that is older than one that a device has. Registrations are read from
-/// the beginning.
+/// the beginning, once all orders are there: those of removed orders are left out.
 /// Bounded: twelve jobs at once, each with one range of at most 2 MiB in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
     /// The lease of a job: the time for which it stays with a worker that does not renew it.
     static let lease: Duration = .seconds(15)
     /// Jobs in hand at once: while some decode, others wait for Kafka and Redis.
     static let concurrency = 12
-    /// The number of offsets of each partition of orders that are read before anything else.
-    private static let firstOffsets: Int64 = 4096
     /// The most offsets of a partition of registrations that are read at a time.
     private static let registrationOffsets: Int64 = 1 << 16
     /// The most records of a chunk, and the most bytes.
@@ -79,7 +77,7 @@ struct RestoreRun: Sendable {
             try Task.checkCancellation()
             do {
                 switch try await self.queue.claim(
-                    of: self.plan, by: owner, lease: Self.lease, first: (self.ordersTopic, Self.firstOffsets))
+                    of: self.plan, by: owner, lease: Self.lease, first: self.ordersTopic)
                 {
                 case .allDone, .over: return
                 case .wait: try await Task.sleep(for: Self.idle)

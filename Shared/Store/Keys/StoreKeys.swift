@@ -77,6 +77,15 @@ enum StoreKeys {
         let digest = SHA256.hex(Array("\(parcel.carrier)/\(parcel.number)".utf8))
         return ("waybill:1:parcel-owner:{\(digest)}", "waybill:1:parcel:{\(digest)}")
     }
+    /// A pattern of the keys of all parcels.
+    static let anyParcel = "waybill:1:parcel*"
+    /// Returns the two keys of a parcel by one of them; nil for any other key.
+    static func parcel(ofKey key: String) -> (owner: String, order: String)? {
+        guard let brace = key.firstIndex(of: "{") else { return nil }
+        let digest = key[brace...]
+        let both = (owner: "waybill:1:parcel-owner:\(digest)", order: "waybill:1:parcel:\(digest)")
+        return [both.owner, both.order].contains(key) ? both : nil
+    }
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 

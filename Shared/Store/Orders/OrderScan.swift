@@ -48,13 +48,13 @@ public struct OrderScan: Sendable {
     }
 
     /// Returns some keys, and the cursor to continue with.
-    private func keys(
-        _ pattern: String, from cursor: String?
+    func keys(
+        _ pattern: String, from cursor: String?, count: Int64 = Self.pageKeys
     ) async throws(StoreError) -> (keys: [RedisValue], next: String?) {
         let topology = try await self.topology()
         let place = ScanCursor(cursor, in: topology)
         var arguments: [RedisArgument] = [
-            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(Self.pageKeys),
+            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(count),
         ]
         if let master = place.master { arguments.append(.place(.master(master))) }
         let reply = try await self.send(RedisCommand(arguments))

@@ -118,24 +118,25 @@ extension OrderStore {
     public func restore(_ orders: [Restored]) async throws(StoreError) -> RestoreCounts {
         var counts = RestoreCounts()
         guard !orders.isEmpty else { return counts }
-        let parcels = try await self.parcels.note(orders.map { ($0.state, $0.state?.document.parcels ?? [:]) })
-        if let refusal = parcels.lazy.compactMap(\.self).first {
-            throw StoreError(.unavailable, "restoring parcels: \(refusal)")
-        }
         var kept: [(order: Restored, place: PublishedRecord)] = []
         var superseded: [(key: OrderKey, parcels: [Parcel], version: Int64?)] = []
+        var standing: [OrderState] = []
         for (order, reply) in zip(orders, try await self.run(orders.map { Self.invocation($0) })) {
             if let place = reply.text.flatMap({ PublishedRecord($0) }) {
                 kept.append((order, place))
             } else {
                 counts.add(reply.integer)
             }
+            guard let state = order.state else { continue }
             // Another version has its own parcels.
-            if reply.integer.map({ $0 == 3 || $0 == 4 }) ?? false, let state = order.state {
+            if reply.integer.map({ $0 == 3 || $0 == 4 }) ?? false {
                 superseded.append((state.key, Array(state.document.parcels.keys), state.version))
+            } else {
+                standing.append(state)
             }
         }
         await self.parcels.forget(superseded)
+        try await self.restoreParcels(of: standing)
         guard let records = self.records, !kept.isEmpty else {
             counts.same += kept.count
             return counts
@@ -150,6 +151,20 @@ extension OrderStore {
         }
         for reply in try await self.run(stale) { counts.add(reply.integer) }
         return counts
+    }
+
+    /// Notes the parcels of versions that Redis has.
+    ///
+    /// - Throws: `StoreError`, also if Redis has no room for one; a retry is safe.
+    private func restoreParcels(of states: [OrderState]) async throws(StoreError) {
+        if let refusal = try await self.parcels.note(states).lazy.compactMap(\.self).first {
+            throw StoreError(.unavailable, "restoring parcels: \(refusal)")
+        }
+    }
+
+    /// Notes the parcels of orders that Redis has as their records say: a crash may have kept them from being noted.
+    public func restoreParcels(of orders: [Restored]) async throws(StoreError) {
+        try await self.restoreParcels(of: orders.compactMap(\.state))
     }
 
     private func run(_ invocations: [RedisInvocation]) async throws(StoreError) -> [RedisValue] {

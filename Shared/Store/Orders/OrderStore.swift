@@ -125,8 +125,10 @@ public struct OrderStore: Sendable {
         /// The digest of the content of an order that was cold, empty if it has none: then all of it is written. Nil
         /// for any other.
         let coldContent: String?
-        /// The parcels that the order had, and those that it has with this version, with their fulfillments.
-        let parcels: (before: [Parcel: String], after: [Parcel: String])
+        /// True if it writes a version, whose parcels are to be noted.
+        let hasParcels: Bool
+        /// The parcels that the order had, and has no longer with this version.
+        let formerParcels: [Parcel]
         /// True if the order had to be announced again when it was read.
         let isToAnnounce: Bool
         /// Changes that are applied with the version that creates the order, and wait until their dead letters are
@@ -152,11 +154,11 @@ public struct OrderStore: Sendable {
             self.waiting = waiting
             switch content {
             case .version, .unpublishedVersion, .removal:
-                self.parcels = (
-                    stored?.state.document.parcels ?? [:], state.isRemoved ? [:] : state.document.parcels
-                )
+                let parcels = state.isRemoved ? [:] : state.document.parcels
+                self.hasParcels = !parcels.isEmpty
+                self.formerParcels = (stored?.state.document.parcels ?? [:]).keys.filter { parcels[$0] == nil }
             case .signature, .requested, .unrecorded, .positions, .positionsToPublish, .waiting:
-                self.parcels = ([:], [:])
+                (self.hasParcels, self.formerParcels) = (false, [])
             }
         }
 
@@ -171,7 +173,7 @@ public struct OrderStore: Sendable {
             self.coldContent = nil
             self.isToAnnounce = false
             self.waiting = []
-            self.parcels = ([:], [:])
+            (self.hasParcels, self.formerParcels) = (false, [])
         }
     }
 
@@ -212,7 +214,7 @@ public struct OrderStore: Sendable {
         case written
         /// Another worker wrote in between: read and fold again.
         case conflict
-        /// Redis refused this write, with its error text.
+        /// Redis refused this write, with its error text. If it is only a parcel that has no room, the order is written.
         case refused(String)
     }
 
@@ -225,19 +227,15 @@ public struct OrderStore: Sendable {
     public func write(
         _ writes: [Write], begun: PackagingStart = .now
     ) async throws(StoreError) -> [WriteOutcome] {
-        // Before the orders: a parcel that a crash keeps from being noted would be noted by no later version.
+        let outcomes = try await self.writeOrders(writes, begun)
+        // After the orders: a version that was not written has no parcels.
         let refusals = try await self.parcels.note(
-            writes.map { write in
-                let (before, after) = write.parcels
-                return (write.state, before.isEmpty ? after : after.filter { before[$0.key] != $0.value })
+            zip(writes, outcomes).map { write, outcome in
+                outcome == .written && write.hasParcels ? write.state : nil
             })
-        let open = zip(writes, refusals).filter { $0.1 == nil }.map(\.0)
-        var written = try await self.writeOrders(open, begun)[...]
         await self.parcels.forget(
-            zip(open, written).filter { $0.1 == .written }.map { write, _ in
-                (write.key, write.parcels.before.keys.filter { write.parcels.after[$0] == nil }, nil)
-            })
-        return refusals.map { $0.map { .refused($0) } ?? written.removeFirst() }
+            zip(writes, outcomes).filter { $0.1 == .written }.map { write, _ in (write.key, write.formerParcels, nil) })
+        return zip(outcomes, refusals).map { outcome, refusal in refusal.map { WriteOutcome.refused($0) } ?? outcome }
     }
 
     private func writeOrders(_ writes: [Write], _ begun: PackagingStart) async throws(StoreError) -> [WriteOutcome] {

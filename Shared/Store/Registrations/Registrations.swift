@@ -4,10 +4,12 @@ public import Redis
 /// The devices registered for each order.
 ///
 /// A registration is stored in two places that may be in different slots: with the order (the devices to push to) and
-/// with the device (the orders it may list). The order's side is written last and removed first: a device that gets a
-/// push can always list. Both sides keep the newest by `RegistrationStamp`, each separately: requests that race leave
-/// the same on both, whatever the order of their steps. A registration that was stored without a stamp is older than
-/// any other.
+/// with the device (the orders it may list). The order's side is written last: a device that gets a push can always
+/// list. It is also removed last: what a crash leaves is found with the order, when its registrations end. Both sides
+/// keep the newest by `RegistrationStamp`, each separately: requests that race leave the same on both, whatever the
+/// order of their steps. A registration that was stored without a stamp is older than any other.
+///
+/// A removed order takes no registration: its removal has looked for those that are to be ended, or will do so.
 public struct Registrations: Sendable {
     /// The time for which the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600
@@ -27,23 +29,32 @@ public struct Registrations: Sendable {
         }
     }
 
+    /// The outcome of a registration.
+    public enum Outcome: Int64, Hashable, Sendable {
+        /// The order is removed. The device's side may have been written: `unregister` removes it.
+        case removed = -1
+        case new = 0
+        /// The device was registered before.
+        case renewed = 1
+    }
+
     /// Registers a device for an order or updates its push token, unless something newer came first.
     ///
     /// - Parameter stamp: the position of the record in Kafka; without it the time of the registration decides.
-    /// - Returns: true if it was registered before.
     @discardableResult
     public func register(
         _ key: RegistrationKey, _ registration: RegistrationRecord, at stamp: RegistrationStamp? = nil
-    ) async throws(StoreError) -> Bool {
+    ) async throws(StoreError) -> Outcome {
         let stamp =
             stamp
             ?? RegistrationStamp(offset: -1, epochMilliseconds: registration.registeredEpochMilliseconds)
         let what = "registering a device"
         _ = try await self.evaluate(Self.deviceSide(StoreScripts.registerOrder, key, stamp), what)
-        let existed = try await self.evaluate(
-            Self.orderSide(StoreScripts.registerDevice, key, stamp, .bytes(registration.encoded)), what)
-        guard let existed = existed.integer else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
-        return existed == 1
+        let reply = try await self.evaluate(Self.orderSide(registering: registration, key, stamp), what)
+        guard let outcome = reply.integer.flatMap({ Outcome(rawValue: $0) }) else {
+            throw StoreError(.unavailable, "\(what): an unexpected reply")
+        }
+        return outcome
     }
 
     /// Removes a registration, unless a newer one came first. One that does not exist is not an error.
@@ -53,8 +64,8 @@ public struct Registrations: Sendable {
         let remembered: RedisArgument = stamp == nil ? "0" : .integer(Self.endedSeconds)
         let stamp = stamp ?? .always
         let what = "unregistering a device"
-        _ = try await self.evaluate(Self.orderSide(StoreScripts.unregisterDevice, key, stamp, remembered), what)
         _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, remembered), what)
+        _ = try await self.evaluate(Self.orderSide(StoreScripts.unregisterDevice, key, stamp, remembered), what)
     }
 
     /// Removes a registration if it is still the given one, so that a newer one survives.
@@ -76,11 +87,20 @@ public struct Registrations: Sendable {
     }
 
     static func orderSide(
-        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
+        registering registration: RegistrationRecord, _ key: RegistrationKey, _ stamp: RegistrationStamp
+    ) -> RedisInvocation {
+        Self.orderSide(
+            StoreScripts.registerDevice, key, stamp, .bytes(registration.encoded),
+            and: [StoreKeys.order(key.order), StoreKeys.gone(key.order)])
+    }
+
+    static func orderSide(
+        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument,
+        and others: [String] = []
     ) -> RedisInvocation {
         RedisInvocation(
             script,
-            keys: [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)],
+            keys: [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)] + others,
             arguments: [
                 .string(key.device.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
                 .string(stamp.origin), last,
@@ -434,7 +454,7 @@ extension Registrations {
         }
     }
 
-    /// Restores registrations and removes those that ended; newer ones stay.
+    /// Restores registrations and removes those that ended; newer ones stay. Those of removed orders are left out.
     ///
     /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
     /// - Returns: the items, by index, that cannot be written because Redis has a value of another kind under one of
@@ -442,41 +462,53 @@ extension Registrations {
     /// - Throws: `StoreError`; a retry is safe.
     @discardableResult
     public func restore(_ items: [Restored]) async throws(StoreError) -> [(index: Int, error: StoreError)] {
-        // A registration is written with its device first, and is removed from its order first.
-        var first: [RedisInvocation] = []
-        var second: [RedisInvocation] = []
-        for item in items {
-            if let registration = item.registration {
-                first.append(Self.deviceSide(StoreScripts.registerOrder, item.key, item.stamp))
-                second.append(
-                    Self.orderSide(StoreScripts.registerDevice, item.key, item.stamp, .bytes(registration.encoded)))
-            } else {
-                let remembered = RedisArgument.integer(Self.endedSeconds)
-                first.append(Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, remembered))
-                second.append(Self.deviceSide(StoreScripts.unregisterOrder, item.key, item.stamp, remembered))
-            }
+        // The order decides first if it takes a registration. An end removes the order's side last.
+        let first = items.map { item in
+            item.registration.map { Self.orderSide(registering: $0, item.key, item.stamp) }
+                ?? Self.deviceSide(StoreScripts.unregisterOrder, item.key, item.stamp, .integer(Self.endedSeconds))
         }
-        let what = "restoring registrations"
         var damaged: [Int: StoreError] = [:]
-        for invocations in [first, second] {
-            let replies: [RedisValue]
-            do {
-                replies = try await self.redis.evaluate(invocations)
-            } catch {
-                throw StoreError(what, error)
-            }
-            for case (let index, .error(let message)) in replies.enumerated() {
-                let error = StoreError(what, reply: message)
-                guard error.code == .corrupt else { throw error }
-                damaged[index] = damaged[index] ?? error
-            }
+        let replies = try await self.evaluate(first, of: Array(items.indices), &damaged)
+        let taken = items.indices.filter {
+            items[$0].registration == nil || replies[$0].integer != Outcome.removed.rawValue
         }
+        let second = taken.map { index in
+            let item = items[index]
+            return item.registration == nil
+                ? Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, .integer(Self.endedSeconds))
+                : Self.deviceSide(StoreScripts.registerOrder, item.key, item.stamp)
+        }
+        _ = try await self.evaluate(second, of: taken, &damaged)
         return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    /// - Parameters:
+    ///   - indices: those of the items that the scripts are for.
+    ///   - damaged: gets the errors of items of which Redis has a value of another kind.
+    private func evaluate(
+        _ invocations: [RedisInvocation], of indices: [Int], _ damaged: inout [Int: StoreError]
+    ) async throws(StoreError) -> [RedisValue] {
+        let what = "restoring registrations"
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(invocations)
+        } catch {
+            throw StoreError(what, error)
+        }
+        guard replies.count == indices.count else {
+            throw StoreError(.unavailable, "\(what): a reply is missing")
+        }
+        for case (let index, .error(let message)) in zip(indices, replies) {
+            let error = StoreError(what, reply: message)
+            guard error.code == .corrupt else { throw error }
+            damaged[index] = damaged[index] ?? error
+        }
+        return replies
     }
 
     /// Returns true for each record if it, or something newer, is in Redis.
     ///
-    /// A record that cannot be written counts as present: restoring would not add it.
+    /// A record that cannot be written, or whose order is removed, counts as present: restoring would not add it.
     public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
         let replies: [RedisValue]
         do {
@@ -486,6 +518,8 @@ extension Registrations {
                     return [
                         RedisCommand("HGET", .string(StoreKeys.devices(item.key.order)), device),
                         RedisCommand("HGET", .string(StoreKeys.stamps(item.key.order)), device),
+                        RedisCommand("HMGET", .string(StoreKeys.order(item.key.order)), "version", "removed"),
+                        RedisCommand("EXISTS", .string(StoreKeys.gone(item.key.order))),
                     ]
                 })
         } catch {
@@ -495,14 +529,18 @@ extension Registrations {
         for case (let index, .error(let message)) in replies.enumerated() {
             let error = StoreError("comparing registrations", reply: message)
             guard error.code == .corrupt else { throw error }
-            damaged.insert(index / 2)
+            // A damaged order does not make its registrations count as present.
+            if index % 4 < 2 { damaged.insert(index / 4) }
         }
-        guard replies.count == items.count * 2 else {
+        guard replies.count == items.count * 4 else {
             throw StoreError(.unavailable, "comparing registrations: a reply is missing")
         }
         return items.indices.map { index in
             if damaged.contains(index) { return true }
-            let bytes = replies[index * 2].bytes
+            let bytes = replies[index * 4].bytes
+            let order = replies[index * 4 + 2].array ?? []
+            let isGone = order.first?.text == nil && replies[index * 4 + 3] == .integer(1)
+            if bytes == nil, isGone || order.last?.text == "1" { return true }
             // A record that was published again has the same content at a higher offset.
             if let wanted = items[index].registration {
                 if let bytes, (try? RegistrationRecord.decode(bytes)) == wanted { return true }
@@ -510,7 +548,7 @@ extension Registrations {
             } else if bytes == nil {
                 return true
             }
-            let stamp = replies[index * 2 + 1].text.flatMap { RegistrationStamp.read($0)?.stamp }
+            let stamp = replies[index * 4 + 1].text.flatMap { RegistrationStamp.read($0)?.stamp }
             return stamp.map { $0.isNewer(than: items[index].stamp) } ?? false
         }
     }

@@ -5,13 +5,14 @@ import Redis
 /// the ends, kept for an hour. A member without a stamp is older than any new one; a stamp without its member means
 /// nothing.
 ///
-/// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, origin, …
+/// KEYS of all but `admit` and `retire`: hash or set, stamps, ends. ARGV: member, offset, moment, origin, …
 extension StoreScripts {
-    /// Adds a device to its order, or updates its record with a newer one.
+    /// Adds a device to its order, or updates its record with a newer one, unless the order is removed. One that is not
+    /// there is not removed: a view that is being restored may lack it.
     ///
-    /// ARGV: …, record.
-    /// Returns 1 if the device was registered already, else 0.
-    static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.register)
+    /// KEYS: …, the order, the long-lived trace of a removed one. ARGV: …, record.
+    /// Returns 1 if the device was registered already, else 0; -1 if the order is removed.
+    static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.isRemoved + Self.register)
 
     /// Adds an order to its device. Its stamp has the microsecond of the server's clock when that first happened.
     ///
@@ -134,6 +135,14 @@ extension StoreScripts {
           local time = redis.call('TIME')
           return string.format('%.0f', time[1] * 1000000 + time[2])
         end
+
+        """
+
+    /// Damaged data under the key of the order keeps no device from its registration.
+    private static let isRemoved = """
+        local order = redis.pcall('HMGET', KEYS[4], 'version', 'removed')
+        if order.err then order = {true} end
+        if order[2] == '1' or not order[1] and redis.call('EXISTS', KEYS[5]) == 1 then return -1 end
 
         """
 

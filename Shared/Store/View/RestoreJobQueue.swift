@@ -93,17 +93,16 @@ public struct RestoreJobQueue: Sendable {
     ///
     /// - Parameters:
     ///   - owner: letters and digits, unique.
-    ///   - topic: its jobs come before all others until this many offsets of each are done.
+    ///   - topic: its jobs are done before any other begins; empty for none.
     public func claim(
-        of plan: String, by owner: String, lease: Duration, first topic: (name: String, offsets: Int64) = ("", 0)
+        of plan: String, by owner: String, lease: Duration, first topic: String = ""
     ) async throws(StoreError) -> Claim {
         let reply = try await self.view.run(
             [
                 RedisInvocation(
                     StoreScripts.claimJob, keys: [self.key],
                     arguments: [
-                        .string(plan), .string(owner), .integer(lease.wholeMilliseconds), .string("\(topic.name)/"),
-                        .integer(topic.offsets),
+                        .string(plan), .string(owner), .integer(lease.wholeMilliseconds), .string("\(topic)/"),
                     ])
             ], "claiming a job"
         ).first

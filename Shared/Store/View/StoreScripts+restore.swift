@@ -198,21 +198,24 @@ extension StoreScripts {
 
     /// Claims the job without an owner that has the least progress.
     ///
-    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that come first, the number of
-    /// offsets up to which they do.
+    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that have to be done before any other
+    /// begins.
     /// Returns job, from, to, done; or the number of open jobs, all assigned to others; -1 if there is another plan.
     static let claimJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end
             local all = redis.call('HGETALL', KEYS[1])
-            local open, least, found = 0, nil, nil
+            local open, least, found, isFirst = 0, nil, nil, false
             for index = 1, #all, 2 do
               local from, to, done, lease, owner = string.match(all[index + 1], '^(%d+):(%d+):(%d+):(%d+):(%w*)$')
               if from and owner ~= 'done' then
                 open = open + 1
                 local weight = tonumber(done)
-                if string.sub(all[index], 1, #ARGV[4]) ~= ARGV[4] then weight = weight + ARGV[5] end
-                if tonumber(lease) <= now and (not least or weight < least) then
+                if not isFirst and string.sub(all[index], 1, #ARGV[4]) == ARGV[4] then
+                  isFirst, least, found = true, nil, nil
+                end
+                local isTurn = not isFirst or string.sub(all[index], 1, #ARGV[4]) == ARGV[4]
+                if isTurn and tonumber(lease) <= now and (not least or weight < least) then
                   least, found = weight, {all[index], from, to, done}
                 end
               end
