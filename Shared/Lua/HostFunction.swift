@@ -3,7 +3,7 @@ import Model
 
 /// The functions of the library `waybill` that are computed here.
 enum HostFunction: String, CaseIterable {
-    case time, amount, integer, note, owner
+    case time, amount, integer, number, compare, url, note, owner
 
     static func call(_ number: Int, _ arguments: [HostValue], _ notes: HostNotes) -> HostValue {
         guard Self.allCases.indices.contains(number) else { return .error("there is no such function") }
@@ -11,8 +11,17 @@ enum HostFunction: String, CaseIterable {
         switch Self.allCases[number] {
         case .time: return Moment.text(of: argument(0), argument(1).text)
         case .amount:
-            return MoneyAmount.text(of: argument(0), currency: argument(1).text, unit: argument(2).text)
-        case .integer: return MoneyAmount.integer(argument(0))
+            return MoneyAmount.text(
+                of: argument(0), currency: argument(1).text, unit: argument(2).text, marks: argument(3),
+                minorUnits: notes.minorUnits)
+        case .integer: return DecimalNumber.integer(argument(0))
+        case .number: return DecimalNumber.value(of: argument(0), marks: argument(1), form: argument(2))
+        case .compare: return DecimalNumber.compare(argument(0), argument(1))
+        case .url:
+            guard let link = argument(0).text.flatMap({ WebLink.mended($0) }), link.utf8.count <= CLUA_TEXT else {
+                return .null
+            }
+            return .text(link)
         case .owner:
             return Self.owner(argument(0).text, number: argument(1), [argument(2), argument(3)], notes)
         case .note:
@@ -58,6 +67,8 @@ enum HostValue: Hashable {
     case null
     case integer(Int64)
     case text(String)
+    /// The text of a number with decimal places, or of one that is longer than 64 bits.
+    case decimal(String)
     /// A sentence for the author of the program, to which the line is added.
     case error(String)
 
@@ -68,7 +79,7 @@ enum HostValue: Hashable {
         switch self {
         case .null: "null"
         case .integer(let number): String(number)
-        case .text(let text), .error(let text): text.utf8.count <= 60 ? text : "\(text.prefix(60))…"
+        case .text(let text), .decimal(let text), .error(let text): text.utf8.count <= 60 ? text : "\(text.prefix(60))…"
         }
     }
 
@@ -96,6 +107,7 @@ enum HostValue: Hashable {
             unsafe result.pointee.kind = Int32(clua_integer.rawValue)
             unsafe result.pointee.integer = number
         case .text(let string): put(string, clua_text)
+        case .decimal(let string): put(string, clua_decimal)
         case .error(let string): put(string, clua_error)
         }
     }

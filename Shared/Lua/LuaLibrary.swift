@@ -5,8 +5,40 @@ enum LuaLibrary {
     static let text = """
         local waybill = {time = time, integer = integer, status = {}}
 
-        function waybill.money(value, currency, unit)
-            return {amount = amount(value, currency, unit), currency = currency}
+        -- The marks of a text's number as one text: that of decimals, and that of groups if there is one.
+        local function marks(options)
+            if options == nil then return nil end
+            if type(options) ~= "table" then fail('marks are a table, such as {decimal = ","}') end
+            for name in pairs(options) do
+                if name ~= "decimal" and name ~= "grouping" then fail("marks are decimal and grouping") end
+            end
+            return (options.decimal or ".") .. (options.grouping or "")
+        end
+
+        function waybill.money(value, currency, unit, options)
+            if type(currency) == "string" then currency = currency:upper() end
+            return {amount = amount(value, currency, unit, marks(options)), currency = currency}
+        end
+
+        function waybill.number(value, form, options)
+            if type(form) == "table" then form, options = nil, form end
+            return number(value, marks(options), form)
+        end
+
+        -- The URL that a text means, or nil: a link is an ornament, and costs no order.
+        function waybill.url(text)
+            if type(text) ~= "string" or #text > 4096 then return nil end
+            return url(text)
+        end
+
+        -- Of one thing or many of them, as in XML that was converted, a list.
+        function waybill.list(value)
+            if value == nil or value == null then return {} end
+            if type(value) ~= "table" then return {value} end
+            if #value == 0 then
+                for _ in pairs(value) do return {value} end
+            end
+            return value
         end
 
         -- Copies a value without the nulls inside.
@@ -54,12 +86,15 @@ enum LuaLibrary {
         \(Self.carriers)
         }
 
+        -- Notes a value that a table does not have.
+        local function unknown(table_name, value) note(table_name, tostring(value):sub(1, 200)) end
+
         function waybill.carrier(name, number)
             if name == nil or name == null or name == "" then return {trackingNumber = number} end
             if type(name) ~= "string" then fail("carrier: the name must be a text") end
             local known = carriers[plain(name)]
             if not known then
-                note("carrier", name)
+                unknown("carrier", name)
                 return {carrier = name, trackingNumber = number}
             end
             local url
@@ -79,18 +114,28 @@ enum LuaLibrary {
                 owner("brand", number, name, shown)
         end
 
-        local function status(table_name, values)
-            return function(value)
-                if value == nil or value == null then return nil end
-                local found = values[value]
-                if found == nil then note("status." .. table_name, tostring(value)) end
+        -- Returns a function that finds words; one that is false is known and means nothing.
+        local function finder(table_name, values)
+            return function(word)
+                if word == nil or word == null or word == "" then return nil end
+                local found = values[word]
+                if found == nil then unknown(table_name, word) end
                 return found or nil
             end
         end
 
+        function waybill.words(name, values)
+            if type(name) ~= "string" or #name > 40 or not name:match("^[%w_.-]+$") then
+                fail("words: the name must have 1 to 40 letters, digits, _, . or -")
+            end
+            if type(values) ~= "table" then fail("words: takes a name and a table") end
+            local find = finder(name, values)
+            return lookup(function(_, word) return find(word) end)
+        end
+
         \(Self.statuses)
 
-        for name, values in pairs(statuses) do waybill.status[name] = status(name, values) end
+        for name, values in pairs(statuses) do waybill.status[name] = finder("status." .. name, values) end
         return waybill
         """
 

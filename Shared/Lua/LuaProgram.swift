@@ -51,7 +51,10 @@ public final class LuaProgram: Sendable {
         ],
         "table": ["concat", "insert", "remove", "sort", "unpack"],
         "utf8": ["char", "codepoint", "len", "offset"],
-        "waybill": ["alias", "carrier", "drop_nulls", "integer", "money", "split", "status", "time"],
+        "waybill": [
+            "alias", "carrier", "drop_nulls", "integer", "list", "money", "number", "split", "status", "time",
+            "url", "words",
+        ],
         "waybill.status": ["adobe", "aftership", "commercetools", "easypost", "shopify"],
     ]
 
@@ -62,9 +65,12 @@ public final class LuaProgram: Sendable {
 
     /// Compiles a program, and runs it once without calling `map`.
     ///
+    /// - Parameter minorUnits: those that `"minor"` means.
     /// - Throws: `LuaFailure` with the line: it is not a program, or has no function `map`.
-    public init(_ text: [UInt8], limits: Limits = Limits()) throws(LuaFailure) {
-        self.state = Mutex(try LuaState.loaded(text, limits))
+    public init(
+        _ text: [UInt8], limits: Limits = Limits(), minorUnits: MinorUnits = .iso4217
+    ) throws(LuaFailure) {
+        self.state = Mutex(try LuaState.loaded(text, limits, minorUnits))
     }
 
     /// Calls `map`.
@@ -126,7 +132,7 @@ public struct ParcelOwner: Hashable, Sendable {
 
 /// A value that a table of the library does not know.
 public struct UnknownValue: Hashable, Sendable {
-    /// `status.shopify`
+    /// `status.shopify`, or the name of a table of the program's own
     public let table: String
     public let value: String
 }
@@ -137,11 +143,16 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
 /// One state of Lua with its program. The only unsafe code of the room: pointers that C lends for a call.
 @safe private struct LuaState: ~Copyable {
     private let raw: OpaquePointer
-    private let notes = HostNotes()
+    private let notes: HostNotes
 
-    private init(raw: OpaquePointer) { unsafe self.raw = raw }
+    private init(raw: OpaquePointer, _ notes: HostNotes) {
+        unsafe self.raw = raw
+        self.notes = notes
+    }
 
-    static func loaded(_ text: [UInt8], _ limits: LuaProgram.Limits) throws(LuaFailure) -> LuaState {
+    static func loaded(
+        _ text: [UInt8], _ limits: LuaProgram.Limits, _ minorUnits: MinorUnits
+    ) throws(LuaFailure) -> LuaState {
         var bounds = clua_limits(
             memory: limits.memory, steps: limits.steps, nanoseconds: Int64(limits.time / .nanoseconds(1)),
             output: limits.output, depth: Int32(LuaProgram.Limits.depth))
@@ -158,7 +169,7 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
         guard let raw = unsafe clua_new(&bounds, host) else {
             throw LuaFailure(kind: .limited, message: "not enough memory for Lua")
         }
-        let state = unsafe LuaState(raw: raw)
+        let state = unsafe LuaState(raw: raw, HostNotes(minorUnits: minorUnits))
         let library = Array(LuaLibrary.text.utf8)
         let names = HostFunction.allCases.map(\.rawValue).joined(separator: " ")
         let status = unsafe library.withUnsafeBytes { library in
@@ -218,9 +229,12 @@ final class HostNotes {
     /// The most values that are noted in a run.
     static let limit = 64
 
+    let minorUnits: MinorUnits
     var unknown: [UnknownValue] = []
     /// The parcels that are known.
     var parcels: [Parcel: ParcelOwner?] = [:]
     /// Those that the program asked for in vain, which ended the run.
     var missing: [Parcel] = []
+
+    init(minorUnits: MinorUnits) { self.minorUnits = minorUnits }
 }

@@ -2,7 +2,8 @@ import Model
 
 /// Values for a program, in the form of `CLua.h`.
 ///
-/// An integer of 64 bits stays one; any other number is its text, so that nothing is lost to binary fractions.
+/// An integer of 64 bits stays one; any other number is its text, so that nothing is lost to binary fractions. Where an
+/// order has a number, `LuaOutput` makes the number of this text again.
 struct LuaInput {
     private(set) var bytes: [UInt8] = []
 
@@ -69,7 +70,11 @@ struct LuaInput {
         case UInt8(ascii: "t"): return .bool(true)
         case UInt8(ascii: "f"): return .bool(false)
         case UInt8(ascii: "i"): return .integer(Int64(bitPattern: self.number(8)))
-        case UInt8(ascii: "s"): return .string(try self.text(of: name))
+        case UInt8(ascii: "d"): return try self.number(try self.text(of: name), name)
+        case UInt8(ascii: "s"):
+            let text = try self.text(of: name)
+            if case .order(let place) = place, place.isNumber, let number = JSONNumber(text) { return .number(number) }
+            return .string(text)
         case UInt8(ascii: "e"):
             switch place {
             case .changes, .owns: return .array([])
@@ -99,6 +104,13 @@ struct LuaInput {
             var duplicate: String?
             return .object(JSONObject(unsorted: members, duplicate: &duplicate))
         }
+    }
+
+    private func number(_ text: String, _ name: String) throws(LuaFailure) -> JSON {
+        guard let number = JSONNumber(text) else {
+            throw LuaFailure(kind: .failed, message: "\(name) of the result is not a number")
+        }
+        return .number(number)
     }
 
     private func inside(_ place: Place, _ member: String) -> Place {

@@ -8,13 +8,13 @@ enum Moment {
     /// Returns a moment in the form of an order, `2025-03-05T16:02:11Z`; a fraction is cut off.
     ///
     /// - Parameters:
-    ///   - value: a number since 1970, or a text with date and time.
+    ///   - value: a number since 1970, or a text with date and time in a form of `MomentText`.
     ///   - unit: that of a number: `s`, `ms`, `us`, `ns`, `days`. Of a text without an offset, its time zone.
     static func text(of value: HostValue, _ unit: String?) -> HostValue {
         switch value {
         case .null, .error: return .error("time: there is no value")
         case .integer(let number): return self.number(number, unit, value)
-        case .text(let text):
+        case .text(let text), .decimal(let text):
             if let units = unit.flatMap({ self.units[$0] }) {
                 // A number with a fraction, which arrives as its text.
                 let parts = text.split(separator: ".", omittingEmptySubsequences: false)
@@ -23,7 +23,17 @@ enum Moment {
                 else { return .error("time: \(value.shown) is not a number") }
                 return self.number(whole, unit, value)
             }
-            return self.local(text, unit, value)
+            // Eight digits are a date, and fourteen one with its time.
+            if let number = Int64(text), text.utf8.count != 8, text.utf8.count != 14 {
+                return self.number(number, unit, value)
+            }
+            do throws(MomentText.Refusal) {
+                let seconds = try MomentText(text).epochSeconds(in: unit)
+                guard self.years.contains(seconds) else { throw .unreadable }
+                return .text(RFC3339.format(epochSeconds: seconds))
+            } catch {
+                return .error("time: \"\(value.shown)\" \(error.reason)")
+            }
         }
     }
 
@@ -47,39 +57,5 @@ enum Moment {
             return .error("time: \(value.shown) in \(unit) is not in the years 0000 to 9999")
         }
         return .text(RFC3339.format(epochSeconds: seconds))
-    }
-
-    private static func local(_ text: String, _ zone: String?, _ value: HostValue) -> HostValue {
-        var text = text
-        var bytes = Array(text.utf8)
-        if bytes.count == 10 { bytes += Array("T00:00:00".utf8) }
-        if bytes.count == 16 { bytes += Array(":00".utf8) }
-        if bytes.count > 10, bytes[10] == 0x20 || bytes[10] == UInt8(ascii: "t") { bytes[10] = UInt8(ascii: "T") }
-        if bytes.last == UInt8(ascii: "z") { bytes[bytes.count - 1] = UInt8(ascii: "Z") }
-        for end in [" UTC", " GMT"] where bytes.count > 19 && bytes.suffix(4).elementsEqual(end.utf8) {
-            bytes = bytes.dropLast(4) + [UInt8(ascii: "Z")]
-        }
-        let tail = bytes.dropFirst(19)
-        if let sign = tail.lastIndex(where: { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "-") }) {
-            if bytes[sign - 1] == 0x20 { bytes.remove(at: sign - 1) }
-            let start = bytes.lastIndex { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "-") } ?? sign
-            let digits = bytes[(start + 1)...].filter { $0 != UInt8(ascii: ":") }
-            if digits.count == 2 { bytes = bytes[..<(start + 1)] + digits + Array(":00".utf8) }
-            if digits.count == 4 {
-                bytes = bytes[..<(start + 1)] + digits.prefix(2) + [UInt8(ascii: ":")] + digits.suffix(2)
-            }
-        }
-        text = String(decoding: bytes, as: UTF8.self)
-        if let seconds = RFC3339.parse(text) { return .text(RFC3339.format(epochSeconds: seconds)) }
-        guard let seconds = RFC3339.parse(text + "Z") else {
-            return .error("time: \"\(value.shown)\" is not a date and time")
-        }
-        guard let zone else {
-            return .error("time: \"\(value.shown)\" has no offset: name its zone, like \"Europe/Berlin\" or \"UTC\"")
-        }
-        guard let rules = TimeZoneFile.named(zone) else {
-            return .error("time: there is no time zone \"\(zone)\" on this machine")
-        }
-        return .text(RFC3339.format(epochSeconds: rules.epochSeconds(ofLocal: seconds)))
     }
 }

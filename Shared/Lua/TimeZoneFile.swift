@@ -84,7 +84,8 @@ struct TimeZoneFile: Sendable {
         return local - before
     }
 
-    private func offset(at moment: Int64) -> Int64 {
+    /// Returns the seconds east of Greenwich.
+    func offset(at moment: Int64) -> Int64 {
         guard let last = self.transitions.last else { return self.rule?.offset(at: moment) ?? self.first }
         if moment >= last.at { return self.rule?.offset(at: moment) ?? last.offset }
         var low = 0

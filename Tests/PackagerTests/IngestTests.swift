@@ -405,6 +405,26 @@ import Testing
         await redis.close()
     }
 
+    /// A program names its own tables, as many as it likes.
+    @Test func theTablesOfAProgramAreABoundedLabel() throws {
+        let registry = MetricsRegistry()
+        let metrics = IngestMetrics(factory: registry)
+        for _ in 0..<2 {
+            let mapping = try SourceFixture.map(
+                """
+                function map()
+                    for index = 1, 60 do local _ = waybill.words("table" .. index, {})["x"] end
+                end
+                """, value: "{}")
+            #expect(mapping.unknown.count == 60)
+            metrics.mapped(mapping, "s", took: .zero)
+        }
+        let lines = registry.text.split(separator: "\n").filter { $0.hasPrefix("waybill_ingest_unknown_values_total{") }
+        #expect(lines.count == 33)
+        #expect(lines.contains { $0.contains(#"table="table7""#) && $0.hasSuffix(" 2") })
+        #expect(lines.contains { $0.contains(#"table="other""#) && $0.hasSuffix(" 56") })
+    }
+
     private static let package = OrderStore.StoredPackage(
         assets: [], head: [1], certificates: "certificates", tail: [2], entityTag: "e")
 

@@ -1,4 +1,5 @@
 import Foundation
+import Kafka
 import Model
 import TestKit
 import Testing
@@ -105,6 +106,33 @@ import Testing
                 "map.lua:3: there is no waybill.status.ups: it is one of adobe",
                 "map.lua:4: there is no string.gsub", "map.lua:4: there is no math.pi: it is one of abs",
             ])
+    }
+
+    /// Adyen sends two decimals of ISK, where ISO 4217 has none.
+    @Test(arguments: [
+        ("/oms", "", "279000"), ("/adyen", "", "2790"), ("/adyen/transfers", "", "2790"), ("/stripe", "", "2790"),
+        ("/oms", #", "minorUnits": "adyen""#, "2790"), ("/adyen", #", "minorUnits": "iso4217""#, "279000"),
+        ("/adyenish", "", "279000"),
+    ])
+    func minorUnitsAreThoseOfTheProvider(_ name: String, _ extra: String, _ amount: String) throws {
+        let fixture = try SourceFixture()
+        try fixture.put(
+            "s/source.json",
+            """
+            {"topics": ["events"], "format": "json", "name": "\(name)", "orderType": "order.com.example.shop"\(extra)}
+            """)
+        try fixture.put(
+            "s/map.lua",
+            """
+            function map(e)
+                return {{order = "1", data = {payment = {status = "paid", total = waybill.money(e, "ISK", "minor")}}}}
+            end
+            """)
+        let record = KafkaRecord(
+            topic: "events", partition: 0, offset: 0, timestampMilliseconds: 0, key: nil, value: Array("279000".utf8))
+        let mapping = SourceMapping(record, try fixture.load("s"), topic: "changes", nowEpochSeconds: 0)
+        let payment = mapping.events.first?.object?["data"]?.object?["payment"]?.object
+        #expect(payment?["total"] == ["amount": .string(amount), "currency": "ISK"])
     }
 
     @Test func notesTellWhatAnOrderLacksAlone() throws {

@@ -12,6 +12,10 @@ final class IngestMetrics: Sendable {
     private let factory: any MetricsFactory
     private let counters = Mutex<[String: Counter]>([:])
     private let timers = Mutex<[String: Timer]>([:])
+    /// The tables of a source that had an unknown value.
+    private let tables = Mutex<[String: Set<String>]>([:])
+    /// The most tables of a source that are told apart: a program names its own.
+    private static let tableLimit = 32
 
     init(factory: any MetricsFactory) {
         self.factory = factory
@@ -22,7 +26,7 @@ final class IngestMetrics: Sendable {
     func mapped(_ mapping: SourceMapping, _ source: String, took duration: Duration) {
         self.count("waybill_ingest_records_total", source, "outcome", mapping.outcome.name)
         for value in mapping.unknown {
-            self.count("waybill_ingest_unknown_values_total", source, "table", value.table)
+            self.count("waybill_ingest_unknown_values_total", source, "table", self.name(of: value.table, source))
         }
         self.record("waybill_ingest_map_seconds", source, duration)
     }
@@ -32,6 +36,15 @@ final class IngestMetrics: Sendable {
 
     func published(_ type: ChangeType, _ source: String) {
         self.count("waybill_ingest_changes_total", source, "type", type.rawValue)
+    }
+
+    private func name(of table: String, _ source: String) -> String {
+        self.tables.withLock { tables in
+            if tables[source]?.contains(table) == true { return table }
+            guard tables[source, default: []].count < Self.tableLimit else { return "other" }
+            tables[source, default: []].insert(table)
+            return table
+        }
     }
 
     private func count(_ label: String, _ source: String, _ dimension: String, _ value: String) {

@@ -10,7 +10,7 @@ extension MetricRow {
             MetricRow(.counter, "waybill_ingest_changes_total", by: ["source", "type"], "changes that were published"),
             MetricRow(
                 .counter, "waybill_ingest_unknown_values_total", by: ["source", "table"],
-                "statuses and carriers that the tables of the library do not have"),
+                "words that the tables of the library, or of the program, do not have"),
             MetricRow(
                 .gauge, "waybill_ingest_unknown_aliases_waiting",
                 "keys whose records wait for the order of a parcel"),

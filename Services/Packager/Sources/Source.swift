@@ -58,13 +58,15 @@ struct Source: Sendable {
 final class SourceProgram: Sendable {
     let text: [UInt8]
     private let limits: LuaProgram.Limits
+    private let minorUnits: MinorUnits
     private let idle: Mutex<[LuaProgram]>
 
     /// - Throws: `LuaFailure` if the text is not a program.
-    init(_ text: [UInt8], limits: LuaProgram.Limits) throws(LuaFailure) {
+    init(_ text: [UInt8], limits: LuaProgram.Limits, minorUnits: MinorUnits = .iso4217) throws(LuaFailure) {
         self.text = text
         self.limits = limits
-        self.idle = Mutex([try LuaProgram(text, limits: limits)])
+        self.minorUnits = minorUnits
+        self.idle = Mutex([try LuaProgram(text, limits: limits, minorUnits: minorUnits)])
     }
 
     func map(
@@ -74,7 +76,7 @@ final class SourceProgram: Sendable {
         if let idle = self.idle.withLock({ $0.popLast() }) {
             program = idle
         } else {
-            program = try LuaProgram(self.text, limits: self.limits)
+            program = try LuaProgram(self.text, limits: self.limits, minorUnits: self.minorUnits)
         }
         defer { self.idle.withLock { $0.append(program) } }
         return try program.map(event, record: record, constants: constants, parcels: parcels)
@@ -171,8 +173,19 @@ extension Source {
             limits.steps = try Self.limit(&given, "instructions", 1000...100_000_000) ?? limits.steps
             try given.refuseRest()
         }
+        let usual = Self.minorUnits(ofSource: self.eventSource)
+        let minorUnits: MinorUnits = try file.choice("minorUnits") ?? usual
         try file.refuseRest()
-        do { self.program = try SourceProgram(program, limits: limits) } catch { throw SourceError("\(error)") }
+        do throws(LuaFailure) {
+            self.program = try SourceProgram(program, limits: limits, minorUnits: minorUnits)
+        } catch {
+            throw SourceError("\(error)")
+        }
+    }
+
+    /// A source that is named after a provider, such as `/adyen` or `/stripe/refunds`, has its amounts.
+    private static func minorUnits(ofSource name: String) -> MinorUnits {
+        name.split(separator: "/").first.flatMap { MinorUnits(rawValue: String($0)) } ?? .iso4217
     }
 
     private static func registry(

@@ -167,6 +167,62 @@ static void read_value(lua_State *L, reader *input, int depth) {
     }
 }
 
+// MARK: decimals
+
+/// The metatable of decimals: texts of numbers that leave as numbers of JSON.
+#define DECIMAL "decimal number"
+
+static void push_decimal(lua_State *L, const char *text, size_t count) {
+    memcpy(lua_newuserdatauv(L, count, 0), text, count);
+    luaL_setmetatable(L, DECIMAL);
+}
+
+/// Pushes the text of a decimal, or of anything else that has one.
+static const char *decimal_text(lua_State *L, int index, size_t *count) {
+    if (!luaL_testudata(L, index, DECIMAL)) return luaL_tolstring(L, index, count);
+    return lua_pushlstring(L, lua_touserdata(L, index), *count = lua_rawlen(L, index));
+}
+
+static int decimal_tostring(lua_State *L) {
+    size_t count;
+    decimal_text(L, 1, &count);
+    return 1;
+}
+
+static int decimal_concat(lua_State *L) {
+    for (int index = 1; index <= 2; index++) {
+        size_t count;
+        if (!lua_isstring(L, index) && !luaL_testudata(L, index, DECIMAL)) {
+            lua_pushfstring(L, "attempt to concatenate a %s value", luaL_typename(L, index));
+            return lua_error(L);
+        }
+        decimal_text(L, index, &count);
+    }
+    lua_concat(L, 2);
+    return 1;
+}
+
+/// Leaves the result of the function of the host that is the first upvalue: -1, 0 or 1.
+static void compare(lua_State *L) {
+    lua_settop(L, 2);
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, 2, 1);
+}
+
+/// The second upvalue is the least result that is false.
+static int decimal_less(lua_State *L) {
+    compare(L);
+    lua_pushboolean(L, lua_tointeger(L, -1) < lua_tointeger(L, lua_upvalueindex(2)));
+    return 1;
+}
+
+static int decimal_equal(lua_State *L) {
+    compare(L);
+    lua_pushboolean(L, lua_tointeger(L, -1) == 0);
+    return 1;
+}
+
 // MARK: values out
 
 /// The way from the result to a value, on the stack of C.
@@ -292,6 +348,13 @@ static void write_value(lua_State *L, const place *at) {
     }
     case LUA_TSTRING: write_byte(L, 's'); return write_text(L, -1);
     case LUA_TTABLE: return write_table(L, at);
+    case LUA_TUSERDATA: {
+        if (!luaL_testudata(L, -1, DECIMAL)) break;
+        uint32_t count = (uint32_t)lua_rawlen(L, -1);
+        write_byte(L, 'd');
+        write_bytes(L, &count, sizeof count);
+        return write_bytes(L, lua_touserdata(L, -1), count);
+    }
     case LUA_TLIGHTUSERDATA:
         if (!lua_touserdata(L, -1)) return write_byte(L, 'n');
         break;
@@ -310,7 +373,7 @@ static int base_tostring(lua_State *L) {
     } else if (lua_type(L, 1) == LUA_TNUMBER && !lua_isinteger(L, 1)) {
         lua_pushliteral(L, "a number with a fraction has no exact text");
         return fail(L);
-    } else if (lua_type(L, 1) > LUA_TSTRING) {
+    } else if (lua_type(L, 1) > LUA_TSTRING && !luaL_testudata(L, 1, DECIMAL)) {
         lua_pushstring(L, luaL_typename(L, 1));
     } else {
         luaL_tolstring(L, 1, NULL);
@@ -328,7 +391,8 @@ static int base_assert(lua_State *L) {
 
 static int base_type(lua_State *L) {
     luaL_checkany(L, 1);
-    lua_pushstring(L, lua_type(L, 1) == LUA_TLIGHTUSERDATA ? "null" : luaL_typename(L, 1));
+    const char *name = lua_type(L, 1) == LUA_TLIGHTUSERDATA ? "null" : luaL_typename(L, 1);
+    lua_pushstring(L, luaL_testudata(L, 1, DECIMAL) ? "number" : name);
     return 1;
 }
 
@@ -529,6 +593,11 @@ static int call_host(lua_State *L) {
         switch (lua_type(L, index + 1)) {
         case LUA_TNIL: break;
         case LUA_TLIGHTUSERDATA: break;
+        case LUA_TUSERDATA:
+            value->kind = clua_text;
+            value->text = luaL_checkudata(L, index + 1, DECIMAL);
+            value->count = lua_rawlen(L, index + 1);
+            break;
         case LUA_TSTRING:
             value->kind = clua_text;
             value->text = lua_tolstring(L, index + 1, &value->count);
@@ -549,7 +618,9 @@ static int call_host(lua_State *L) {
             return fail(L);
         }
     }
-    charge(L, 50);
+    int64_t bytes = 0;
+    for (int index = 0; index < count; index++) bytes += (int64_t)arguments[index].count;
+    charge(L, 50 + bytes / 16);
     char text[CLUA_TEXT];
     clua_value result = {clua_nil, 0, NULL, 0};
     state->host(state->context, (int)lua_tointeger(L, lua_upvalueindex(1)), arguments, count, &result, text);
@@ -557,6 +628,7 @@ static int call_host(lua_State *L) {
     switch (result.kind) {
     case clua_integer: lua_pushinteger(L, result.integer); return 1;
     case clua_text: lua_pushlstring(L, text, result.count); return 1;
+    case clua_decimal: push_decimal(L, text, result.count); return 1;
     case clua_error: lua_pushlstring(L, text, result.count); return fail(L);
     default: lua_pushnil(L); return 1;
     }
@@ -581,8 +653,24 @@ static void wrap(lua_State *L, const char *name, lua_CFunction code, int weight)
 }
 
 static int read_only(lua_State *L) {
-    lua_pushliteral(L, "libraries cannot be changed");
+    lua_pushliteral(L, "libraries and tables of words cannot be changed");
     return fail(L);
+}
+
+/// Returns a table that has no members, and calls a function with itself and a key for each that is asked for.
+static int table_lookup(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    lua_newtable(L);
+    lua_createtable(L, 0, 3);
+    lua_pushvalue(L, 1);
+    lua_setfield(L, -2, "__index");
+    lua_pushcfunction(L, read_only);
+    lua_setfield(L, -2, "__newindex");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_setmetatable(L, -2);
+    return 1;
 }
 
 /// Replaces the table on top of the stack by one through which it can be read, but not written.
@@ -602,6 +690,23 @@ static void open_library(lua_State *L, lua_CFunction open) {
     lua_newtable(L);
     lua_pushcfunction(L, open);
     lua_call(L, 0, 1);
+}
+
+/// Makes the metatable of decimals, whose functions compare by one of the host's on top of the stack.
+static void set_up_decimals(lua_State *L) {
+    static const luaL_Reg functions[] = {{"__tostring", decimal_tostring}, {"__concat", decimal_concat}, {NULL, NULL}};
+    luaL_newmetatable(L, DECIMAL);
+    luaL_setfuncs(L, functions, 0);
+    lua_pushvalue(L, -2);
+    lua_pushcclosure(L, decimal_equal, 1);
+    lua_setfield(L, -2, "__eq");
+    for (int least = 0; least <= 1; least++) {
+        lua_pushvalue(L, -2);
+        lua_pushinteger(L, least);
+        lua_pushcclosure(L, decimal_less, 2);
+        lua_setfield(L, -2, least ? "__le" : "__lt");
+    }
+    lua_pop(L, 1);
 }
 
 /// Leaves the base, the table of a program's functions, on the stack.
@@ -707,6 +812,12 @@ static int load(lua_State *L) {
         lua_rawset(L, -3);
         name = *end ? end + 1 : end;
     }
+    lua_pushliteral(L, "compare");
+    lua_rawget(L, -2);
+    set_up_decimals(L);
+    lua_pop(L, 1);
+    lua_pushcfunction(L, table_lookup);
+    lua_setfield(L, -2, "lookup");
     lua_pushcfunction(L, fail);
     lua_setfield(L, -2, "fail");
     lua_createtable(L, 0, 1);

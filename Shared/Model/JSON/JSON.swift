@@ -81,6 +81,13 @@ public struct JSONNumber: Hashable, Sendable {
 
     public init(_ value: Int64) { self.text = String(value) }
 
+    /// - Returns: nil if the text is not a number of JSON alone.
+    public init?(_ text: String) {
+        guard let number = (try? JSON(parsing: Array(text.utf8)))?.number, number.text.utf8.count == text.utf8.count
+        else { return nil }
+        self = number
+    }
+
     /// The value if it is written without fraction and exponent and fits.
     public var integer: Int64? { Int64(self.text) }
     /// The nearest binary value; infinite when it is out of range.

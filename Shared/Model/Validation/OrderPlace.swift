@@ -9,6 +9,16 @@ public struct OrderPlace: Sendable {
     /// True if an array belongs here.
     public var isArray: Bool { self.shapes.contains { if case .array = $0 { true } else { false } } }
 
+    /// True if a number belongs here.
+    public var isNumber: Bool {
+        self.shapes.contains {
+            switch $0 {
+            case .number, .wholeNumber: true
+            case .text, .choice, .boolean, .object, .array, .amount, .fulfillment: false
+            }
+        }
+    }
+
     /// The place of each element of an array; nil if there is no array here.
     public var element: OrderPlace? {
         for case .array(let shape) in self.shapes { return OrderPlace(shapes: [shape]) }

@@ -4,9 +4,10 @@
 /// here, below a `lua_pcall`. Values go in and out as one block of bytes each, and a function of the host returns
 /// before an error that it reports is raised.
 ///
-/// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `a` a count and that many values, `o` a
-/// count and that many texts with a value each, `e` an empty table, which may be either. A text is a count and that
-/// many bytes. A count has four bytes; all numbers are little-endian, as the machine is.
+/// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `d` and the text of a number (out only),
+/// `a` a count and that many values, `o` a count and that many texts with a value each, `e` an empty table, which may be
+/// either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as the machine
+/// is.
 #ifndef CLUA_H
 #define CLUA_H
 
@@ -40,7 +41,7 @@ enum clua_status {
     clua_inexact,
 };
 
-enum clua_kind { clua_nil, clua_integer, clua_text, clua_error };
+enum clua_kind { clua_nil, clua_integer, clua_text, clua_decimal, clua_error };
 
 /// An argument or the result of a function of the host.
 typedef struct {
@@ -51,9 +52,9 @@ typedef struct {
     size_t count;
 } clua_value;
 
-/// The most arguments of a function of the host, and bytes of its result.
+/// The most arguments of a function of the host, and bytes of a text among them or of its result.
 #define CLUA_ARGUMENTS 4
-#define CLUA_TEXT 512
+#define CLUA_TEXT 8192
 
 /// Computes a function of the host. `text` has room for `CLUA_TEXT` bytes: those of the result, or of an error.
 typedef void (*clua_host)(void *context, int function, const clua_value *arguments, int count, clua_value *result,
@@ -64,7 +65,8 @@ clua *clua_new(const clua_limits *limits, clua_host host);
 void clua_free(clua *state);
 
 /// Compiles the library `waybill`, a chunk whose globals are the base and the functions of the host by their names, in
-/// the order of their numbers and separated by spaces; then the program. On failure see `clua_message`.
+/// the order of their numbers and separated by spaces, one of them `compare`, by which decimals are compared; then the
+/// program. On failure see `clua_message`.
 int clua_load(clua *state, const char *library, size_t library_count, const char *functions, const char *program,
               size_t program_count, void *context);
 
