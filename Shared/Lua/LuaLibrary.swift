@@ -161,8 +161,9 @@ enum LuaLibrary {
 
     /// A status that is `false` is known and says nothing.
     ///
-    /// Sources: EasyPost, "Tracker object"; AfterShip, "Delivery statuses"; Shopify, `FulfillmentEventStatus` and
-    /// `FulfillmentStatus`; commercetools, `ShipmentState` and `OrderState`; Adobe Commerce, "Order status"
+    /// Sources: EasyPost, "Tracker object"; AfterShip, "Delivery statuses"; Shopify, `FulfillmentEventStatus`,
+    /// `FulfillmentDisplayStatus` and `FulfillmentStatus`; commercetools, `ShipmentState` and `OrderState`; Adobe
+    /// Commerce, "Order status"
     private static let statuses = """
         local statuses = {
             easypost = {
@@ -180,7 +181,11 @@ enum LuaLibrary {
                 failure = "issue", label_purchased = "processing", label_printed = "processing",
                 confirmed = "processing", ready_for_pickup = "onTheWay", in_transit = "onTheWay",
                 out_for_delivery = "outForDelivery", attempted_delivery = "issue", delivered = "delivered",
-                carrier_picked_up = "onTheWay", delayed = "onTheWay",
+                carrier_picked_up = "onTheWay", delayed = "onTheWay", picked_up = "delivered",
+                ready_for_recipient_pickup = "onTheWay", buyer_action_required = "issue",
+                returning_to_sender = "issue", not_delivered = "issue", submitted = "processing",
+                label_voided = "processing", fulfilled = "shipped", marked_as_fulfilled = "shipped",
+                canceled = "cancelled",
             },
             commercetools = {
                 Shipped = "shipped", Delivered = "delivered", Ready = "processing", Pending = "open",
