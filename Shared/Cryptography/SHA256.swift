@@ -91,6 +91,24 @@ public enum Hexadecimal {
     }
 }
 
+/// MD5 of bytes in memory, for names that others make with it; it protects nothing.
+///
+/// Source: RFC 1321
+public enum MD5 {
+    /// Returns the 16 bytes of the digest; nil where libcrypto's policy has no MD5.
+    public static func digest(_ bytes: [UInt8]) -> [UInt8]? {
+        var isDone = false
+        let digest = unsafe [UInt8](unsafeUninitializedCapacity: 16) { output, count in
+            var length: UInt32 = 0
+            isDone = unsafe bytes.withUnsafeBytes { input in
+                unsafe EVP_Digest(input.baseAddress, input.count, output.baseAddress, &length, EVP_md5(), nil) == 1
+            }
+            count = isDone ? 16 : 0
+        }
+        return isDone ? digest : nil
+    }
+}
+
 /// HMAC with SHA-256.
 ///
 /// Source: RFC 2104, RFC 4231

@@ -8,6 +8,7 @@ struct SourceEvent {
     var event: JSON
     var isDeletion = false
     var isSnapshot = false
+    var passedOver: IgnoredRecord?
 }
 
 /// Stands for libdeflate's.
@@ -58,7 +59,7 @@ private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
         let end = bytes.firstIndex(of: UInt8(ascii: "\n")) ?? bytes.endIndex
         let text: String
         do {
-            let schema = try AvroSchema(try JSON(parsing: Array(bytes[..<end])))
+            let schema = try AvroSchema(Array(bytes[..<end]))
             text = try AvroDecoder.decode(Array(bytes[end...].dropFirst()), schema).text
         } catch {
             text = "refused: \(error)"

@@ -63,8 +63,50 @@ import Testing
         #expect(await fault(1) == ChangeFault(code: .mapSchemaMissing, reason: "schema 1: Schema not found"))
         for id in UInt32(2)...8 { #expect(await isAway(id), "\(id)") }
         #expect(await fault(9)?.code == .mapSchemaMissing)
+        #expect(
+            await fault(9)?.reason
+                == "schema 9: the schema is of type PROTOBUF, not AVRO: it is not decoded, publish Avro or JSON")
         await server.stop()
         // It is down; what is known is known.
         #expect(await isAway(1))
+    }
+
+    /// Nine records in one another are 36 levels of JSON, and a reason says what is wrong.
+    @Test func aSchemaMayBeDeepAndARefusalSaysWhy() async throws {
+        func nested(_ levels: Int) -> String {
+            var schema = #"{"type":"record","name":"R\#(levels)","fields":[{"name":"v","type":"int"}]}"#
+            for level in (1..<levels).reversed() {
+                schema = #"{"type":"record","name":"R\#(level)","fields":[{"name":"r","type":["null",\#(schema)]}]}"#
+            }
+            return schema
+        }
+        let server = try await PictureServer.start(hosts: ["localhost"])
+        try server.answer("/schemas/ids/1", Self.answer(nested(9)))
+        try server.answer("/schemas/ids/2", Self.answer(nested(33)))
+        try server.answer("/schemas/ids/3", Self.answer("{"))
+        try server.answer("/schemas/ids/4", PictureServer.Answer(Array(#"{"id": 4}"#.utf8)))
+        try server.answer(
+            "/schemas/ids/5", PictureServer.Answer(Array(#"{"schema": "{}", "schemaType": "JSON"}"#.utf8)))
+        let long = #"{"type": "fixed", "name": "F", "size": 1, "doc": "\#(String(repeating: "d", count: 300_000))"}"#
+        let references = (1...4).map { #"{"name": "r", "subject": "r\#($0)", "version": 1}"# }
+        try server.answer("/schemas/ids/6", Self.answer("\"F\"", "[\(references.prefix(3).joined(separator: ","))]"))
+        try server.answer("/schemas/ids/7", Self.answer("\"F\"", "[\(references.joined(separator: ","))]"))
+        for number in 1...4 { try server.answer("/subjects/r\(number)/versions/1", Self.answer(long)) }
+        let registry = try Self.registry(server)
+        func reason(_ id: UInt32) async -> String? {
+            if case .missing(let fault) = await registry.schema(id) { fault.reason } else { nil }
+        }
+        for id in [UInt32(1), 6] {
+            guard case .schema = await registry.schema(id) else {
+                Issue.record("\(id): \(await reason(id) ?? "no reason")")
+                continue
+            }
+        }
+        #expect(await reason(2)?.hasSuffix("records are nested deeper than 32 levels") == true)
+        #expect(await reason(3)?.hasPrefix("schema 3: the schema: it is not JSON: ") == true)
+        #expect(await reason(4) == "schema 4: the schema has no text in the registry's answer")
+        #expect(await reason(5) == "schema 5: the schema is of type JSON, not AVRO: take the format json")
+        #expect(await reason(7) == "schema 7: it has more than 1048576 bytes together with what it refers to")
+        await server.stop()
     }
 }

@@ -121,11 +121,33 @@ import Testing
     @Test(arguments: [
         ("not JSON", "the value is not JSON"), ("\u{0}\u{0}\u{0}\u{0}\u{1}x", "the value is framed with a schema's id"),
         ("Obj\u{1}", "the value is an Avro object container file"), ("", "the value is not JSON"),
+        // The index of Protobuf's message, and a value of Avro that begins like JSON.
+        ("\u{0}\u{0}\u{0}\u{0}\u{1}\u{0}\u{A}\u{1}x", "the value is framed with a schema's id, and no JSON follows"),
+        ("\u{0}\u{0}\u{0}\u{0}\u{1}{x", "the value is framed with a schema's id, and no JSON follows"),
+        ("\u{3}\u{0}0123456789abcdef{}", "the value is framed by AWS Glue Schema Registry"),
     ])
     func aValueOfAnotherFormatIsNamed(_ value: String, _ reason: String) throws {
         let fault = try #require(try SourceFixture.map(Self.plain, value: value).fault)
         #expect(fault.code == .mapUndecodable)
         #expect(fault.reason.hasPrefix(reason), "\(fault.reason)")
+    }
+
+    /// Confluent's serializer of JSON Schema begins with a zero and the schema's identifier.
+    @Test func theIdentifierOfAJSONSchemaIsReadPast() throws {
+        let framing = "\u{0}\u{0}\u{0}\u{0}\u{7}"
+        let plain = try SourceFixture.map(Self.plain, value: framing + #" {"id": "1", "number": "2"} "#)
+        #expect(plain.events.map { $0.object?["data"] } == [["orderNumber": "2"]])
+        let row = "function map(e) return {{order = e.after.id, data = {}}} end"
+        let debezium = try SourceFixture.map(
+            row, value: framing + #"{"op": "c", "after": {"id": 1}}"#, format: "debezium")
+        #expect(debezium.events.count == 1)
+        let event = "function map(e) return {{order = e.subject, data = {}}} end"
+        let structured = try SourceFixture.map(
+            event, value: framing + #"{"specversion": "1.0", "subject": "1"}"#, format: "cloudevents")
+        #expect(structured.events.count == 1)
+        #expect(
+            try SourceFixture.map(Self.plain, value: framing + "{]}").fault?.reason.hasPrefix("the value is not JSON")
+                == true)
     }
 
     /// Nothing is parsed that is too large, and nothing becomes much larger.
@@ -310,7 +332,7 @@ import Testing
 
     /// The least and the greatest number, which databases have for infinity, end no worker.
     @Test(arguments: [
-        (Int64.min, "0000-01-01T00:00:00Z"), (-1, "1969-12-31T23:59:59Z"), (.max, "9999-12-31T23:59:59Z"),
+        (Int64.min, "0000-01-01T00:00:00Z"), (-1, "1969-12-31T23:59:59.999Z"), (.max, "9999-12-31T23:59:59Z"),
     ])
     func everyMomentOfDebeziumIsConverted(_ number: Int64, _ text: String) throws {
         let event = try DebeziumEvent.event(
@@ -325,10 +347,11 @@ import Testing
         arguments: [
             ([0x4D, 0xBC, 0x00], 2, "50944.00"), ([0xFF], 1, "-0.1"), ([0x00], 2, "0.00"), ([0x80], 0, "-128"),
             ([0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF], 3, "2361183241434822606.847"),
-            ([0xFF, 0x00], 2, "-2.56"), ([0x01], 5, "0.00001"),
+            ([0xFF, 0x00], 2, "-2.56"), ([0x01], 5, "0.00001"), ([0x01], -3, "1000"), ([0xFF], -1, "-10"),
+            ([0x00], -3, "0"), ([UInt8](repeating: 0xFF, count: 300), 1, "-0.1"),
         ] as [([UInt8], Int, String)])
     func decimalsAreExact(_ bytes: [UInt8], _ scale: Int, _ text: String) {
-        #expect(DebeziumEvent.decimal(bytes, scale: scale) == text)
+        #expect(LogicalType.digits(of: bytes, scale: scale) == text)
     }
 
     @Test func aRecordIsProcessedUnderItsSourceAndKey() {

@@ -27,6 +27,13 @@ import Testing
                 ],
             ]
         ),
+        (
+            "debezium",
+            [
+                "topics": ["events"], "format": "debezium", "name": "/s", "orderType": "order.com.example.shop",
+                "unavailableValuePlaceholder": "hex:00ff",
+            ]
+        ),
     ]
 
     @Test func theSchemaAgreesWithTheReader() throws {

@@ -62,12 +62,18 @@ def expiry(certificate, days):
     return [gauge(f'certificate_expiry_timestamp_seconds{{owner="o",certificate="{certificate}"}}', days * 86400)]
 
 
-def mapped(mapped, ignored):
-    """Returns the records of a source: 20 are mapped and 20 ignored each step, and these numbers in the last 40 minutes."""
-    def series(outcome, first, then):
-        return (f'waybill_ingest_records_total{{source="s",outcome="{outcome}"}}',
+def mapped(mapped, ignored, heartbeats=0):
+    """
+    Returns the records of a source: 20 are mapped and 20 ignored each step, and these numbers in the last 40 minutes.
+    heartbeats: those of the ignored ones that are.
+    """
+    def series(labels, first, then):
+        return (f'waybill_ingest_{labels}}}',
                 f"0+{first}x{NOW // STEP - 20} {first * (NOW // STEP - 20) + then}+{then}x19")
-    return [series("mapped", 20, mapped), series("ignored", 20, ignored)]
+    return [series('records_total{source="s",outcome="mapped"', 20, mapped),
+            series('records_total{source="s",outcome="ignored"', 20, ignored),
+            series('ignored_total{source="s",kind="unmapped"', 20, ignored - heartbeats),
+            series('ignored_total{source="s",kind="heartbeat"', 0, heartbeats)]
 
 
 # The series of a state in which each alert fires, and of one in which it is silent.
@@ -113,7 +119,7 @@ CASES = {
                                 [gauge('topic_partitions_behind{topic="t"}', 0)]),
     "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
                                [gauge('topic_partitions_added{topic="t"}', 0)]),
-    "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 4)),
+    "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 40, heartbeats=36)),
     "WaybillFetchesFail": (fetches(200), fetches(50)),
     "WaybillFetchesFailSlowly": (fetches(80), fetches(50)),
     "WaybillGatewaySlow": (

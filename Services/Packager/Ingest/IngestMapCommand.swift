@@ -83,7 +83,7 @@ struct IngestMapCommand: AsyncParsableCommand {
             StandardStream.error.write("unknown value: \(value.table) has no \"\(value.value)\"\n")
         }
         switch mapping.outcome {
-        case .ignored: StandardStream.error.write("ignored: map.lua returned no change\n")
+        case .ignored(let kind): StandardStream.error.write("ignored: \(kind.reason)\n")
         case .refused(let fault):
             StandardStream.error.write("\(fault)\n")
             throw ExitCode(1)

@@ -25,6 +25,9 @@ final class IngestMetrics: Sendable {
 
     func mapped(_ mapping: SourceMapping, _ source: String, took duration: Duration) {
         self.count("waybill_ingest_records_total", source, "outcome", mapping.outcome.name)
+        if case .ignored(let kind) = mapping.outcome {
+            self.count("waybill_ingest_ignored_total", source, "kind", kind.rawValue)
+        }
         for value in mapping.unknown {
             self.count("waybill_ingest_unknown_values_total", source, "table", self.name(of: value.table, source))
         }

@@ -79,7 +79,7 @@ struct DryRunTally {
 
     private var mapped = 0
     private var changes = 0
-    private var ignored = 0
+    private var ignored: [IgnoredRecord: Int] = [:]
     private var refused: [String: (count: Int, first: String)] = [:]
     private var unknown: [String: Int] = [:]
 
@@ -93,7 +93,7 @@ struct DryRunTally {
         case .mapped(let changes):
             self.mapped += 1
             self.changes += changes.count
-        case .ignored: self.ignored += 1
+        case .ignored(let kind): self.ignored[kind, default: 0] += 1
         case .refused(let fault):
             let reason = self.refused.count < Self.reasonLimit ? fault.description : "other reasons"
             self.refused[reason, default: (0, DeadLetter.origin(of: record))].count += 1
@@ -102,7 +102,11 @@ struct DryRunTally {
 
     var text: String {
         let count = self.refused.values.reduce(0) { $0 + $1.count }
-        var lines = ["\(self.mapped) mapped to \(self.changes) changes, \(self.ignored) ignored, \(count) refused"]
+        let ignored = self.ignored.values.reduce(0, +)
+        var lines = ["\(self.mapped) mapped to \(self.changes) changes, \(ignored) ignored, \(count) refused"]
+        for (kind, count) in self.ignored.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            lines.append("\(count) ignored: \(kind.reason)")
+        }
         for (reason, entry) in self.refused.sorted(by: { ($1.value.count, $0.key) < ($0.value.count, $1.key) }) {
             lines.append("\(entry.count) refused, the first at \(entry.first): \(reason)")
         }
@@ -168,7 +172,9 @@ extension SourceTest {
         of record: KafkaRecord, _ source: Source, _ schemas: [UInt32: Result<AvroSchema, ChangeFault>],
         isRedacted: Bool
     ) -> JSON {
-        var value = (try? SourceEvent(record, format: source.format, schemas: schemas))?.event ?? .null
+        var value =
+            (try? SourceEvent(
+                record, format: source.format, schemas: schemas, unavailable: source.unavailable))?.event ?? .null
         if isRedacted { value = Self.redacted(value, isPrivate: false) }
         let seconds = max(0, record.timestampMilliseconds) / 1000
         var members: [(String, JSON)] = [

@@ -3,9 +3,9 @@ import Model
 
 /// Reads a value of Avro's binary encoding as JSON.
 ///
-/// Decimals are texts of their digits, dates and moments those of RFC 3339, bytes base64; a number that is not finite
-/// is refused. Bounded: depth by `AvroSchema.depthLimit`, and values by the bytes: an item of a list has at least one.
-/// Source: Apache Avro 1.11 specification, "Binary Encoding", "Logical Types"
+/// A logical type has its form as text, bytes are base64; a number that is not finite is refused. Bounded: depth by
+/// `AvroSchema.depthLimit`, and values by the bytes: an item of a list has at least one.
+/// Source: Apache Avro 1.12 specification, "Binary Encoding", "Logical Types"
 struct AvroDecoder {
     /// The most values, which the fields of empty records count towards.
     private static let valueLimit = JSON.entryLimit
@@ -37,7 +37,7 @@ struct AvroDecoder {
 
     private mutating func value(_ type: Int, depth: Int) throws(AvroError) -> JSON {
         self.values += 1
-        guard depth < AvroSchema.depthLimit else { throw self.error("nested too deeply") }
+        guard depth <= AvroSchema.depthLimit else { throw self.error("nested too deeply") }
         guard self.values <= Self.valueLimit else { throw self.error("too many values") }
         let node = self.schema.nodes[type]
         switch node.kind {
@@ -51,13 +51,17 @@ struct AvroDecoder {
         case .int:
             let number = try self.long()
             guard Int32(exactly: number) != nil else { throw self.error("an int has 32 bits") }
-            return try self.number(number, node.meaning)
-        case .long: return try self.number(try self.long(), node.meaning)
+            return node.meaning?.json(of: number) ?? .integer(number)
+        case .long:
+            let number = try self.long()
+            return node.meaning?.json(of: number) ?? .integer(number)
         case .float: return try self.double(Double(Float(bitPattern: UInt32(try self.littleEndian(4)))), isFloat: true)
         case .double: return try self.double(Double(bitPattern: try self.littleEndian(8)), isFloat: false)
-        case .bytes: return self.binary(Array(try self.take(try self.length())), node.meaning)
-        case .fixed(let size): return self.binary(Array(try self.take(size)), node.meaning)
-        case .string: return .string(try self.text())
+        case .bytes: return try self.binary(Array(try self.take(try self.length())), node.meaning)
+        case .fixed(let size): return try self.binary(Array(try self.take(size)), node.meaning)
+        case .string:
+            let text = try self.text()
+            return .string(node.meaning == .isoDate && text.hasSuffix("Z") ? String(text.dropLast()) : text)
         case .symbols(let symbols):
             let index = try self.long()
             guard symbols.indices.contains(Int(index)) else { throw self.error("there is no symbol \(index)") }
@@ -65,7 +69,7 @@ struct AvroDecoder {
         case .union(let types):
             let index = try self.long()
             guard types.indices.contains(Int(index)) else { throw self.error("a union has no type \(index)") }
-            return try self.value(types[Int(index)], depth: depth + 1)
+            return try self.value(types[Int(index)], depth: depth)
         case .array(let items):
             var elements: [JSON] = []
             while let count = try self.block(items, keyed: false) {
@@ -79,7 +83,7 @@ struct AvroDecoder {
                     members.append(.init(name: try self.text(), value: try self.value(values, depth: depth + 1)))
                 }
             }
-            return try self.object(members)
+            return .object(try self.object(members))
         case .record(let fields):
             var members: [JSONObject.Member] = []
             members.reserveCapacity(fields.count)
@@ -87,15 +91,17 @@ struct AvroDecoder {
                 members.append(.init(name: field.name, value: try self.value(field.type, depth: depth + 1)))
             }
             let object = try self.object(members)
-            return node.meaning == .variableDecimal ? try self.variableDecimal(object) : object
+            guard let meaning = node.meaning else { return .object(object) }
+            guard let json = meaning.json(of: object) else { throw self.error("a record is not of its meaning") }
+            return json
         }
     }
 
-    private func object(_ members: [JSONObject.Member]) throws(AvroError) -> JSON {
+    private func object(_ members: [JSONObject.Member]) throws(AvroError) -> JSONObject {
         var duplicate: String?
         let object = JSONObject(unsorted: members, duplicate: &duplicate)
         if duplicate != nil { throw self.error("a map has a name twice") }
-        return .object(object)
+        return object
     }
 
     /// - Returns: the number of items of the next block; nil at the end.
@@ -106,55 +112,31 @@ struct AvroDecoder {
             guard count > .min, try self.long() >= 0 else { throw self.error("a block has a negative size") }
             count = -count
         }
-        let size = self.schema.nodes[items].leastSize + (keyed ? 1 : 0)
-        guard size > 0 else { throw self.error("items without bytes are refused") }
-        guard count <= (self.bytes.count - self.position) / size else {
+        guard keyed || self.schema.nodes[items].hasBytes else { throw self.error("items without bytes are refused") }
+        guard count <= self.bytes.count - self.position else {
             throw self.error("a block of \(count) items is longer than the value")
         }
         return Int(count)
     }
 
-    private func number(_ number: Int64, _ meaning: AvroSchema.Meaning?) throws(AvroError) -> JSON {
+    private func binary(_ bytes: [UInt8], _ meaning: LogicalType?) throws(AvroError) -> JSON {
         switch meaning {
-        case .date?:
-            guard (-719_528...2_932_896).contains(number) else { throw self.error("a date is out of range") }
-            return .string(String(RFC3339.format(epochSeconds: number * 86_400).prefix(10)))
-        case .moment(let parts)?: return .string(try self.moment(number, parts))
-        case .local(let parts)?: return .string(String(try self.moment(number, parts).dropLast()))
-        case .decimal?, .variableDecimal?, nil: return .integer(number)
+        case nil: return .string(Data(bytes).base64EncodedString())
+        case .bigDecimal?:
+            // Two values in the encoding of Avro: the bytes of a decimal, and its scale.
+            var inner = AvroDecoder(schema: self.schema, bytes: bytes, position: 0)
+            let unscaled = Array(try inner.take(try inner.length()))
+            let scale = try inner.long()
+            guard inner.position == bytes.count, let digits = LogicalType.digits(of: unscaled, scale: Int(scale)) else {
+                throw self.error("a decimal has more than 64 bytes or places, or none")
+            }
+            return .string(digits)
+        case let meaning?:
+            guard let json = meaning.json(of: bytes) else {
+                throw self.error("a decimal has more than 64 bytes or places, or none")
+            }
+            return json
         }
-    }
-
-    /// Returns a moment with as many digits as the fraction needs, in threes.
-    private func moment(_ number: Int64, _ parts: Int64) throws(AvroError) -> String {
-        var seconds = number / parts
-        var rest = number % parts
-        if rest < 0 {
-            rest += parts
-            seconds -= 1
-        }
-        guard (-62_167_219_200...253_402_300_799).contains(seconds) else {
-            throw self.error("a moment is not in the years 0000 to 9999")
-        }
-        let text = RFC3339.format(epochSeconds: seconds)
-        guard rest > 0 else { return text }
-        var digits = String(String(rest + parts).dropFirst())
-        while digits.hasSuffix("000") { digits.removeLast(3) }
-        return "\(text.dropLast()).\(digits)Z"
-    }
-
-    private func binary(_ bytes: [UInt8], _ meaning: AvroSchema.Meaning?) -> JSON {
-        if case .decimal(let scale)? = meaning, bytes.count <= 64 {
-            return .string(DebeziumEvent.decimal(bytes, scale: scale))
-        }
-        return .string(Data(bytes).base64EncodedString())
-    }
-
-    private func variableDecimal(_ json: JSON) throws(AvroError) -> JSON {
-        guard let scale = json.object?["scale"]?.integer, let text = json.object?["value"]?.string,
-            let digits = DebeziumEvent.decimal(base64: text, scale: Int(scale))
-        else { throw self.error("a decimal has no scale or value") }
-        return .string(digits)
     }
 
     private func double(_ number: Double, isFloat: Bool) throws(AvroError) -> JSON {

@@ -1,34 +1,76 @@
 import FoundationEssentials
 import Model
 
-/// A change of a row, by Debezium in JSON: with a schema beside it, or without.
+/// A change of a row, by Debezium in JSON: with a schema beside it, or without; or in Avro, whose values are converted.
 ///
-/// Source: Debezium 2.7, "Data change events", "Data types"; Kafka Connect, `JsonConverter`
+/// Source: Debezium 3, "Data change events", "Data types", "Transaction metadata", "Schema change topic"; Kafka Connect,
+/// `JsonConverter`
 enum DebeziumEvent {
-    /// Stands for a value that the database did not send.
-    private static let unavailable = "__debezium_unavailable_value"
-
-    static func event(_ json: JSON) throws(ChangeFault) -> SourceEvent {
+    /// - Parameter unavailable: stands for a column that the database did not send.
+    static func event(
+        _ json: JSON, unavailable: UnavailableValue = .standard
+    ) throws(ChangeFault) -> SourceEvent {
         guard let object = json.object else {
             throw ChangeFault(code: .mapUndecodable, reason: "the value must be an object, it is \(json.kind)")
         }
         let schema = object["payload"] == nil ? nil : Schema(object["schema"])
         var envelope = object["payload"] ?? json
         if envelope == .null { return SourceEvent(event: .null, isDeletion: true) }
-        guard envelope.object?["op"]?.string != nil else {
+        if let kind = envelope.object.flatMap(Self.kind(without:)) {
+            return SourceEvent(event: envelope, passedOver: kind)
+        }
+        guard let operation = envelope.object?["op"]?.string else {
             throw ChangeFault(
                 code: .mapUndecodable,
                 reason: "the value is no change of Debezium: $.op is missing. A topic that is unwrapped is json")
         }
-        var path = ["$"]
-        envelope = try Self.converted(envelope, schema, &path)
-        let operation = envelope.object?["op"]?.string
+        guard ["c", "u", "d", "r"].contains(operation) else {
+            throw ChangeFault(
+                code: .mapUndecodable, reason: "$.op is \"\(operation.prefix(20))\", a change of a row is c, u, d or r")
+        }
+        var converter = Converter(unavailable: unavailable)
+        envelope = try converter.converted(envelope, schema)
+        if envelope.object?["source"]?.object?["connector"] == "mongodb" { envelope = try Self.documents(envelope) }
         return SourceEvent(event: envelope, isDeletion: operation == "d", isSnapshot: operation == "r")
+    }
+
+    /// Returns the kind of a record that is about no row; nil for others.
+    private static func kind(without row: JSONObject) -> IgnoredRecord? {
+        switch row["op"]?.string {
+        case "m"?: return .message
+        case "t"?: return .truncation
+        case nil: break
+        default: return nil
+        }
+        if ["BEGIN", "END"].contains(row["status"]?.string), row["id"]?.string != nil, row["event_count"] != nil {
+            return .transaction
+        }
+        if row["source"]?.object != nil, row["ddl"] != nil || row["tableChanges"] != nil { return .schemaChange }
+        if row["aggregate_type"]?.string != nil, row["type"]?.string != nil, row["additional_data"] != nil {
+            return .notification
+        }
+        let isTime = row["ts_ms"]?.integer != nil && row.members.allSatisfy { $0.name.hasPrefix("ts_") }
+        return isTime ? .heartbeat : nil
+    }
+
+    /// MongoDB's documents are texts of Extended JSON, which programs cannot read.
+    ///
+    /// Source: Debezium 3, MongoDB connector, "Change events"
+    private static func documents(_ envelope: JSON) throws(ChangeFault) -> JSON {
+        guard var object = envelope.object else { return envelope }
+        for name in ["before", "after"] {
+            guard let text = object[name]?.string else { continue }
+            do { object[name] = try JSON(parsing: Array(text.utf8), replacingLoneSurrogates: true) } catch {
+                throw ChangeFault(code: .mapUndecodable, reason: "$.\(name) is not JSON: \(error)")
+            }
+        }
+        return .object(object)
     }
 
     /// The schema of a value. All rows of an array have one, which finds its fields once.
     private final class Schema {
         let members: JSONObject
+        let meaning: LogicalType?
         /// Those of an object's members.
         private(set) lazy var fields: [String: Schema] = {
             let fields = self.members["fields"]?.array ?? []
@@ -47,113 +89,69 @@ enum DebeziumEvent {
         init?(_ json: JSON?) {
             guard let members = json?.object else { return nil }
             self.members = members
+            let scale = (members["parameters"]?.object?["scale"]?.string).flatMap { Int($0) }
+            self.meaning = LogicalType(connect: members["name"]?.string, scale: scale)
         }
     }
 
     /// Converts values by their schema: decimals to their digits, dates to their form in RFC 3339, and leaves out what
     /// the database did not send.
-    ///
-    /// - Parameter path: the names that lead to the value; the same afterwards.
-    private static func converted(
-        _ value: JSON, _ schema: Schema?, _ path: inout [String]
-    ) throws(ChangeFault) -> JSON {
-        switch value {
-        case .object(let object):
-            if schema?.members["name"] == "io.debezium.data.VariableScaleDecimal" {
-                return try Self.variableDecimal(object, path)
-            }
-            let fields = schema?.fields ?? [:]
-            var members: [JSONObject.Member] = []
-            for member in object.members where member.value != .string(Self.unavailable) {
-                path.append(member.name)
-                members.append(
-                    .init(name: member.name, value: try Self.converted(member.value, fields[member.name], &path)))
-                path.removeLast()
-            }
-            var duplicate: String?
-            return .object(JSONObject(unsorted: members, duplicate: &duplicate))
-        case .array(let elements):
-            let items = schema?.items
-            var converted: [JSON] = []
-            for element in elements { converted.append(try Self.converted(element, items, &path)) }
-            return .array(converted)
-        case .null, .bool: return value
-        case .number, .string: return try Self.scalar(value, schema?.members, path)
-        }
-    }
+    private struct Converter {
+        let unavailable: UnavailableValue
+        /// The names that lead to the value.
+        private var path = ["$"]
 
-    private static func noDecimal(_ path: [String]) -> ChangeFault {
-        ChangeFault(
-            code: .mapUndecodable, reason: "\(path.joined(separator: ".")) is not a decimal of its schema")
-    }
+        init(unavailable: UnavailableValue) { self.unavailable = unavailable }
 
-    private static func scalar(_ value: JSON, _ schema: JSONObject?, _ path: [String]) throws(ChangeFault) -> JSON {
-        func moment(_ unit: Int64) throws(ChangeFault) -> JSON {
-            guard let number = value.integer else { return value }
-            return .string(RFC3339.format(epochSeconds: number / unit - (number % unit < 0 ? 1 : 0)))
-        }
-        switch schema?["name"]?.string {
-        case "org.apache.kafka.connect.data.Decimal"?:
-            guard let scale = (schema?["parameters"]?.object?["scale"]?.string).flatMap({ Int($0) }),
-                let text = value.string, let digits = Self.decimal(base64: text, scale: scale)
-            else { throw Self.noDecimal(path) }
-            return .string(digits)
-        case "io.debezium.time.Date"?, "org.apache.kafka.connect.data.Date"?:
-            guard let days = value.integer, (-800_000...3_000_000).contains(days) else { return value }
-            return .string(String(RFC3339.format(epochSeconds: days * 86_400).prefix(10)))
-        case "io.debezium.time.Timestamp"?, "org.apache.kafka.connect.data.Timestamp"?: return try moment(1000)
-        case "io.debezium.time.MicroTimestamp"?: return try moment(1_000_000)
-        case "io.debezium.time.NanoTimestamp"?: return try moment(1_000_000_000)
-        default: return value
-        }
-    }
-
-    private static func variableDecimal(_ object: JSONObject, _ path: [String]) throws(ChangeFault) -> JSON {
-        guard let scale = object["scale"]?.integer, let text = object["value"]?.string,
-            let digits = Self.decimal(base64: text, scale: Int(scale))
-        else { throw Self.noDecimal(path) }
-        return .string(digits)
-    }
-
-    /// Returns the digits of a number in two's complement, divided by ten to the power of `scale`.
-    ///
-    /// - Returns: nil for what is not base64, or has more than 32 bytes or decimal places.
-    static func decimal(base64 text: String, scale: Int) -> String? {
-        guard let data = Data(base64Encoded: text), (1...32).contains(data.count), (0...64).contains(scale) else {
-            return nil
-        }
-        return Self.decimal(Array(data), scale: scale)
-    }
-
-    /// As above, of bytes.
-    static func decimal(_ bytes: [UInt8], scale: Int) -> String {
-        var bytes = bytes
-        let isNegative = bytes.first.map { $0 >= 0x80 } ?? false
-        if isNegative {
-            var carry = true
-            for index in bytes.indices.reversed() {
-                bytes[index] = ~bytes[index]
-                if carry {
-                    let (sum, isOver) = bytes[index].addingReportingOverflow(1)
-                    bytes[index] = sum
-                    carry = isOver
+        mutating func converted(_ value: JSON, _ schema: Schema?) throws(ChangeFault) -> JSON {
+            switch value {
+            case .object(let object):
+                if let meaning = schema?.meaning {
+                    guard let json = meaning.json(of: object) else { throw self.fault(meaning) }
+                    return json
                 }
+                let fields = schema?.fields ?? [:]
+                var members: [JSONObject.Member] = []
+                for member in object.members where !self.unavailable.isForm(of: member.value) {
+                    self.path.append(member.name)
+                    members.append(
+                        .init(name: member.name, value: try self.converted(member.value, fields[member.name])))
+                    self.path.removeLast()
+                }
+                var duplicate: String?
+                return .object(JSONObject(unsorted: members, duplicate: &duplicate))
+            case .array(let elements):
+                let items = schema?.items
+                var converted: [JSON] = []
+                for element in elements { converted.append(try self.converted(element, items)) }
+                return .array(converted)
+            case .null, .bool: return value
+            case .number, .string:
+                guard let meaning = schema?.meaning else { return value }
+                return try self.scalar(value, meaning)
             }
         }
-        var digits: [UInt8] = []
-        while bytes.contains(where: { $0 != 0 }) {
-            var rest = 0
-            for index in bytes.indices {
-                let value = rest << 8 | Int(bytes[index])
-                bytes[index] = UInt8(value / 10)
-                rest = value % 10
-            }
-            digits.insert(UInt8(ascii: "0") + UInt8(rest), at: 0)
+
+        private func fault(_ meaning: LogicalType) -> ChangeFault {
+            let what = meaning == .structured ? "time" : "decimal"
+            return ChangeFault(
+                code: .mapUndecodable, reason: "\(self.path.joined(separator: ".")) is not a \(what) of its schema")
         }
-        let missing = scale + 1 - digits.count
-        if missing > 0 { digits = Array(repeating: UInt8(ascii: "0"), count: missing) + digits }
-        let whole = String(decoding: digits.dropLast(scale), as: UTF8.self)
-        let fraction = scale > 0 ? ".\(String(decoding: digits.suffix(scale), as: UTF8.self))" : ""
-        return (isNegative ? "-" : "") + whole + fraction
+
+        private func scalar(_ value: JSON, _ meaning: LogicalType) throws(ChangeFault) -> JSON {
+            switch (meaning, value) {
+            case (.decimal, .string(let text)):
+                guard let data = Data(base64Encoded: text), let json = meaning.json(of: Array(data)) else {
+                    throw self.fault(meaning)
+                }
+                return json
+            // With `decimal.format` of `JsonConverter` as `NUMERIC`.
+            case (.decimal, .number(let number)):
+                guard let digits = LogicalType.plain(number) else { throw self.fault(meaning) }
+                return .string(digits)
+            case (.isoDate, .string(let text)): return .string(text.hasSuffix("Z") ? String(text.dropLast()) : text)
+            default: return value.integer.map { meaning.json(of: $0) } ?? value
+            }
+        }
     }
 }

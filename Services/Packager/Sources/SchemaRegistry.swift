@@ -30,6 +30,7 @@ final class SchemaRegistry: Sendable {
 
     private static let limit = 10_000
     private static let referenceLimit = 64
+    /// The most bytes of an answer, and of a schema's text together with those that it refers to.
     private static let sizeLimit = 1 << 20
 
     private let configuration: Configuration
@@ -79,40 +80,55 @@ final class SchemaRegistry: Sendable {
     }
 
     private func schema(_ answer: JSONObject) async throws(Failure) -> AvroSchema {
-        if let type = answer["schemaType"]?.string, type != "AVRO" { throw .missing("it is of type \(type), not AVRO") }
-        guard let text = answer["schema"]?.string, let json = try? JSON(parsing: Array(text.utf8)) else {
-            throw .missing("the registry's answer has no schema")
-        }
-        var references: [JSON] = []
-        var names: Set<String> = []
-        try await self.collect(answer, &references, &names, depth: 0)
-        do { return try AvroSchema(json, references: references) } catch { throw .missing("\(error)") }
+        var reading = Reading()
+        try await self.read(answer, "the schema", &reading, depth: 0)
+        return AvroSchema(reading.builder)
     }
 
-    /// Adds the schemas that an answer refers to, those that they need first.
-    private func collect(
-        _ answer: JSONObject, _ references: inout [JSON], _ names: inout Set<String>, depth: Int
+    /// A schema and what it refers to, one after another.
+    private struct Reading {
+        var builder = AvroSchema.Builder()
+        var names: Set<String> = []
+        var bytes = 0
+    }
+
+    /// Reads the schemas that an answer refers to, those that they need first, and then its own.
+    private func read(
+        _ answer: JSONObject, _ what: String, _ reading: inout Reading, depth: Int
     ) async throws(Failure) {
+        if let type = answer["schemaType"]?.string, type != "AVRO" {
+            let cure = type == "JSON" ? "take the format json" : "it is not decoded, publish Avro or JSON"
+            throw .missing("\(what) is of type \(type.prefix(40)), not AVRO: \(cure)")
+        }
+        guard let text = answer["schema"]?.string else {
+            throw .missing("\(what) has no text in the registry's answer")
+        }
         for reference in answer["references"]?.array ?? [] {
             guard let subject = reference.object?["subject"]?.string,
                 let version = reference.object?["version"]?.integer
-            else { throw .missing("a reference names no subject and version") }
-            guard names.insert("\(subject)/\(version)").inserted else { continue }
-            guard depth < 8, names.count <= Self.referenceLimit else { throw .missing("it has too many references") }
-            let path = subject.utf8.map { byte in
-                let isPlain =
-                    (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10
-                    || "-._~".utf8.contains(byte)
-                let digits = String(byte, radix: 16, uppercase: true)
-                return isPlain ? String(UnicodeScalar(byte)) : "%\(digits.count == 1 ? "0" : "")\(digits)"
-            }.joined()
-            let other = try await self.object("/subjects/\(path)/versions/\(version)")
-            try await self.collect(other, &references, &names, depth: depth + 1)
-            guard let text = other["schema"]?.string, let json = try? JSON(parsing: Array(text.utf8)) else {
-                throw .missing("the reference \(subject) has no schema")
+            else { throw .missing("a reference of \(what) names no subject and version") }
+            guard reading.names.insert("\(subject)/\(version)").inserted else { continue }
+            guard depth < 8, reading.names.count <= Self.referenceLimit else {
+                throw .missing("it has too many references: \(Self.referenceLimit) are read, 8 behind one another")
             }
-            references.append(json)
+            let other = try await self.object("/subjects/\(Self.escaped(subject))/versions/\(version)")
+            try await self.read(other, "the reference \(subject.prefix(80))", &reading, depth: depth + 1)
         }
+        reading.bytes += text.utf8.count
+        guard reading.bytes <= Self.sizeLimit else {
+            throw .missing("it has more than \(Self.sizeLimit) bytes together with what it refers to")
+        }
+        do { try reading.builder.add(Array(text.utf8)) } catch { throw .missing("\(what): \(error)") }
+    }
+
+    /// Returns a text for one part of a path, as in RFC 3986 §2.1.
+    private static func escaped(_ text: String) -> String {
+        text.utf8.map { byte in
+            let isPlain =
+                (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10 || "-._~".utf8.contains(byte)
+            let digits = String(byte, radix: 16, uppercase: true)
+            return isPlain ? String(UnicodeScalar(byte)) : "%\(digits.count == 1 ? "0" : "")\(digits)"
+        }.joined()
     }
 
     private func object(_ path: String) async throws(Failure) -> JSONObject {

@@ -1,3 +1,4 @@
+import Cryptography
 import Fetch
 import FoundationEssentials
 import Lua
@@ -30,6 +31,8 @@ struct Source: Sendable {
     let format: Format
     /// Where the schemas are; nil for a format without.
     let registry: SchemaRegistry?
+    /// Stands for a column of Debezium that the database did not send.
+    let unavailable: UnavailableValue
     /// The `source` of its changes.
     let eventSource: String
     let orderTypes: OrderTypes
@@ -145,6 +148,7 @@ extension Source {
         }
         self.format = format
         self.registry = try Self.registry(&file, format, folder)
+        self.unavailable = try Self.unavailable(&file, format)
         self.eventSource = try file.text("name")
         self.orderTypes = try Self.orderTypes(&file)
         self.owns = try file.optionalTexts("owns")
@@ -212,6 +216,23 @@ extension Source {
         }
         try members.refuseRest()
         do { return try SchemaRegistry(configuration) } catch { throw SourceError("registry: \(error)") }
+    }
+
+    /// Reads the property of the connector, by its name.
+    ///
+    /// Source: Debezium 3, `unavailable.value.placeholder`
+    private static func unavailable(
+        _ file: inout JSONMembers<SourceError>, _ format: Format
+    ) throws(SourceError) -> UnavailableValue {
+        let name = "unavailableValuePlaceholder"
+        guard let text = try file.optionalText(name) else { return .standard }
+        guard format == .debezium || format == .avroDebezium else {
+            throw file.wrong(name, "belongs to debezium and avro+debezium only")
+        }
+        let digits = text.hasPrefix("hex:") ? text.dropFirst(4).lowercased() : nil
+        guard let bytes = digits.map({ Hexadecimal.bytes($0) }) ?? Array(text.utf8), (1...1000).contains(bytes.count)
+        else { throw file.wrong(name, "must be 1 to 1000 bytes, as a text or as hex: with two digits for each") }
+        return UnavailableValue(bytes, uuid: MD5.digest(bytes).map { UnavailableValue.uuid(of: $0) })
     }
 
     private static func orderTypes(_ file: inout JSONMembers<SourceError>) throws(SourceError) -> OrderTypes {

@@ -10,6 +10,8 @@ struct SourceEvent {
     var isDeletion = false
     /// True for a row that was there before the changes, as of Debezium's snapshot.
     var isSnapshot = false
+    /// The kind of a record that is about no row, and not mapped.
+    var passedOver: IgnoredRecord?
 
     /// The longest value, in bytes; of JSON it may have `JSON.entryLimit` entries.
     static let valueLimit = OrderChange.valueLimit
@@ -18,13 +20,19 @@ struct SourceEvent {
     ///
     /// - Throws: `map-undecodable` with what is expected.
     ///
-    /// - Parameter schemas: those of the source's registry, by their identifiers, or why there is none.
+    /// - Parameters:
+    ///   - schemas: those of the source's registry, by their identifiers, or why there is none.
+    ///   - unavailable: stands for a column that the database did not send.
     init(
         _ record: KafkaRecord, format: Source.Format, schemas: [UInt32: Result<AvroSchema, ChangeFault>],
-        decoded: JSON? = nil
+        decoded: JSON? = nil, unavailable: UnavailableValue = .standard
     ) throws(ChangeFault) {
         guard let value = record.value else {
-            self.init(event: .null, isDeletion: true)
+            if format == .cloudevents, ForeignCloudEvent.isBinary(record) {
+                self.init(event: try ForeignCloudEvent.event(record, []))
+            } else {
+                self.init(event: .null, isDeletion: true)
+            }
             return
         }
         guard value.count <= Self.valueLimit else {
@@ -34,33 +42,42 @@ struct SourceEvent {
         }
         if format.hasSchemas {
             let event: JSON
-            if let decoded { event = decoded } else { event = try Self.avro(value, schemas) }
-            self = format == .avro ? SourceEvent(event: event) : try DebeziumEvent.event(event)
+            if let decoded { event = decoded } else { event = try Self.avro(record, value, schemas) }
+            self =
+                format == .avro
+                ? SourceEvent(event: event) : try DebeziumEvent.event(event, unavailable: unavailable)
             return
         }
         if let framing = Self.foreignFraming(value) {
             throw ChangeFault(
                 code: .mapUndecodable, reason: "the value is \(framing), the source's format is \(format.rawValue)")
         }
+        let text = try Self.unframed(value)
         switch format {
-        case .json: self.init(event: try Self.json(value))
-        case .cloudevents: self.init(event: try Self.cloudEvent(record, value))
-        case .debezium, .avro, .avroDebezium: self = try DebeziumEvent.event(try Self.json(value))
+        case .json: self.init(event: try Self.json(text))
+        case .cloudevents: self.init(event: try ForeignCloudEvent.event(record, text))
+        case .debezium, .avro, .avroDebezium:
+            self = try DebeziumEvent.event(try Self.json(text), unavailable: unavailable)
         }
     }
 
-    init(event: JSON, isDeletion: Bool = false, isSnapshot: Bool = false) {
+    init(event: JSON, isDeletion: Bool = false, isSnapshot: Bool = false, passedOver: IgnoredRecord? = nil) {
         self.event = event
         self.isDeletion = isDeletion
         self.isSnapshot = isSnapshot
+        self.passedOver = passedOver
     }
 
     private static func avro(
-        _ value: [UInt8], _ schemas: [UInt32: Result<AvroSchema, ChangeFault>]
+        _ record: KafkaRecord, _ value: [UInt8], _ schemas: [UInt32: Result<AvroSchema, ChangeFault>]
     ) throws(ChangeFault) -> JSON {
         guard let identifier = SchemaRegistry.identifier(of: value) else {
-            let framing = Self.foreignFraming(value) ?? "not framed with a schema's id"
-            throw ChangeFault(code: .mapUndecodable, reason: "the value is \(framing), and not Avro by a registry")
+            let isInHeader = record.headers.contains { $0.name == "__value_schema_id" }
+            let framing =
+                isInHeader
+                ? "without a schema's id, which is in a header: let the producer use PrefixSchemaIdSerializer"
+                : "\(Self.foreignFraming(value) ?? "not framed with a schema's id"), and not Avro by a registry"
+            throw ChangeFault(code: .mapUndecodable, reason: "the value is \(framing)")
         }
         guard let schema = schemas[identifier] else {
             throw ChangeFault(code: .mapUndecodable, reason: "schema \(identifier) was not asked for")
@@ -75,54 +92,45 @@ struct SourceEvent {
         }
     }
 
-    private static func json(_ bytes: [UInt8]) throws(ChangeFault) -> JSON {
-        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
-            if error.code == .tooManyEntries {
-                throw ChangeFault(code: .mapUndecodable, reason: "the value has \(error)")
-            }
-            throw ChangeFault(code: .mapUndecodable, reason: "the value is not JSON: \(error)")
+    /// Returns the JSON behind the identifier of its schema, with which Confluent's serializer of JSON Schema begins.
+    ///
+    /// - Returns: the value itself if it begins otherwise.
+    private static func unframed(_ value: [UInt8]) throws(ChangeFault) -> [UInt8] {
+        guard value.first == 0 else { return value }
+        let text = value.dropFirst(5)
+        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 || $0 == 0x0A || $0 == 0x0D }
+        switch (text.first { !isSpace($0) }, text.last { !isSpace($0) }) {
+        case (UInt8(ascii: "{")?, UInt8(ascii: "}")?), (UInt8(ascii: "[")?, UInt8(ascii: "]")?): return Array(text)
+        default:
+            throw ChangeFault(
+                code: .mapUndecodable,
+                reason: "the value is framed with a schema's id, and no JSON follows: if it is Avro, the source needs "
+                    + "the format avro and a registry; Protobuf is not decoded, publish JSON or Avro")
         }
     }
 
-    /// Returns the name of a framing that is not JSON; nil if the bytes may be JSON.
+    static func json(_ bytes: [UInt8], _ what: String = "the value") throws(ChangeFault) -> JSON {
+        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
+            if error.code == .tooManyEntries {
+                throw ChangeFault(code: .mapUndecodable, reason: "\(what) has \(error)")
+            }
+            throw ChangeFault(code: .mapUndecodable, reason: "\(what) is not JSON: \(error)")
+        }
+    }
+
+    /// Returns the name of a framing that no format has; nil for others.
     ///
-    /// Sources: Confluent, "Wire format"; Apache Avro, "Object container files", "Single-object encoding"; RFC 1952;
-    /// RFC 8878
+    /// Sources: Apache Avro, "Object container files", "Single-object encoding"; AWS Glue Schema Registry, serializer
+    /// libraries; RFC 1952; RFC 8878
     static func foreignFraming(_ bytes: [UInt8]) -> String? {
         let framings: [(start: [UInt8], name: String)] = [
             (Array("Obj".utf8) + [1], "an Avro object container file"),
             ([0xC3, 0x01], "Avro in single-object encoding"),
+            ([0x03, 0x00], "framed by AWS Glue Schema Registry"), ([0x03, 0x05], "framed by AWS Glue Schema Registry"),
             ([0x1F, 0x8B], "compressed with gzip"), ([0x28, 0xB5, 0x2F, 0xFD], "compressed with Zstandard"),
-            ([0], "framed with a schema's id (Avro, Protobuf or JSON Schema by a registry)"),
             ([0xEF, 0xBB, 0xBF], "text with a byte order mark"),
         ]
         return framings.first { bytes.starts(with: $0.start) }?.name
-    }
-
-    /// Returns the attributes of an event as members of one object, with its `data`.
-    ///
-    /// Source: CloudEvents Kafka binding 1.0.2 §3.2, §3.3
-    private static func cloudEvent(_ record: KafkaRecord, _ value: [UInt8]) throws(ChangeFault) -> JSON {
-        let prefix = "ce_"
-        let attributes = record.headers.filter { $0.name.hasPrefix(prefix) }
-        guard attributes.contains(where: { $0.name == "ce_specversion" }) else {
-            let event = try Self.json(value)
-            guard event.object?["specversion"] != nil else {
-                throw ChangeFault(
-                    code: .mapUndecodable,
-                    reason: "the value is no CloudEvent: neither $.specversion nor a header ce_specversion is there")
-            }
-            return event
-        }
-        var members: [(String, JSON)] = []
-        for header in attributes {
-            guard let text = header.value.flatMap({ String(validating: $0, as: UTF8.self) }) else {
-                throw ChangeFault(code: .mapUndecodable, reason: "header \(header.name) is not UTF-8")
-            }
-            members.append((String(header.name.dropFirst(prefix.count)), .string(text)))
-        }
-        members.append(("data", value.isEmpty ? .null : try Self.json(value)))
-        return .object(JSONObject(members))
     }
 
     /// The second argument of `map`.

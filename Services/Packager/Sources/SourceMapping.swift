@@ -16,8 +16,7 @@ struct SourceMapping {
 
     enum Outcome: Sendable {
         case mapped([Change])
-        /// The program returned no change, or the record is from before the start.
-        case ignored
+        case ignored(IgnoredRecord)
         case refused(ChangeFault)
 
         /// The name in metrics and spans.
@@ -51,13 +50,15 @@ struct SourceMapping {
         parcels: [Parcel: ParcelOwner?] = [:], nowEpochSeconds: Int64
     ) {
         if let start = source.start, record.timestampMilliseconds < start {
-            self.outcome = .ignored
+            self.outcome = .ignored(.early)
             return
         }
         do throws(ChangeFault) {
-            let event = try SourceEvent(record, format: source.format, schemas: schemas, decoded: decoded)
-            guard !event.isDeletion || source.takesDeletions else {
-                self.outcome = .ignored
+            let event = try SourceEvent(
+                record, format: source.format, schemas: schemas, decoded: decoded, unavailable: source.unavailable)
+            let isLeftOut = event.isDeletion && !source.takesDeletions
+            if let kind = event.passedOver ?? (isLeftOut ? .deletion : nil) {
+                self.outcome = .ignored(kind)
                 return
             }
             let result = try Self.run(event.event, record, source, parcels, &self.wanted)
@@ -71,7 +72,7 @@ struct SourceMapping {
                 trace: TraceContext(event: event.event, headers: record.headers.map { ($0.name, $0.value) }))
             var mapped: [Change] = []
             for (index, change) in changes.enumerated() { mapped.append(try drafts.change(change, index + 1)) }
-            self.outcome = mapped.isEmpty ? .ignored : .mapped(mapped)
+            self.outcome = mapped.isEmpty ? .ignored(.unmapped) : .mapped(mapped)
         } catch {
             self.outcome = .refused(error)
         }

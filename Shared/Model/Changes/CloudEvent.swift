@@ -246,7 +246,7 @@ public enum ChangeType: String, Hashable, Sendable, CaseIterable {
 /// Returns true if a media type, without its parameters, is `type`, or `type` with a suffix if `type` has none.
 ///
 /// Source: RFC 9110 §8.3.1: types are compared without case, parameters follow a semicolon.
-func isMediaType(_ text: String, _ type: String) -> Bool {
+public func isMediaType(_ text: String, _ type: String) -> Bool {
     let essence = mediaTypeEssence(text)
     return essence == type || (!type.contains("+") && essence.hasPrefix("\(type)+"))
 }
@@ -254,7 +254,7 @@ func isMediaType(_ text: String, _ type: String) -> Bool {
 /// Returns true if the data of an event with this content type is JSON in UTF-8.
 ///
 /// Source: CloudEvents 1.0.2 §3.1, `datacontenttype`; RFC 6839 §3.1 for the suffix `+json`
-func isJSONMediaType(_ text: String) -> Bool {
+public func isJSONMediaType(_ text: String) -> Bool {
     let essence = mediaTypeEssence(text)
     return essence == "application/json" || essence == "text/json" || essence.hasSuffix("+json")
 }

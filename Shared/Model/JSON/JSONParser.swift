@@ -28,12 +28,14 @@ extension JSON {
     ///   - replacesLoneSurrogates: true to read each as U+FFFD, for documents of others: JavaScript and Python write
     ///     them where they cut a text in the middle of a character. Source: RFC 8259 §8.2
     ///   - entries: the most entries; for what Waybill itself wrote there is no limit.
+    ///   - depth: the depth to which arrays and objects may nest.
     /// - Throws: `JSONError` with the byte offset.
     public init(
         parsing bytes: [UInt8], replacingLoneSurrogates replacesLoneSurrogates: Bool = false,
-        entries: Int = JSON.entryLimit
+        entries: Int = JSON.entryLimit, depth: Int = JSON.depthLimit
     ) throws(JSONError) {
         var parser = JSONParser(entries: entries)
+        parser.depthLimit = depth
         parser.replacesLoneSurrogates = replacesLoneSurrogates
         self = try parser.document(bytes.span)
     }
@@ -59,6 +61,7 @@ private struct JSONParser {
     /// The member of the outermost object whose text is to be found.
     var wanted: String?
     var replacesLoneSurrogates = false
+    var depthLimit = JSON.depthLimit
     var found: Range<Int>?
 
     mutating func document(_ bytes: Span<UInt8>) throws(JSONError) -> JSON {
@@ -84,8 +87,8 @@ private struct JSONParser {
     }
 
     private mutating func value(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> JSON {
-        guard depth <= JSON.depthLimit else {
-            throw self.error("nested deeper than \(JSON.depthLimit) levels", .tooDeep)
+        guard depth <= self.depthLimit else {
+            throw self.error("nested deeper than \(self.depthLimit) levels", .tooDeep)
         }
         self.count &+= 1
         guard self.count <= self.entries else {
