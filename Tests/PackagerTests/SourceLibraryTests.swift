@@ -209,18 +209,21 @@ import Testing
     private static let mutations = [
         (#"event.event ~= "tracking_update" and"#, #"event.event ~= "tracking_update" or"#),
         (#"event.event ~= "edd_revise""#, #"event.event ~= "edd_revised""#),
-        ("not text(tracking.order_id) or", "not tracking.order_id or"),
-        (#""pickup_at_store""#, #""pickup_at_courier""#), ("names[slug] or slug", "slug"),
+        ("not text(tracking.order_id)", "not tracking.order_id"),
+        (#""pickup_at_store""#, #""pickup_at_courier""#), (#"constants.carriers[slug or ""] or slug"#, "slug"),
         ("order = tracking.order_id", "order = tracking.order_number"), ("id = event.event_id", "id = tracking.id"),
-        (#"waybill.time(event.ts, "s")"#, #"waybill.time(event.ts, "ms")"#),
-        ("fields[constants.fulfillment]", "fields.fulfilment"), (" or tracking.id,", ","),
+        (#"waybill.time(event.ts, "s")"#, #"waybill.time(event.ts, "ms")"#), ("sequence = event.ts,", ""),
+        (#"source = "/aftership/" .. tracking.id,"#, ""),
+        ("fields[constants.fulfillment]", "fields.fulfilment"), (" or tracking.id\n", "\n"),
         (#"is_returned and "issue" or "#, ""), ("aftership(tracking.tag)", "aftership(tracking.subtag)"),
-        ("text(tracking.courier_tracking_link) or carrier", "carrier"),
+        ("waybill.url(text(leg.courier_tracking_link)) or carrier", "carrier"),
         ("moment(tracking.shipment_pickup_date)", "moment(tracking.shipment_delivery_date)"),
-        ("not is_returned and moment(", "moment("),
+        ("not is_returned and tracking.tag", "tracking.tag"),
         ("waybill.time(value, constants.zone)", #"waybill.time(value, "UTC")"#),
         ("text(latest.datetime) or", "latest.datetime or"), ("tracking.expected_delivery", "tracking.expected"),
-        ("fulfillmentType =", "fulfilmentType ="), ("text(tracking.tracking_number)", "text(traking.tracking_number)"),
+        ("fulfillmentType =", "fulfilmentType ="), ("text(leg.tracking_number))", "text(lg.tracking_number))"),
+        (#"slug == "unrecognized""#, #"slug == "unknown""#), ("constants.descriptions[tracking.subtag] or ", ""),
+        ("last and text(last.tracking_number) and last or tracking", "last or tracking"),
     ]
 
     @Test(arguments: Self.mutations) func aMistakeInAnExampleIsFound(_ text: String, _ mistake: String) throws {

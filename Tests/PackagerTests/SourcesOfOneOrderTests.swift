@@ -1,5 +1,6 @@
 import Foundation
 import Kafka
+import Lua
 import Model
 import TestKit
 import Testing
@@ -11,6 +12,9 @@ import Testing
     /// Seven events of one order: two of the shop, two of its fulfillment, three of the carrier.
     private static func changes() throws -> [OrderChange] {
         let directory = Repository.root.appending(path: "compose/sources").path()
+        // What the tracker knows, and whose the shop said that it is.
+        let parcel = try #require(Parcel(carrier: "UPS", number: "EZ4000004000"))
+        let owner = ParcelOwner(order: "820982911946154508", fulfillment: "255858046")
         func changes(_ name: String, _ files: [String], _ minutes: [Int64]) throws -> [OrderChange] {
             let source = try Source.load(folder: "\(directory)/\(name)", name: name)
             return try zip(files, minutes).enumerated().flatMap { (index, pair) -> [OrderChange] in
@@ -20,7 +24,8 @@ import Testing
                 let record = KafkaRecord(
                     topic: source.topics[0], partition: 0, offset: Int64(index),
                     timestampMilliseconds: 1_768_000_000_000 + pair.1 * 60_000, key: nil, value: value.serialized)
-                let mapping = SourceMapping(record, source, topic: "changes", nowEpochSeconds: 1_768_100_000)
+                let mapping = SourceMapping(
+                    record, source, topic: "changes", parcels: [parcel: owner], nowEpochSeconds: 1_768_100_000)
                 guard case .mapped(let changes) = mapping.outcome else {
                     Issue.record("\(name) \(pair.0): \(mapping.outcome)")
                     return []

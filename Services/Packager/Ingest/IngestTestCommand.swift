@@ -72,6 +72,7 @@ struct SourceTest {
             let now = try test.optionalText("now").flatMap { RFC3339.parse($0) } ?? record.timestampMilliseconds / 1000
             let parcels = try Self.parcels(&test)
             _ = try test.optionalText("description")
+            _ = try test.optionalText("after")
             try test.refuseRest()
             guard (code == nil) != (expected == nil) else {
                 throw SourceError("$: give either changes or deadLetter")
