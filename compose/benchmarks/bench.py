@@ -68,8 +68,9 @@ SUBJECTS = {
     "cold": Subject(
         "packager.cold:ColdBench",
         "what Redis keeps of an order that ended a month ago, beside warm ones; what restoring such orders costs; "
-        "latency of fetches of them",
-        {"orders": number(10_000, "orders (10000)"), "seconds": seconds(10)}),
+        "latency of fetches of them; with --outage also of other orders, while cold ones cannot be read",
+        {"orders": number(10_000, "orders (10000)"), "seconds": seconds(10),
+         "outage": number(0, "seconds without leaders, and without Kafka; 300 take 13,300 orders (0)", least=0)}),
     "pusher": Subject(
         "pusher.bench:PusherBench",
         "notifications a second on one connection, compared with h2load and senders in Python; latency from a "

@@ -1,16 +1,27 @@
 """Orders that ended long ago: what Redis keeps of them, what restoring them costs, and how fast they are fetched."""
 
+import collections
+import concurrent.futures
+import itertools
 import json
+import signal
+import threading
+import time
 
-from packager.followed import FOLLOWED, FollowedBench
+from pace import paced
+from packager.followed import CLIENTS, FOLLOWED, FollowedBench
 from processes import Usage
 from report import percentile
-from stack import Failure
+from stack import Failure, eventually
 from topics import ORDERS, Producer
 
 FETCHES_A_SECOND = 200
 MONTH = 30 * 86_400
 DESCRIPTION = "completed a month ago"
+# Fetches a second of warm orders, of packages on request, and of cold orders that cannot be read; the number of warm
+# and of cold ones. Each package is asked for once.
+WARM_A_SECOND, REQUESTS_A_SECOND, COLD_A_SECOND, SOME = 100, 20, 20, 500
+CHANGED = "not packaged yet"
 # A fleet of thirty days, and the days after which an order is cold.
 DAYS, WARM_DAYS = 30, 6
 
@@ -42,6 +53,8 @@ class ColdBench(FollowedBench):
         self.report.figure("cold.restored_per_cpu_second", count / usage.used["packager"], note=(
             f"in {usage.wall:.1f} s; {count / warm_cost:,.0f} of the same orders when they are warm"))
         self.measure_fetches(orders)
+        if self.arguments.outage:
+            self.measure_outages(orders)
 
     def restore(self, empty, count):
         """Empties Redis, and returns kB an order, and the usage, when a packager has filled it again."""
@@ -82,3 +95,67 @@ class ColdBench(FollowedBench):
         again = self.fetch_all(orders[:count], FETCHES_A_SECOND, DESCRIPTION)
         self.report.note(
             f"the same orders, warm: p50 {percentile(again, 0.5):.1f} ms, p99 {percentile(again, 0.99):.1f} ms")
+
+    # --- what needs no cold order, while none can be read ------------------------------------------------------------
+
+    def measure_outages(self, orders):
+        """Fetches warm orders, and asks for packages, while partitions have no leader and while Kafka stands still."""
+        self.restore(0, 1)
+        warm, cold, rest = orders[:SOME], orders[SOME:2 * SOME], iter(orders[2 * SOME:])
+        self.fetch_all(warm, FETCHES_A_SECOND, DESCRIPTION)
+        periods = [self.arguments.seconds, self.arguments.outage, self.arguments.outage]
+        asked = [list(itertools.islice(rest, REQUESTS_A_SECOND * seconds)) for seconds in periods]
+        if len(asked[-1]) < REQUESTS_A_SECOND * periods[-1]:
+            raise Failure(f"it takes {2 * SOME + REQUESTS_A_SECOND * sum(periods) + 1} orders: see --orders")
+        self.crew.publish((order, "patched", {"statusDescription": CHANGED}) for part in asked for order in part)
+        self.crew.await_done()
+        quiet = self.fetch_both(warm, asked[0])
+        partitions = [place.partition for place in self.crew.reader.places(ORDERS)]
+        self.outage("no_leaders", quiet, warm, asked[1], cold, (
+            lambda: self.stack.take_leaders(ORDERS, partitions), lambda: self.stack.take_leaders(ORDERS, [])))
+        self.outage("no_kafka", quiet, warm, asked[2], cold, (
+            lambda: self.stack.signal("kafka", signal.SIGSTOP), lambda: self.stack.signal("kafka", signal.SIGCONT)))
+
+    def fetch_both(self, warm, asked):
+        """Returns the milliseconds of fetches of warm orders, while packages are asked for, and of the latter."""
+        count = len(asked) * WARM_A_SECOND // REQUESTS_A_SECOND
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(self.fetch_all, asked, REQUESTS_A_SECOND, CHANGED)
+            return {
+                "warm": self.fetch_all(itertools.islice(itertools.cycle(warm), count), WARM_A_SECOND, DESCRIPTION),
+                "on_request": waits.result()}
+
+    def outage(self, name, quiet, warm, asked, cold, change):
+        ended, answers, (begin, end) = threading.Event(), collections.Counter(), change
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
+            begin()
+            try:
+                fetching = pool.submit(self.fetch_cold, cold, ended, answers, pool)
+                waits = self.fetch_both(warm, asked)
+            finally:
+                ended.set()
+                end()
+            fetching.result()
+        self.report.note(f"{name}: {sum(answers.values())} fetches of cold orders: {dict(answers)}")
+        for kind, values in waits.items():
+            p99, before = percentile(values, 0.99), percentile(quiet[kind], 0.99)
+            self.report.figure(
+                f"cold.{name}_{kind}_p99_ms", p99, most=max(1.5 * before, before + 5), note=(
+                    f"{len(values)} fetches, at most {max(values):.0f} ms; {before:.1f} without"))
+        began = time.monotonic()
+        eventually("all cold orders", lambda: all(self.ask(order).status == 200 for order in cold), 120)
+        self.report.note(f"{name}: all cold orders are fetched {time.monotonic() - began:.1f} s after its end")
+        # They are cold again.
+        self.restore(0, 1)
+        self.fetch_all(warm, FETCHES_A_SECOND, DESCRIPTION)
+
+    def fetch_cold(self, cold, ended, answers, pool):
+        """Fetches cold orders until the end, and counts the answers by status and their seconds."""
+        def fetch(order):
+            began = time.monotonic()
+            status = self.ask(order).status
+            answers[f"{status} within {int(time.monotonic() - began) + 1} s"] += 1
+
+        for future in [pool.submit(fetch, order) for order in itertools.takewhile(
+                lambda _: not ended.is_set(), paced(itertools.cycle(cold), COLD_A_SECOND))]:
+            future.result()
