@@ -1,6 +1,4 @@
 import Foundation
-import Kafka
-import Lua
 import Model
 import TestKit
 import Testing
@@ -12,22 +10,18 @@ import Testing
     /// Seven events of one order: two of the shop, two of its fulfillment, three of the carrier.
     private static func changes() throws -> [OrderChange] {
         let directory = Repository.root.appending(path: "compose/sources").path()
-        // What the tracker knows, and whose the shop said that it is.
-        let parcel = try #require(Parcel(carrier: "UPS", number: "EZ4000004000"))
-        let owner = ParcelOwner(order: "820982911946154508", fulfillment: "255858046")
         func changes(_ name: String, _ files: [String], _ minutes: [Int64]) throws -> [OrderChange] {
-            let source = try Source.load(folder: "\(directory)/\(name)", name: name)
-            return try zip(files, minutes).enumerated().flatMap { (index, pair) -> [OrderChange] in
-                let bytes = try Data(contentsOf: URL(filePath: "\(directory)/\(name)/tests/\(pair.0).json"))
-                let test = try JSON(parsing: Array(bytes))
-                let value = try #require(test.object?["record"]?.object?["value"])
-                let record = KafkaRecord(
-                    topic: source.topics[0], partition: 0, offset: Int64(index),
-                    timestampMilliseconds: 1_768_000_000_000 + pair.1 * 60_000, key: nil, value: value.serialized)
-                let mapping = SourceMapping(
-                    record, source, topic: "changes", parcels: [parcel: owner], nowEpochSeconds: 1_768_100_000)
-                guard case .mapped(let changes) = mapping.outcome else {
-                    Issue.record("\(name) \(pair.0): \(mapping.outcome)")
+            let folder = "\(directory)/\(name)"
+            let source = try Source.load(folder: folder, name: name)
+            let tests = try SourceTest.all(of: folder)
+            return try zip(files, minutes).flatMap { file, minute -> [OrderChange] in
+                var test = try #require(tests.first { $0.name == "\(file).json" }?.content.object)
+                var record = try #require(test["record"]?.object)
+                record["time"] = .string(RFC3339.format(epochSeconds: 1_768_000_000 + minute * 60))
+                test["record"] = .object(record)
+                let outcome = SourceTest(name: file, content: .object(test)).outcome(source)
+                guard case .mapped(let changes)? = outcome else {
+                    Issue.record("\(name) \(file): \(outcome.debugDescription)")
                     return []
                 }
                 return changes.map(\.change)
@@ -73,6 +67,51 @@ import Testing
         #expect(shipment?["deliveredAt"] == "2026-01-08T15:30:00Z")
         #expect(shipment?["trackingNumber"] == "EZ4000004000")
         #expect(!Self.hasFloat(.object(document)))
+    }
+
+    /// The events of a provider, whatever their sequence, of an order that the shop sent with a pending payment.
+    @Test(arguments: [
+        ("adyen", ["declined", "authorised", "captured", "refund-of-all"]),
+        ("stripe", ["attempt-failed", "reserved", "captured-in-part", "refunded"]),
+    ])
+    func aPaymentEndsAlikeInAnySequence(_ name: String, _ files: [String]) throws {
+        let folder = Repository.root.appending(path: "compose/sources/\(name)").path()
+        let source = try Source.load(folder: folder, name: name)
+        let tests = try SourceTest.all(of: folder)
+        let key = "order.com.example.shop/4711"
+        let event: JSONObject = [
+            "specversion": "1.0", "type": "waybill.order.merged", "source": "/shop", "id": "1", "subject": .string(key),
+            "time": "2026-01-07T08:00:00Z",
+            "data": [
+                "owns": ["status", "payment.total"], "createdAt": "2026-01-07T08:00:00Z", "status": "open",
+                "orderManagementURL": "https://shop.example/4711",
+                "payment": ["total": ["amount": "29.90", "currency": "EUR"], "status": "pending"],
+            ],
+        ]
+        let shop = try OrderChange.decode(key: Array(key.utf8), event: event, value: event.serialized, headers: [])
+        let changes = try [shop] + files.map { file in
+            let outcome = try #require(tests.first { $0.name == "\(file).json" }?.outcome(source))
+            guard case .mapped(let changes) = outcome else { throw SourceError("\(file): \(outcome)") }
+            return try #require(changes.first).change
+        }
+        #expect(Set(changes.map(\.key)).count == 1)
+        let rules = BrandRules(
+            orderType: shop.key.orderType,
+            merchant: ["displayName": "Shop", "merchantIdentifier": "shop", "url": "https://example.com"],
+            webServiceURL: "https://example.com")
+        let fold = OrderFold(rules: rules) { _ in AuthenticationToken(derived: String(repeating: "0", count: 32)) }
+        for order in Self.permutations(Array(changes.indices)) {
+            let positioned = order.enumerated().map { offset, index in
+                (
+                    ChangePosition(partition: 0, offset: Int64(offset), timestampMilliseconds: Int64(offset)),
+                    changes[index]
+                )
+            }
+            let state = try #require(fold.fold(nil, changes: positioned, nowEpochSeconds: 1_768_100_000).state)
+            let payment = state.document.members["payment"]?.object
+            #expect(payment?["status"] == "refunded", "\(order.map { (["shop"] + files)[$0] })")
+            #expect(payment?["total"] == ["amount": "29.90", "currency": "EUR"])
+        }
     }
 
     private static func permutations(_ items: [Int]) -> [[Int]] {

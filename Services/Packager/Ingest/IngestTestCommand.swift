@@ -93,9 +93,9 @@ struct SourceTest {
     /// Maps the record; nil if this is no test.
     func outcome(_ source: Source) -> SourceMapping.Outcome? {
         guard var test = try? JSONMembers(self.content, path: "$", failure: { SourceError($0) }),
-            let record = try? Self.record(&test, source)
+            let record = try? Self.record(&test, source), let parcels = try? Self.parcels(&test)
         else { return nil }
-        return Self.outcome(record, source, [:], nowEpochSeconds: record.timestampMilliseconds / 1000)
+        return Self.outcome(record, source, parcels, nowEpochSeconds: record.timestampMilliseconds / 1000)
     }
 
     /// The value of a format with schemas is the event, as the program gets it.
