@@ -89,11 +89,13 @@ import Testing
             ],
         ]
         let shop = try OrderChange.decode(key: Array(key.utf8), event: event, value: event.serialized, headers: [])
-        let changes = try [shop] + files.map { file in
-            let outcome = try #require(tests.first { $0.name == "\(file).json" }?.outcome(source))
-            guard case .mapped(let changes) = outcome else { throw SourceError("\(file): \(outcome)") }
-            return try #require(changes.first).change
-        }
+        let changes =
+            try [shop]
+            + files.map { file in
+                let outcome = try #require(tests.first { $0.name == "\(file).json" }?.outcome(source))
+                guard case .mapped(let changes) = outcome else { throw SourceError("\(file): \(outcome)") }
+                return try #require(changes.first).change
+            }
         #expect(Set(changes.map(\.key)).count == 1)
         let rules = BrandRules(
             orderType: shop.key.orderType,
