@@ -172,6 +172,7 @@ struct PlaygroundEnvironment: Sendable {
                 var entry = PlaygroundEntry(
                     from: "device", to: "gateway", title: Self.title(of: request, response),
                     order: Self.order(in: request.url))
+                entry.orders = Self.orders(listedIn: response)
                 entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: duration)
                 note(entry)
             }
@@ -205,6 +206,14 @@ struct PlaygroundEnvironment: Sendable {
         let path = url.prefix { $0 != "?" }.split(separator: "/").map(String.init)
         guard path.count >= 3, ["orders", "registrations"].contains(path[path.count - 3]) else { return nil }
         return path[path.count - 1].removingPercentEncoding
+    }
+
+    /// Returns the orders in a list of changed orders; nil for any other answer.
+    static func orders(listedIn response: HTTPResponse) -> [String]? {
+        guard response.status == 200, response.header("content-type")?.hasPrefix("application/json") == true else {
+            return nil
+        }
+        return (try? JSON(parsing: response.body))?.object?["orderIdentifiers"]?.array?.compactMap(\.string)
     }
 
     /// Returns the title of a request in the transcript.

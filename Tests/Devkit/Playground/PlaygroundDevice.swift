@@ -10,7 +10,18 @@ final class PlaygroundDevice: Sendable {
         case details(order: String, token: String)
         case push(topic: String)
         case unregistration(order: String)
+
+        /// The order that it is about; nil for a push, which does not tell.
+        var order: String? {
+            switch self {
+            case .details(let order, _), .unregistration(let order): order
+            case .push: nil
+            }
+        }
     }
+
+    /// The most times that the device waits half a minute for the first package of an order.
+    private static let patience = 5
 
     private let wallet: WalletDevice
     private let journal: APNSJournal
@@ -18,6 +29,8 @@ final class PlaygroundDevice: Sendable {
     private let work: AsyncStream<Work>
     private let continuation: AsyncStream<Work>.Continuation
     private let registered = Mutex<Set<String>>([])
+    /// The orders that the device was handed, each with the number of times that it waited for a package in vain.
+    private let handed = Mutex<[String: Int]>([:])
 
     init(wallet: WalletDevice, journal: APNSJournal, note: @escaping @Sendable (PlaygroundEntry) -> Void) {
         self.wallet = wallet
@@ -27,7 +40,10 @@ final class PlaygroundDevice: Sendable {
     }
 
     /// Takes the order details that the browser hands over after a payment.
-    func take(order: String, token: String) { self.continuation.yield(.details(order: order, token: token)) }
+    func take(order: String, token: String) {
+        self.handed.withLock { $0[order] = 0 }
+        self.continuation.yield(.details(order: order, token: token))
+    }
 
     /// Takes back the registration for an order, as when a customer turns its updates off.
     func unregister(from order: String) { self.continuation.yield(.unregistration(order: order)) }
@@ -60,11 +76,23 @@ final class PlaygroundDevice: Sendable {
                             PlaygroundEntry(from: "device", to: "device", title: "Updates are off", order: order))
                     }
                 } catch {
-                    self.note(PlaygroundEntry(from: "device", to: "gateway", title: "Failed: \(error)"))
+                    let title = "Failed: \(error)"
+                    self.note(PlaygroundEntry(from: "device", to: "gateway", title: title, order: work.order))
+                    if case .details(let order, _) = work { self.failed(order, error, work) }
                 }
             }
             group.cancelAll()
         }
+    }
+
+    /// Waits for a package again if it was only late, after what else the device has to do.
+    private func failed(_ order: String, _ error: any Error, _ work: Work) {
+        let isLate = (error as? ToolError)?.code == .timeout
+        let count = self.handed.withLock { handed in
+            handed[order, default: 0] += isLate ? 1 : Self.patience
+            return handed[order, default: 0]
+        }
+        if count < Self.patience { self.continuation.yield(work) }
     }
 
     private func add(_ order: String, _ token: String) async throws {
@@ -90,9 +118,16 @@ final class PlaygroundDevice: Sendable {
             "apns-topic": .string(topic), "body": "empty",
             "note": "Played by the simulator of APNs, over HTTP/2 and TLS",
         ]
-        self.note(entry)
-        for version in try await self.wallet.react() {
-            self.note(self.verified(version.report, version.order, "New version in Wallet"))
+        do {
+            let versions = try await self.wallet.react()
+            entry.orders = versions.map(\.order)
+            self.note(entry)
+            for version in versions {
+                self.note(self.verified(version.report, version.order, "New version in Wallet"))
+            }
+        } catch {
+            self.note(entry)
+            throw error
         }
     }
 
@@ -107,18 +142,35 @@ final class PlaygroundDevice: Sendable {
         return entry
     }
 
-    /// Returns the orders that the device shows, newest first.
+    /// Returns the content of a file in the newest package of an order; nil if there is none.
+    ///
+    /// A document in the language of a folder, such as `en.lproj`, stands in for one at the package's root.
+    func file(_ name: String, of order: String) async -> [UInt8]? {
+        let entries = ZipReader(await self.wallet.package(order)).entries
+        let found = entries.first { $0.name == name } ?? entries.first { $0.name.hasSuffix(".lproj/\(name)") }
+        return found?.content
+    }
+
+    /// Returns the orders that the device shows: those that wait for their package, then the others, newest first.
     func shown() async -> JSON {
         var orders: [(updated: String, json: JSON)] = []
-        for identifier in await self.wallet.orderIdentifiers {
-            guard let order = await self.wallet.order(identifier)?.object else { continue }
+        for (identifier, count) in self.handed.withLock({ $0 }) {
+            guard let order = await self.wallet.order(identifier)?.object else {
+                let waits: JSON = [
+                    "orderIdentifier": .string(identifier), "isAwaited": .bool(count < Self.patience),
+                ]
+                orders.append(("~" + identifier, waits))
+                continue
+            }
             var shown = JSONObject()
             for name in [
-                "orderIdentifier", "orderNumber", "status", "statusDescription", "updatedAt", "fulfillments",
-                "lineItems",
+                "orderIdentifier", "orderNumber", "status", "statusDescription", "updatedAt", "barcode",
+                "fulfillments", "lineItems", "returns",
             ] { shown[name] = order[name] }
+            let payment = order["payment"]?.object
             shown["merchant"] = order["merchant"]?.object?["displayName"]
-            shown["total"] = order["payment"]?.object?["total"]
+            shown["total"] = payment?["total"]
+            shown["transactions"] = payment?["transactions"]
             if let report = await self.wallet.report(identifier) {
                 shown["files"] = .array(report.files.map(\.json))
                 shown["signedAt"] = report.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) }

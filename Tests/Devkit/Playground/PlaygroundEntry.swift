@@ -10,6 +10,8 @@ struct PlaygroundEntry: Sendable {
     let to: String
     let title: String
     var order: String?
+    /// The orders that a push or a list of changed orders turned out to be about; nil if that is not known.
+    var orders: [String]?
     /// Members for people: topic, partition, offset, files.
     var detail: JSON?
     var exchange: Exchange?
@@ -52,6 +54,7 @@ struct PlaygroundEntry: Sendable {
             "from": .string(self.from), "to": .string(self.to), "title": .string(self.title),
         ]
         object["order"] = self.order.map { .string($0) }
+        object["orders"] = self.orders.map { .array($0.map { .string($0) }) }
         object["detail"] = self.detail
         object["request"] = self.exchange?.requestJSON
         object["response"] = self.exchange?.responseJSON

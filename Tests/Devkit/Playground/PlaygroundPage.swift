@@ -30,6 +30,9 @@ struct PlaygroundPage: Sendable {
         ),
         "/playground/device.mjs": ("device.mjs", "text/javascript; charset=utf-8", unsafe playground_device().array),
         "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", unsafe playground_source().array),
+        "/playground/panels.mjs": ("panels.mjs", "text/javascript; charset=utf-8", unsafe playground_panels().array),
+        "/playground/call.mjs": ("call.mjs", "text/javascript; charset=utf-8", unsafe playground_call().array),
+        "/playground/update.mjs": ("update.mjs", "text/javascript; charset=utf-8", unsafe playground_update().array),
         "/playground/steps.mjs": ("steps.mjs", "text/javascript; charset=utf-8", unsafe playground_steps().array),
     ]
 
@@ -53,11 +56,23 @@ struct PlaygroundPage: Sendable {
         return self.response(own ?? file.bytes, file.type)
     }
 
-    private func response(_ bytes: [UInt8], _ type: String) -> FakeServer.Response {
+    /// Returns the type of a document in a package by its name; nil for a name that no receipt and no label has.
+    static func documentType(of name: String) -> String? {
+        let types = ["pdf": "application/pdf", "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg"]
+        return name.split(separator: ".").last.flatMap { types[$0.lowercased()] }
+    }
+
+    /// A document of a package. Browsers put a viewer with styles of its own around it.
+    func document(_ content: [UInt8], _ type: String) -> FakeServer.Response {
+        self.response(content, type, policy: "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'")
+    }
+
+    private func response(_ bytes: [UInt8], _ type: String, policy: String? = nil) -> FakeServer.Response {
         FakeServer.Response(
             200,
             headers: [
-                ("content-type", type), ("cache-control", "no-cache"), ("content-security-policy", self.policy),
+                ("content-type", type), ("cache-control", "no-cache"),
+                ("content-security-policy", policy ?? self.policy),
                 ("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"),
             ], body: bytes)
     }

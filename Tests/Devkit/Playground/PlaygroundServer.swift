@@ -40,10 +40,13 @@ struct PlaygroundServer: Sendable {
             return PlaygroundMerchant.failure(401, "session_missing", "load the page again: its session has ended")
         }
         let parts = request.path.split(separator: "/").map(String.init)
+        guard parts.count > 1 else { return PlaygroundMerchant.failure(404, "not_found", "there is no such path") }
         switch (request.method, parts.count, parts[1]) {
         case ("POST", 2, "validate"): return self.review(request)
         case ("POST", 2, "orders"): return await self.create(request, session)
         case ("GET", 3, "orders"): return self.show(parts[2], session)
+        case ("GET", 5..., "orders") where parts[3] == "files":
+            return await self.file(parts[4...].joined(separator: "/"), of: parts[2], session)
         case ("PUT", 3, "orders"): return await self.update(parts[2], request, session)
         case ("POST", 4, "orders") where parts[3] == "notify": return await self.announce(parts[2], session)
         case ("POST", 4, "orders") where parts[3] == "unregister": return self.unregister(parts[2], session)
@@ -155,6 +158,15 @@ struct PlaygroundServer: Sendable {
     private func show(_ identifier: String, _ session: String) -> FakeServer.Response {
         guard let order = self.sessions.order(identifier, of: session) else { return Self.unknown }
         return .json(200, Self.json(order, document: true).text)
+    }
+
+    /// Returns a document of the package that the session's device has, such as a receipt.
+    private func file(_ name: String, of identifier: String, _ session: String) async -> FakeServer.Response {
+        guard let name = name.removingPercentEncoding, self.sessions.order(identifier, of: session) != nil,
+            let type = PlaygroundPage.documentType(of: name),
+            let content = await self.sessions.device(of: session)?.file(name, of: identifier)
+        else { return PlaygroundMerchant.failure(404, "not_found", "the package has no such document") }
+        return self.page.document(content, type)
     }
 
     private func update(
@@ -276,6 +288,7 @@ struct PlaygroundServer: Sendable {
             "orderNumber": order.document.object?["orderNumber"] ?? .null,
             "status": order.document.object?["status"] ?? .null,
         ]
+        object["fault"] = order.fault.map { .string($0) }
         if document { object["document"] = .object(OrderFile.document(order.document)) }
         return .object(object)
     }

@@ -22,14 +22,18 @@ let lastNumber = 0;
 class Editor {
   /**
    * @param options `{label, value, readOnly?, check?, onChange?}`; `check(text)` resolves to
-   *   `[{line, column, path, message, rule}]`. Those with the rule "advice" leave the text valid.
+   *   `[{line, column, path, message, rule}]`, or to undefined if nobody can tell now: then it is asked again. Those
+   *   with the rule "advice" leave the text valid.
    */
   constructor(options) {
     this.options = options;
     this.problems = [];
     this.advice = [];
     this.isChecked = false;
+    this.isUnanswered = false;
     this.lastCheck = 0;
+    /** The lines whose numbers are marked. */
+    this.marked = new Set();
     lastNumber += 1;
     const [hint, count] = [`editor-hint-${lastNumber}`, `editor-count-${lastNumber}`];
     this.gutter = el("div", { class: "gutter", "aria-hidden": "true" });
@@ -63,7 +67,7 @@ class Editor {
   }
 
   changed(isImmediate) {
-    this.draw();
+    this.drawNumbers();
     clearTimeout(this.timer);
     this.isChecked = false;
     if (this.options.onChange) this.options.onChange(this);
@@ -74,6 +78,13 @@ class Editor {
       const problems = this.options.check ? await this.options.check(text) : [];
       // The latest check wins, whichever answer arrives last.
       if (number !== this.lastCheck || text !== this.value) return;
+      this.isUnanswered = !problems;
+      if (!problems) {
+        this.timer = setTimeout(check, 2000);
+        this.draw();
+        if (this.options.onChange) this.options.onChange(this);
+        return;
+      }
       const inOrder = problems.slice().sort((left, right) => left.line - right.line || left.column - right.column);
       this.problems = inOrder.filter(({ rule }) => rule !== "advice");
       this.advice = inOrder.filter(({ rule }) => rule === "advice");
@@ -85,24 +96,35 @@ class Editor {
   }
 
   draw() {
-    const lines = this.value.split("\n").length;
-    const bad = new Set(this.problems.map((problem) => problem.line));
-    const numbers = [];
-    for (let line = 1; line <= lines; line += 1) {
-      numbers.push(el("span", bad.has(line) ? { class: "bad" } : {}, String(line)));
-    }
-    this.gutter.replaceChildren(...numbers);
-    this.area.rows = Math.min(lines, 22);
-    this.gutter.scrollTop = this.area.scrollTop;
+    this.drawNumbers();
     this.area.setAttribute("aria-invalid", String(this.problems.length > 0));
     const number = this.problems.length;
-    const told = number === 0 ? "" : number === 1 ? "1 problem:" : `${number} problems:`;
+    const told = this.isUnanswered ? "This cannot be checked now. The page tries again …"
+      : number === 0 ? "" : number === 1 ? "1 problem:" : `${number} problems:`;
     // A status that is written again is read out again.
     if (this.count.textContent !== told) this.count.textContent = told;
     this.list.replaceChildren(...this.problems.slice(0, 8).concat(this.advice.slice(0, 4)).map((problem) => el("li", {}, el(
       "button", { type: "button", class: problem.rule === "advice" ? "advice" : "", onclick: () => this.go(problem) },
       `Line ${problem.line}, column ${problem.column}: ${problem.path === "$" ? "" : problem.path + " "}${problem.message}`))));
     if (number > 8) this.list.append(el("li", { class: "note" }, `and ${number - 8} more`));
+  }
+
+  /** Numbers the lines, and marks those with problems. Only what differs is made: a text may have thousands of lines. */
+  drawNumbers() {
+    const lines = this.value.split("\n").length;
+    const { children } = this.gutter;
+    if (children.length !== lines) {
+      while (children.length > lines) this.gutter.lastChild.remove();
+      const added = document.createDocumentFragment();
+      for (let line = children.length + 1; line <= lines; line += 1) added.append(el("span", {}, String(line)));
+      this.gutter.append(added);
+      this.area.rows = Math.min(lines, 22);
+      this.gutter.scrollTop = this.area.scrollTop;
+    }
+    const bad = new Set(this.problems.map(({ line }) => line).filter((line) => line <= lines));
+    for (const line of this.marked) if (!bad.has(line) && line <= lines) children[line - 1].className = "";
+    for (const line of bad) children[line - 1].className = "bad";
+    this.marked = bad;
   }
 
   go(problem) {

@@ -27,6 +27,15 @@ static const unsigned char device[] = {
 static const unsigned char source[] = {
 #embed "source.mjs"
 };
+static const unsigned char panels[] = {
+#embed "panels.mjs"
+};
+static const unsigned char call[] = {
+#embed "call.mjs"
+};
+static const unsigned char update[] = {
+#embed "update.mjs"
+};
 static const unsigned char steps[] = {
 #embed "steps.mjs"
 };
@@ -39,4 +48,7 @@ playground_file playground_examples(void) { return (playground_file){examples, s
 playground_file playground_transcript(void) { return (playground_file){transcript, sizeof transcript}; }
 playground_file playground_device(void) { return (playground_file){device, sizeof device}; }
 playground_file playground_source(void) { return (playground_file){source, sizeof source}; }
+playground_file playground_panels(void) { return (playground_file){panels, sizeof panels}; }
+playground_file playground_call(void) { return (playground_file){call, sizeof call}; }
+playground_file playground_update(void) { return (playground_file){update, sizeof update}; }
 playground_file playground_steps(void) { return (playground_file){steps, sizeof steps}; }

@@ -1,129 +1,30 @@
 // The playground: blocks to create and update orders, their transcripts and sources, and the device beside them.
 
 import * as waybill from "/applepay/waybill.mjs";
+import { call, reasonOf, review } from "./call.mjs";
 import { Device } from "./device.mjs";
 import { Editor, el, placeOf } from "./editor.mjs";
 import * as examples from "./examples.mjs";
+import { SourcePanel, tabs } from "./panels.mjs";
 import * as source from "./source.mjs";
 import { Steps } from "./steps.mjs";
 import { Transcript, TranscriptPanel } from "./transcript.mjs";
+import { UpdateBlock } from "./update.mjs";
 
 const transcript = new Transcript();
 const device = new Device(transcript);
-const state = { api: "applepay", session: undefined, orders: [], active: undefined, placed: new Map() };
+// `end`: how the last sheet was closed before its payment was complete. `handed`: the order whose details a device got last.
+const state = {
+  api: "applepay", session: undefined, orders: [], active: undefined, placed: new Map(), end: undefined, handed: undefined,
+};
 const polyfill = window.waybill && window.waybill.polyfill;
 const dark = matchMedia("(prefers-color-scheme: dark)");
-
-async function call(method, path, body) {
-  const options = { method, headers: {}, cache: "no-store" };
-  if (body !== undefined) {
-    options.headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
-  }
-  const response = await fetch(path, options);
-  let answer = {};
-  try { answer = await response.json(); } catch (error) { /* An answer without JSON still has its status. */ }
-  return { status: response.status, answer };
-}
-
-/** Returns the problems of a text, from the server. */
-async function review(kind, text) {
-  const { status, answer } = await call("POST", "/playground/validate", { kind, text });
-  if (status !== 200) return [{ line: 1, column: 1, path: "$", message: "cannot be checked now: load the page again" }];
-  return answer.problems || [];
-}
 
 /** Apple: a white button on dark pages. */
 const buttonStyle = () => (dark.matches ? "white" : "black");
 
 /** The checkout role's address, without a slash at its end. */
 const service = () => state.session.service.replace(/\/$/, "");
-
-// --- Tabs ---------------------------------------------------------------------------------------------------------
-
-let lastIdentifier = 0;
-
-/** ARIA tabs of a block. `panels` maps names to elements; returns the element and a function that selects. */
-function tabs(block, panels) {
-  const heading = block.closest("section").getAttribute("aria-labelledby");
-  const list = el("div", { class: "tabs", role: "tablist", "aria-labelledby": heading });
-  const element = el("div", {}, list);
-  const buttons = {};
-  const select = (name) => {
-    for (const other of Object.keys(panels)) {
-      buttons[other].setAttribute("aria-selected", String(other === name));
-      buttons[other].tabIndex = other === name ? 0 : -1;
-      buttons[other].panel.hidden = other !== name;
-    }
-  };
-  for (const name of Object.keys(panels)) {
-    lastIdentifier += 1;
-    const panel = el(
-      "div", { class: "panel", role: "tabpanel", id: `panel-${lastIdentifier}`, "aria-labelledby": `tab-${lastIdentifier}` },
-      panels[name]);
-    const button = el("button", {
-      type: "button", role: "tab", id: `tab-${lastIdentifier}`, "aria-controls": panel.id, onclick: () => select(name),
-    }, name);
-    button.panel = panel;
-    buttons[name] = button;
-    list.append(button);
-    element.append(panel);
-  }
-  list.addEventListener("keydown", (event) => {
-    const names = Object.keys(panels);
-    const index = names.findIndex((name) => buttons[name] === document.activeElement);
-    const places = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: -1 };
-    if (places[event.key] === undefined || index < 0) return;
-    event.preventDefault();
-    const next = names[(places[event.key] + names.length) % names.length];
-    select(next);
-    buttons[next].focus();
-  });
-  select(Object.keys(panels)[0]);
-  const count = (name, number) => {
-    buttons[name].replaceChildren(name, ...(number > 0 ? [" ", el("span", { class: "count" }, String(number))] : []));
-  };
-  return { element, select, count };
-}
-
-/** The panel of generated texts: `[{title, text}]` from `make()`, made again after each edit. */
-class SourcePanel {
-  constructor(make) {
-    this.make = make;
-    this.element = el("div", { class: "sources" });
-  }
-
-  soon() {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.draw(), 150);
-  }
-
-  draw() {
-    const parts = this.make();
-    if (!parts) {
-      this.element.replaceChildren(el("p", { class: "empty" }, "There is no source while an editor has problems."));
-      return;
-    }
-    this.element.replaceChildren(...parts.flatMap(({ title, text }) => {
-      const code = el("code", {}, text);
-      const told = el("span", { class: "note", role: "status" });
-      const copy = async () => {
-        try {
-          await navigator.clipboard.writeText(text);
-          told.textContent = "Copied ";
-        } catch (error) {
-          getSelection().selectAllChildren(code);
-          told.textContent = "Press ⌘C or Ctrl+C ";
-        }
-      };
-      return [
-        el("div", { class: "source-head" }, el("h4", {}, title), el(
-          "span", {}, told, el("button", { class: "small-button", type: "button", onclick: copy }, "Copy"))),
-        el("pre", { class: "code", tabindex: "0", role: "group", "aria-label": title, "data-source": title }, code),
-      ];
-    }));
-  }
-}
 
 // --- Create -------------------------------------------------------------------------------------------------------
 
@@ -143,6 +44,7 @@ class CreateBlock {
     };
     this.breaks = el("input", { type: "checkbox" });
     this.breaks.addEventListener("change", () => this.showDetails());
+    this.declines = el("input", { type: "checkbox" });
     this.notes = {
       "Payment request": "The payment sheet asks for this.",
       "Order details": "The page hands this to the browser. Type, identifier and token are the server's; the address may be edited.",
@@ -152,6 +54,7 @@ class CreateBlock {
     };
     this.note = el("p", { class: "note" });
     this.breakLabel = el("label", { class: "check" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
+    this.declineLabel = el("label", { class: "check" }, this.declines, "Decline the payment once, as a shop does whose bank says no");
     this.choices = el(
       "div", { class: "choices", role: "group", "aria-label": "Editors" },
       ...Object.keys(this.editors).map((name) => el("button", { type: "button", onclick: () => this.choose(name) }, name)));
@@ -160,7 +63,7 @@ class CreateBlock {
     this.verdict = el("p", { class: "verdict", role: "status" });
     this.source = new SourcePanel(() => this.sources());
     const attempt = el(
-      "div", {}, this.choices, this.note, this.holder, this.breakLabel, el("div", { class: "action" }, this.place, this.verdict));
+      "div", {}, this.choices, this.note, this.holder, this.declineLabel, this.breakLabel, el("div", { class: "action" }, this.place, this.verdict));
     this.panel = new TranscriptPanel(
       transcript, (entry) => (entry.order ? this.owns(entry.order) : entry.block === this),
       (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
@@ -173,6 +76,7 @@ class CreateBlock {
     this.chosen = name;
     this.holder.replaceChildren(this.editors[name].element);
     this.note.textContent = this.notes[name];
+    this.declineLabel.hidden = name !== "Payment request";
     this.breakLabel.hidden = name !== "Order details";
     this.drawChoices();
   }
@@ -192,12 +96,24 @@ class CreateBlock {
     return Boolean(order) && order.isReceipt === this.isReceipt;
   }
 
-  /** A new order: its details from the server, its document from the example. */
+  /** A new order: its details from the server, and its document from the example, or as it was edited. */
   renew() {
     this.details = state.session.next[this.index];
     this.showDetails();
+    const number = examples.orderNumber();
     const make = this.isReceipt ? examples.receipt : examples.order;
-    this.editors.Order.set(examples.pretty(make(examples.orderNumber())));
+    const made = { number, text: examples.pretty(make(number)) };
+    const editor = this.editors.Order;
+    const isEdited = this.example && editor.value !== this.example.text;
+    editor.set(isEdited ? editor.value.split(this.example.number).join(number) : made.text);
+    this.example = made;
+  }
+
+  /** Gets the details of the next order. Without an answer, `follow` tries again. */
+  async reopen() {
+    this.isStale = !await openSession();
+    if (!this.isStale) this.renew();
+    this.changed();
   }
 
   showDetails() {
@@ -225,19 +141,25 @@ class CreateBlock {
     if (!this.choices) return;
     this.drawChoices();
     this.source.soon();
-    const faulty = Object.keys(this.editors).find((name) => this.editors[name].problems.length > 0);
-    if (this.button) this.button.toggleAttribute("disabled", Boolean(faulty) || !this.isReady());
+    const names = Object.keys(this.editors);
+    const faulty = names.find((name) => this.editors[name].problems.length > 0);
+    const unchecked = names.find((name) => this.editors[name].isUnanswered);
+    if (this.button) this.button.toggleAttribute("disabled", !this.isReady());
     if (faulty) {
       const number = this.editors[faulty].problems.length;
       this.say(`${faulty} has ${number === 1 ? "a problem" : `${number} problems`}, so nothing can be paid.`, "bad");
-      this.isTellingFault = true;
+    } else if (unchecked) {
+      this.say(`${unchecked} cannot be checked now, so nothing can be paid. The page tries again.`, "bad");
     } else if (this.isTellingFault) {
-      this.isTellingFault = false;
       this.say("");
     }
+    this.isTellingFault = Boolean(faulty || unchecked);
   }
 
-  isReady() { return Object.values(this.editors).every((editor) => editor.isChecked && editor.problems.length === 0); }
+  isReady() {
+    return !this.isStale
+      && Object.values(this.editors).every((editor) => editor.isChecked && editor.problems.length === 0);
+  }
 
   say(text, kind) {
     this.verdict.textContent = text;
@@ -263,12 +185,13 @@ class CreateBlock {
       validateMerchant: (validationURL) => this.validateMerchant(validationURL),
       authorise: () => this.authorise(),
       onAuthorised: (result) => this.authorised(result),
-      onFailed: () => this.refused(),
-      onCancelled: ({ isCharging }) => { if (!isCharging) this.say("Cancelled. Nothing was ordered."); },
+      onFailed: (result) => this.refused(result),
+      onCancelled: ({ isCharging }) => { if (!isCharging) this.cancelled(); },
       onError: (detail) => this.failed(detail),
     });
     const { controller } = this;
-    const isThere = await controller.attach(this.place);
+    let isThere = false;
+    try { isThere = await controller.attach(this.place); } catch (error) { /* As without a merchant. */ }
     // Another one took its place while this one was loading.
     if (this.controller !== controller) return;
     this.button = isThere ? this.place.querySelector("apple-pay-button, button") : undefined;
@@ -300,13 +223,21 @@ class CreateBlock {
 
   /** Acts as the shop. The token is dropped: the payment's bytes never leave this page. */
   async authorise() {
+    if (this.declines.checked) {
+      this.declines.checked = false;
+      this.reason = "the shop declines it";
+      transcript.note("shop", "page", "The shop declines the payment", { block: this });
+      return { status: "failure", errors: [{ code: "unknown", message: "The card was declined." }] };
+    }
     const text = this.editors.Order.value;
     state.placed.set(this.details.orderIdentifier, this);
     const { status, answer } = await call("POST", "/playground/orders", {
       orderIdentifier: this.details.orderIdentifier, text,
     });
+    // The order may be placed nevertheless.
+    if (status === 0) throw new Error(reasonOf(answer));
     if (status !== 200) {
-      this.reason = (answer.error && answer.error.message) || "the order is not valid";
+      this.reason = reasonOf(answer, "the order is not valid");
       return { status: "failure", errors: [{ code: "unknown", message: this.reason }] };
     }
     // A broken address never leaves the page: the browser refuses it, or the device gets the server's own.
@@ -315,20 +246,27 @@ class CreateBlock {
   }
 
   async authorised(result) {
+    const lost = state.end ? "Paid and ordered, after the sheet was closed: it took no order details, so the order is not in Wallet."
+      : "Paid and ordered. The browser refused the order details, so the payment was completed without them: the order is not in Wallet.";
     this.say(
-      result.hasTracking ? "Paid and ordered. The device has the details and fetches the order."
-        : "Paid and ordered. The browser refused the order details, so the payment was completed without them: the order is not in Wallet.",
+      result.hasTracking ? "Paid and ordered. The device has the details and fetches the order." : lost,
       result.hasTracking ? "good" : "warn");
     this.breaks.checked = false;
-    await openSession();
-    this.renew();
+    await this.reopen();
   }
 
-  async refused() {
-    this.say(`The payment failed${this.reason ? `: ${this.reason}` : ""}. Nothing was ordered.`, "bad");
-    await openSession();
-    this.details = state.session.next[this.index];
-    this.showDetails();
+  async refused({ outcome }) {
+    this.say(outcome === "unknown"
+      ? "Nobody knows whether the order was placed: look for it in step 5 before you pay again."
+      : `The payment failed${this.reason ? `: ${this.reason}` : ""}. Nothing was ordered.`, "bad");
+    this.reason = undefined;
+    await this.reopen();
+  }
+
+  cancelled() {
+    this.say(state.end === "unknown"
+      ? "The device gave up and closed the sheet, which a page hears as a cancellation. Nothing was ordered."
+      : "Cancelled. Nothing was ordered.");
   }
 
   failed(detail) {
@@ -354,213 +292,56 @@ class CreateBlock {
   }
 }
 
-// --- Update -------------------------------------------------------------------------------------------------------
-
-class UpdateBlock {
-  constructor(element) {
-    this.rows = new Map();
-    this.list = el("fieldset", { class: "orders", "aria-label": "Orders" });
-    this.empty = el("p", { class: "empty" }, "There are no orders yet that can be updated. Place one in step 2 first.");
-    this.editor = new Editor({
-      label: "Order to update", check: (text) => (this.selected ? review("order", text) : Promise.resolve([])),
-      onChange: () => this.changed(),
-    });
-    this.quick = el("div", { class: "choices", role: "group", "aria-label": "Quick changes" });
-    for (const name of Object.keys(examples.quickChanges)) {
-      this.quick.append(el("button", { type: "button", onclick: () => this.edit(name) }, name));
-    }
-    this.again = el("button", { class: "small-button", type: "button", onclick: () => this.pushAgain() }, "Push again");
-    this.update = el("button", { class: "primary", type: "button", id: "update-button", disabled: true, onclick: () => this.send() }, "Update");
-    this.remove = el("button", { class: "plain-button", type: "button", onclick: () => this.askToRemove(true) }, "Remove the order …");
-    this.removal = el(
-      "div", { class: "removal", role: "group", "aria-label": "Remove the order?", hidden: true },
-      el("span", {}, "Remove it from Wallet's web service?"),
-      el("button", { class: "danger", type: "button", onclick: () => this.removeOrder() }, "Remove"),
-      el("button", { class: "small-button", type: "button", onclick: () => this.askToRemove(false) }, "Keep"));
-    this.removal.addEventListener("keydown", (event) => { if (event.key === "Escape") this.askToRemove(false); });
-    this.verdict = el("p", { class: "verdict", role: "status" });
-    this.work = el(
-      "div", { hidden: true }, this.quick, this.editor.element,
-      el("div", { class: "action" }, this.update, this.again, this.verdict, this.remove, this.removal));
-    this.source = new SourcePanel(() => {
-      const document = this.editor.json;
-      if (!this.selected || !document) return undefined;
-      return [{ title: "Server", text: source.update(state.session.next[0].orderTypeIdentifier, document) }];
-    });
-    this.panel = new TranscriptPanel(
-      // A push and a list of changed orders name no order: those since the order is there may be about it.
-      transcript, (entry) => (entry.order ? entry.order === this.selected
-        : (entry.to === "device" || entry.from === "device") && entry.time >= this.since),
-      (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
-    this.tabs = tabs(element, {
-      Try: el("div", {}, this.list, this.empty, this.work), Transcript: this.panel.element, Source: this.source.element,
-    });
-    element.append(this.tabs.element);
-    this.source.draw();
-  }
-
-  draw() {
-    const known = state.orders.filter((order) => !order.isRemoved && order.version > 0);
-    this.empty.hidden = known.some((order) => !order.isReceipt);
-    this.list.hidden = known.length === 0;
-    const rows = known.map((order) => this.row(order));
-    // Rows are not replaced needlessly, so that a click hits the row that it was meant for.
-    if (rows.some((row, index) => row !== this.list.children[index]) || rows.length !== this.list.children.length) {
-      this.list.replaceChildren(...rows);
-    }
-    if (this.selected && !known.some((order) => order.orderIdentifier === this.selected)) this.deselect();
-  }
-
-  row(order) {
-    let row = this.rows.get(order.orderIdentifier);
-    if (!row) {
-      row = el(
-        "label", { class: order.isReceipt ? "off" : "" },
-        el("input", { type: "radio", name: "order", value: order.orderIdentifier, disabled: order.isReceipt }),
-        el("span", {}, order.orderNumber || order.orderIdentifier, el("small", {}, order.orderIdentifier)),
-        el("span", { class: "meta" }));
-      row.firstChild.addEventListener("change", () => this.select(order.orderIdentifier));
-      this.rows.set(order.orderIdentifier, row);
-    }
-    row.firstChild.checked = order.orderIdentifier === this.selected;
-    row.lastChild.textContent = order.isReceipt ? "Receipt, no updates"
-      : `${order.status} · version ${order.ordinal} · ${order.devices === 1 ? "1 device" : `${order.devices} devices`}`;
-    return row;
-  }
-
-  /** The time of the first entry about the selected order. */
-  get since() {
-    const first = transcript.entries.find(({ order }) => order && order === this.selected);
-    return first ? first.time : Infinity;
-  }
-
-  deselect() {
-    this.selected = undefined;
-    this.work.hidden = true;
-    this.draw();
-  }
-
-  async select(identifier) {
-    if (this.isEdited && !window.confirm("Leave the changes that were not sent?")) {
-      this.draw();
-      return;
-    }
-    const { status, answer } = await call("GET", `/playground/orders/${identifier}`);
-    if (status !== 200) return;
-    this.selected = identifier;
-    this.version = answer.version;
-    this.original = examples.pretty(examples.arranged(answer.document, examples.order("")));
-    this.askToRemove(false);
-    this.work.hidden = false;
-    this.editor.set(this.original);
-    this.say("");
-    this.panel.draw();
-    this.draw();
-  }
-
-  get isEdited() { return Boolean(this.selected) && this.editor.value !== this.original; }
-
-  edit(name) {
-    let document;
-    try { document = JSON.parse(this.editor.value); } catch (error) { return; }
-    const changed = examples.quickChanges[name](document);
-    if (changed) this.editor.set(examples.pretty(changed));
-    else this.say("This change does not fit the order as it is.");
-  }
-
-  changed() {
-    if (!this.update) return;
-    this.update.disabled = !this.selected || this.isSending || this.editor.problems.length > 0 || !this.editor.isChecked;
-    this.source.soon();
-  }
-
-  say(text, kind) {
-    this.verdict.textContent = text;
-    this.verdict.className = kind ? `verdict ${kind}` : "verdict";
-  }
-
-  async send() {
-    this.isSending = true;
-    this.changed();
-    this.say("Publishing …");
-    const text = this.editor.value;
-    const { status, answer } = await call("PUT", `/playground/orders/${this.selected}`, { text, version: this.version });
-    this.isSending = false;
-    if (status === 200) {
-      this.version = answer.version;
-      this.original = text;
-      this.say(answer.unchanged ? "Nothing changed, so there is no new version."
-        : `Version ${answer.ordinal} is signed. The device is pushed.`, "good");
-    } else if (status === 202) {
-      this.original = text;
-      this.say("Published; the package is still on its way.");
-    } else if (status === 409) {
-      this.version = answer.order.version;
-      this.say(`Somebody else changed this order: it is at version ${answer.order.ordinal}. Update again to overwrite it.`, "bad");
-    } else {
-      this.say((answer.error && answer.error.message) || "The order is not valid.", "bad");
-    }
-    this.changed();
-  }
-
-  async pushAgain() {
-    const { status, answer } = await call("POST", `/playground/orders/${this.selected}/notify`);
-    if (status === 202) this.say("The devices are pushed again. They find the version that they have.", "good");
-    else this.say((answer.error && answer.error.message) || "The devices cannot be pushed now.", "bad");
-  }
-
-  /** Asks before an order is removed, beside the button, or takes the question back. */
-  askToRemove(isAsked) {
-    if (isAsked === !this.removal.hidden) return;
-    this.removal.hidden = !isAsked;
-    this.remove.hidden = isAsked;
-    if (isAsked) this.removal.lastChild.focus(); else this.remove.focus();
-  }
-
-  async removeOrder() {
-    this.askToRemove(false);
-    const { status } = await call("DELETE", `/playground/orders/${this.selected}`);
-    if (status === 202) {
-      this.deselect();
-      this.tabs.element.querySelector("[role=tab]").focus();
-    }
-    else this.say("It could not be removed.", "bad");
-  }
-}
-
 // --- The page -----------------------------------------------------------------------------------------------------
 
+/** Resolves to false if there is no session now. */
 async function openSession() {
   const { status, answer } = await call("GET", "/playground/session");
-  if (status !== 200) throw new Error("no session");
-  state.session = answer;
+  if (status === 200) state.session = answer;
+  return status === 200;
+}
+
+const pause = () => new Promise((resolve) => setTimeout(resolve, 2000));
+
+/** Tells whether the playground's server answers. */
+function showAnswer(isThere) {
+  const line = document.querySelector("#away");
+  const text = isThere ? "" : "The playground does not answer. The page tries again …";
+  if (line.textContent !== text) line.textContent = text;
 }
 
 /** Follows the server's transcript while the page is open. */
 async function follow(blocks, update, steps) {
   let after = 0;
   for (;;) {
+    const { status, answer } = await call("GET", `/playground/transcript?after=${after}`);
+    showAnswer(status !== 0);
+    if (status === 401) {
+      // A new session, in which nothing has happened yet.
+      after = 0;
+      for (const block of blocks) await block.reopen();
+    }
+    if (status !== 200) {
+      await pause();
+      continue;
+    }
     try {
-      const { status, answer } = await call("GET", `/playground/transcript?after=${after}`);
-      if (status === 401) {
-        await openSession();
-        after = 0;
-        continue;
-      }
-      if (status !== 200) throw new Error(String(status));
       for (const entry of answer.entries) {
         after = Math.max(after, entry.number);
         transcript.add(entry);
       }
       state.orders = answer.orders;
-      for (const block of blocks) block.panel.draw();
+      for (const block of blocks) {
+        if (block.isStale) await block.reopen();
+        block.panel.draw();
+      }
       update.draw();
       update.panel.draw();
       device.draw(answer.device, answer.orders);
       steps.draw(answer.device, answer.orders);
     } catch (error) {
       console.error(error);
-      await new Promise((resolve) => setTimeout(resolve, 2000));
+      await pause();
     }
   }
 }
@@ -578,6 +359,8 @@ const TITLES = {
   "answer to shippingcontactselected": "Answer: the total for this address",
   "answer to couponcodechanged": "Answer: the total with this coupon",
 };
+const titleOf = (title) => (title === "cancel" && state.end !== "customer" ? "The device gives up, and the sheet is closed"
+  : TITLES[title] || title[0].toUpperCase() + title.slice(1));
 /** What the page tells the browser; everything else comes from the browser. */
 const isOfPage = (title) => ["begin", "complete", "merchant session", "abort"].includes(title) || title.startsWith("answer to ");
 
@@ -592,6 +375,7 @@ function missingApplePay() {
 
 function showSupport() {
   const line = document.querySelector("#support");
+  line.hidden = false;
   if (polyfill) line.textContent = "Apple Pay is simulated by Waybill's polyfill";
   else if (waybill.isSupportedByDevice()) line.textContent = "Apple Pay is available in this browser";
   else {
@@ -611,18 +395,26 @@ async function start() {
   window.addEventListener("waybill:polyfill", ({ detail }) => {
     const { title } = detail;
     const isIn = isOfPage(title);
+    if (title === "begin") state.end = undefined;
+    // A code only if it was not the customer.
+    if (title === "cancel") state.end = (detail.detail || {}).code || "customer";
+    if (title === "details handed to the device") state.handed = detail.detail.orderIdentifier;
     transcript.add({
       time: detail.time, from: isIn ? "page" : "browser", to: isIn ? "browser" : title.includes("device") ? "device" : "page",
-      title: TITLES[title] || title[0].toUpperCase() + title.slice(1), detail: detail.detail, block: state.active,
+      title: titleOf(title), detail: detail.detail, block: state.active,
+      order: title.includes("device") ? state.handed : undefined,
     });
   });
-  await openSession();
+  while (!await openSession()) {
+    showAnswer(false);
+    await pause();
+  }
   if (state.session.isReal) {
     document.querySelector("#fakes").textContent = "Merchant sessions come from Apple's sandbox; APNs is played by a simulator;";
   }
   const blocks = [...document.querySelectorAll(".block")].filter((block) => block.dataset.kind !== "update")
     .map((block, index) => new CreateBlock(block, index));
-  const update = new UpdateBlock(document.querySelector(".block[data-kind=update]"));
+  const update = new UpdateBlock(document.querySelector(".block[data-kind=update]"), transcript, state);
   const choose = async (api) => {
     state.api = api;
     sessionStorage.setItem("api", api);
@@ -637,7 +429,7 @@ async function start() {
   for (const block of blocks) block.renew();
   await choose(kept || "applepay");
   document.documentElement.dataset.ready = "";
-  await follow(blocks, update, new Steps(transcript, call));
+  await follow(blocks, update, new Steps(transcript));
 }
 
 start();

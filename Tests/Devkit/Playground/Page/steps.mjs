@@ -1,18 +1,15 @@
 // What the steps between creating and updating show: the package, the registration and its end, of the latest order.
 
+import { call, reasonOf } from "./call.mjs";
 import { el } from "./editor.mjs";
 import { entryText, mask } from "./transcript.mjs";
 
 const kilobytes = (count) => (count < 1000 ? `${count} bytes` : `${(count / 1000).toFixed(1)} kB`);
 
 class Steps {
-  /**
-   * @param transcript the page's transcript.
-   * @param call sends a request to the playground's server.
-   */
-  constructor(transcript, call) {
+  /** @param transcript the page's transcript. */
+  constructor(transcript) {
     this.transcript = transcript;
-    this.call = call;
     this.verdict = document.querySelector("#unregister-verdict");
     this.button = document.querySelector("#unregister-button");
     this.button.addEventListener("click", () => this.unregister());
@@ -24,7 +21,8 @@ class Steps {
   draw(passes, orders) {
     const pass = passes.find(({ files }) => files && files.length > 0);
     if (pass) this.drawPackage(pass, orders.find(({ orderIdentifier }) => orderIdentifier === pass.orderIdentifier));
-    this.registered = passes.find(({ isRegistered }) => isRegistered);
+    const removed = new Set(orders.filter(({ isRemoved }) => isRemoved).map(({ orderIdentifier }) => orderIdentifier));
+    this.registered = passes.find(({ isRegistered, orderIdentifier }) => isRegistered && !removed.has(orderIdentifier));
     this.button.disabled = !this.registered;
     this.button.textContent = this.registered
       ? `Turn off updates of ${this.registered.orderNumber || this.registered.orderIdentifier}` : "Turn off updates";
@@ -61,11 +59,12 @@ class Steps {
   async unregister() {
     const { orderIdentifier, orderNumber } = this.registered;
     this.button.disabled = true;
-    const { status, answer } = await this.call("POST", `/playground/orders/${orderIdentifier}/unregister`);
+    const { status, answer } = await call("POST", `/playground/orders/${orderIdentifier}/unregister`);
     this.verdict.className = status === 202 ? "verdict good" : "verdict bad";
     this.verdict.textContent = status === 202
       ? `The device takes back its registration for ${orderNumber || orderIdentifier}: it hears of no further change.`
-      : (answer.error && answer.error.message) || "The registration could not be taken back.";
+      : reasonOf(answer, "The registration could not be taken back.");
+    this.button.disabled = status === 202;
   }
 }
 

@@ -15,4 +15,7 @@ playground_file playground_examples(void);
 playground_file playground_transcript(void);
 playground_file playground_device(void);
 playground_file playground_source(void);
+playground_file playground_panels(void);
+playground_file playground_call(void);
+playground_file playground_update(void);
 playground_file playground_steps(void);
