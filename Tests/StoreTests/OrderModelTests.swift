@@ -88,35 +88,6 @@ private let isOnServer = ProcessInfo.processInfo.environment["WAYBILL_TEST_CLUST
 
     // MARK: exploring
 
-    struct Exploration: Sendable, CustomStringConvertible {
-        var states = 0
-        var transitions = 0
-        var depth = 0
-        var isWhole = false
-        var seconds = 0.0
-        var violation: Violation?
-
-        var description: String {
-            "\(self.states) states, \(self.transitions) transitions, \(self.depth) steps deep"
-                + "\(self.isWhole ? ", all of them" : ""), \(Int(self.seconds.rounded())) s"
-                + (self.violation.map { "; \($0)" } ?? "")
-        }
-    }
-
-    struct Violation: Sendable, CustomStringConvertible {
-        let rule: String
-        let steps: [OrderModel.Step]
-
-        var description: String { "\(self.rule) after: \(self.steps.map(\.description).joined(separator: ", "))" }
-    }
-
-    private struct Node {
-        let world: OrderModel.World
-        let parent: Int
-        let step: OrderModel.Step?
-        let depth: Int
-    }
-
     static func explore(
         _ url: String, steps: Int,
         model: (RedisClient) throws -> OrderModel = { try OrderModel(redis: $0) }
@@ -126,64 +97,40 @@ private let isOnServer = ProcessInfo.processInfo.environment["WAYBILL_TEST_CLUST
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let result: Result<Exploration, any Error>
         do {
-            result = .success(try await Self.explore(try model(redis), steps: steps))
+            result = .success(try await Exploration.run(try model(redis), steps: steps))
         } catch {
             result = .failure(error)
         }
         await redis.close()
         return try result.get()
     }
+}
 
-    private static func explore(_ model: OrderModel, steps: Int) async throws -> Exploration {
-        let began = ContinuousClock.now
-        var exploration = Exploration(states: 1)
-        var nodes = [Node(world: .init(), parent: -1, step: nil, depth: 0)]
-        var seen: Set = [nodes[0].world.canonical]
-        func path(to index: Int, _ last: OrderModel.Step) -> [OrderModel.Step] {
-            var (steps, at) = ([last], index)
-            while at > 0 {
-                if let step = nodes[at].step { steps.append(step) }
-                at = nodes[at].parent
-            }
-            return steps.reversed()
-        }
-        var index = 0
-        while index < nodes.count, exploration.violation == nil {
-            let node = nodes[index]
-            exploration.seconds = Double((ContinuousClock.now - began) / .seconds(1))
-            if node.depth >= steps { break }
-            try await model.put(node.world)
-            let before = try await model.order(in: node.world)
-            var isFresh = true
-            for step in model.steps(in: node.world) {
-                if !isFresh { try await model.put(node.world) }
-                let outcome = try await model.take(step, from: node.world)
-                isFresh =
-                    outcome.world.fields == node.world.fields && outcome.world.isGone == node.world.isGone
-                    && outcome.world.hasDevice == node.world.hasDevice
-                exploration.transitions += 1
-                let after = step.isOfRedis ? try await model.order(in: outcome.world) : before
-                if let rule = Self.broken(step, node.world, before, outcome, after) {
-                    exploration.violation = Violation(rule: rule, steps: path(to: index, step))
-                    break
-                }
-                guard seen.insert(outcome.world.canonical).inserted else { continue }
-                exploration.states += 1
-                exploration.depth = node.depth + 1
-                nodes.append(Node(world: outcome.world, parent: index, step: step, depth: node.depth + 1))
-            }
-            index += 1
-        }
-        exploration.isWhole = index == nodes.count && exploration.violation == nil
-        return exploration
+extension OrderModel: ExploredModel {
+    var start: World { World() }
+
+    func look(at world: World) async throws -> Result<OrderStore.StoredOrder?, StoreError> {
+        try await self.order(in: world)
     }
+
+    func take(
+        _ step: Step, from world: World, _ before: Result<OrderStore.StoredOrder?, StoreError>
+    ) async throws -> (world: World, broken: String?) {
+        let outcome = try await self.take(step, from: world)
+        let after = step.isOfRedis ? try await self.order(in: outcome.world) : before
+        return (outcome.world, Self.broken(step, world, before, outcome, after))
+    }
+
+    func areInOneSystem(_ one: World, _ other: World) -> Bool { one.hasSameRedis(as: other) }
+
+    func name(of world: World) -> String { world.canonical }
 
     // MARK: rules
 
     /// Returns the rule that a step broke; nil if it broke none.
     private static func broken(
-        _ step: OrderModel.Step, _ world: OrderModel.World, _ before: Result<OrderStore.StoredOrder?, StoreError>,
-        _ outcome: OrderModel.Outcome, _ after: Result<OrderStore.StoredOrder?, StoreError>
+        _ step: Step, _ world: World, _ before: Result<OrderStore.StoredOrder?, StoreError>,
+        _ outcome: Outcome, _ after: Result<OrderStore.StoredOrder?, StoreError>
     ) -> String? {
         let next = outcome.world
         guard case .success(let old) = before, case .success(let new) = after else {

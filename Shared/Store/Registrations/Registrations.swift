@@ -454,7 +454,8 @@ extension Registrations {
         }
     }
 
-    /// Restores registrations and removes those that ended; newer ones stay. Those of removed orders are left out.
+    /// Restores registrations and removes those that ended; newer ones stay. Those of removed orders are left out, and
+    /// removed if a gateway wrote them before the removal was there.
     ///
     /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
     /// - Returns: the items, by index, that cannot be written because Redis has a value of another kind under one of
@@ -469,16 +470,19 @@ extension Registrations {
         }
         var damaged: [Int: StoreError] = [:]
         let replies = try await self.evaluate(first, of: Array(items.indices), &damaged)
-        let taken = items.indices.filter {
-            items[$0].registration == nil || replies[$0].integer != Outcome.removed.rawValue
-        }
-        let second = taken.map { index in
-            let item = items[index]
+        let isRefused = zip(items, replies).map { $0.registration != nil && $1.integer == Outcome.removed.rawValue }
+        let second = zip(items, isRefused).map { item, isRefused in
+            if isRefused { return Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, "0") }
             return item.registration == nil
                 ? Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, .integer(Self.endedSeconds))
                 : Self.deviceSide(StoreScripts.registerOrder, item.key, item.stamp)
         }
-        _ = try await self.evaluate(second, of: taken, &damaged)
+        _ = try await self.evaluate(second, of: Array(items.indices), &damaged)
+        let refused = items.indices.filter { isRefused[$0] }
+        let third = refused.map {
+            Self.deviceSide(StoreScripts.unregisterOrder, items[$0].key, items[$0].stamp, "0")
+        }
+        if !third.isEmpty { _ = try await self.evaluate(third, of: refused, &damaged) }
         return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 

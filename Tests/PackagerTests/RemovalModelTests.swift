@@ -1,0 +1,83 @@
+import Foundation
+import NIOPosix
+import Redis
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Store
+
+/// Explores what becomes of an order that is removed: whatever comes in between, and wherever a worker ends, nothing is
+/// left but what `privacy.md` lists.
+///
+/// `WAYBILL_MODEL_STEPS` is the longest sequence.
+@Suite(.server, .serialized, .timeLimit(.minutes(5))) struct RemovalModelTests {
+    private static func explore(
+        _ url: String, _ things: Set<RemovalModel.Thing>, steps: Int, _ fault: RemovalModel.Fault? = nil
+    ) async throws -> Exploration {
+        var configuration = try RedisConfiguration(url: url)
+        configuration.commandDeadline = .seconds(20)
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Result<Exploration, any Error>
+        do {
+            let model = try RemovalModel(redis: redis, things: things, fault: fault)
+            result = .success(try await Exploration.run(model, steps: steps))
+        } catch {
+            result = .failure(error)
+        }
+        await redis.close()
+        return try result.get()
+    }
+
+    private static func steps(_ standard: Int) -> Int {
+        ProcessInfo.processInfo.environment["WAYBILL_MODEL_STEPS"].flatMap { Int($0) } ?? standard
+    }
+
+    /// What an order may get, with the longest sequence of steps.
+    private static let cases: [(things: Set<RemovalModel.Thing>, steps: Int)] = [
+        ([.registration], 12), ([.parcel], 14), ([.notification], 12),
+    ]
+
+    @Test(arguments: cases.indices)
+    func nothingIsLeftOfARemovedOrder(_ index: Int) async throws {
+        let server = try await RedisServer.startAlone()
+        let (things, standard) = Self.cases[index]
+        let steps = Self.steps(standard)
+        let exploration = try await Self.explore(server.url, things, steps: steps)
+        await server.stop()
+        print("\(things): \(exploration)")
+        if let violation = exploration.violation { Issue.record("\(violation)") }
+        #expect(exploration.depth == steps || exploration.isWhole)
+    }
+
+    @Test(
+        arguments: [
+            (RemovalModel.Fault.topicsAreNotRead, Set([RemovalModel.Thing.registration])),
+            (.parcelsAreNotedFirst, [.parcel]),
+        ])
+    func aPlantedFaultIsFound(_ fault: RemovalModel.Fault, _ things: Set<RemovalModel.Thing>) async throws {
+        let server = try await RedisServer.startAlone()
+        let exploration = try await Self.explore(server.url, things, steps: 20, fault)
+        await server.stop()
+        print("\(fault): \(exploration)")
+        #expect(try #require(exploration.violation, "it was not found").steps.count > 6)
+    }
+
+    @Test func aRemovedOrderThatTakesARegistrationIsFound() async throws {
+        let server = try await RedisServer.startAlone()
+        let client = try server.client()
+        let source = StoreScripts.registerDevice.source
+        let line = "then return -1 end"
+        try #require(source.contains(line), "the script has no such line")
+        var digests: [String] = []
+        for text in [source, source.replacingOccurrences(of: line, with: "then end")] {
+            digests.append(try #require(try await client.send(RedisCommand("SCRIPT", "LOAD", .string(text))).text))
+        }
+        await client.close()
+        let disguise = try await RedisDisguise.start(before: server, replacing: [(digests[0], digests[1])])
+        let exploration = try await Self.explore(disguise.url, [.registration], steps: 20)
+        await server.stop()
+        print("a removed order takes registrations: \(exploration)")
+        #expect(try #require(exploration.violation, "it was not found").steps.count > 6)
+    }
+}
