@@ -131,6 +131,48 @@ import Testing
         }
     }
 
+    /// What came between the two runs, with a packager: the late end of a registration, and one that only Kafka has.
+    @Test func forgetEndsTheSecondTimeWhatCameInBetween() async throws {
+        let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+        try await Fleet.run { fleet in
+            let key = try ChangeLog.key("o1")
+            func forget() async throws -> (exit: ChildProcess.Exit, output: String) {
+                let child = try ChildProcess(
+                    program, ["forget", "--by", "anna", "--order", "\(key)"], environment: try fleet.settings())
+                return (try await child.exit(within: .seconds(60)), child.output)
+            }
+            try await fleet.working([try fleet.member()]) {
+                try await fleet.publish([("order.replaced", "o1", "1", ChangeLog.document())])
+                try await fleet.settle()
+                let first = try await forget()
+                #expect(first.exit == .code(0), "\(first.output)")
+                let (late, unlisted) = (try self.registration("late", "o1"), try self.registration("unlisted", "o1"))
+                let value = try Self.record.get().encoded
+                for registration in [late, unlisted] {
+                    _ = try await fleet.producer.produce(
+                        KafkaMessage(
+                            topic: fleet.topics.registrations, key: Array(registration.text.utf8), value: value))
+                }
+                _ = try await fleet.redis.send(
+                    RedisCommand(
+                        "HSET", .string("waybill:1:devices:{\(key)}"), .string(late.device.rawValue), .bytes(value)))
+
+                let second = try await forget()
+                #expect(second.exit == .code(0), "\(second.output)")
+                #expect(
+                    second.output.contains("\(key): removed: 1 devices, 1 registrations that only Kafka had"),
+                    "\(second.output)")
+                #expect(try await Registrations(redis: fleet.redis).devices(of: [key]) == [[]])
+                let records = try await fleet.broker.records(4, of: fleet.topics.registrations)
+                let ended = Set(records.filter { $0.value == nil }.map(\.keyText))
+                #expect(ended == [late.text, unlisted.text])
+                let third = try await forget()
+                #expect(third.output.contains("\(key): no such order: it was removed before"), "\(third.output)")
+                try await fleet.settle()
+            }
+        }
+    }
+
     @Test func expireEndsWhatIsLeftOfOrdersThatAreRemoved() async throws {
         try await PackagerFixture.run { fixture in
             var log = ChangeLog()
