@@ -25,23 +25,32 @@ import Testing
 
     @Test func aRegistrationBehindARemovalEnds() async throws {
         try await Fixture.with { fixture in
-            try await fixture.put("1")
-            // Kafka takes the record once the order is removed.
-            try fixture.broker.setDown()
-            async let answer = fixture.once(
-                "POST", fixture.registration("device", "1"), token: Fixture.ownToken, body: Self.body)
-            try await eventually("admitted") {
-                try await !self.keys(fixture, "waybill:1:devices-admitted:*").isEmpty
+            // Kafka acknowledges the record once the order is removed. On a busy machine that is too late at times.
+            try fixture.broker.setDelay(milliseconds: 500)
+            for attempt in 0..<20 {
+                let (order, device) = ("o\(attempt)", "device-\(attempt)")
+                try await fixture.put(order)
+                async let answer = fixture.once(
+                    "POST", fixture.registration(device, order), token: Fixture.ownToken, body: Self.body)
+                try await eventually("admitted") {
+                    try await !self.keys(fixture, "waybill:1:devices-admitted:*/\(order)}").isEmpty
+                }
+                try await fixture.put(order, version: 2, isRemoved: true)
+                guard try await answer.status == 401 else { continue }
+                let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: fixture.broker.bootstrap))
+                let count = try await admin.endOffsets("waybill.registrations").values.reduce(0, +)
+                await admin.close()
+                let records = try await self.records(fixture, Int(count)).filter { record in
+                    String(decoding: record.key ?? [], as: UTF8.self).hasPrefix("\(device)/")
+                }
+                #expect(records.map { $0.value == nil } == [false, true], "it has its end")
+                let key = RegistrationKey(device: try DeviceIdentifier(device), order: try Fixture.key(order))
+                let registrations = Registrations(redis: fixture.redis)
+                #expect(try await registrations.registration(key) == nil)
+                #expect(try await registrations.orders(of: key.device, type: key.order.orderType).isEmpty)
+                return
             }
-            try await fixture.put("1", version: 2, isRemoved: true)
-            try fixture.broker.setUp()
-            #expect(try await answer.status == 401)
-            let records = try await self.records(fixture, 2)
-            #expect(records.map { $0.value == nil } == [false, true], "it has its end")
-            #expect(records.map(\.key) == [records[0].key, records[0].key])
-            for pattern in ["waybill:1:devices:*", "waybill:1:devices-stamps:*", "waybill:1:listed:*"] {
-                #expect(try await self.keys(fixture, pattern) == [])
-            }
+            Issue.record("each registration was taken")
         }
     }
 

@@ -34,7 +34,7 @@ import Testing
     }
 
     /// What an order may get, with the longest sequence of steps.
-    private static let cases: [(things: Set<RemovalModel.Thing>, steps: Int)] = [
+    static let cases: [(things: Set<RemovalModel.Thing>, steps: Int)] = [
         ([.registration], 12), ([.parcel], 14), ([.notification], 12),
     ]
 
@@ -50,11 +50,11 @@ import Testing
         #expect(exploration.depth == steps || exploration.isWhole)
     }
 
-    @Test(
-        arguments: [
-            (RemovalModel.Fault.topicsAreNotRead, Set([RemovalModel.Thing.registration])),
-            (.parcelsAreNotedFirst, [.parcel]),
-        ])
+    static let faults: [(RemovalModel.Fault, Set<RemovalModel.Thing>)] = [
+        (.topicsAreNotRead, [.registration]), (.parcelsAreNotedFirst, [.parcel]),
+    ]
+
+    @Test(arguments: faults)
     func aPlantedFaultIsFound(_ fault: RemovalModel.Fault, _ things: Set<RemovalModel.Thing>) async throws {
         let server = try await RedisServer.startAlone()
         let exploration = try await Self.explore(server.url, things, steps: 20, fault)
