@@ -74,7 +74,7 @@ extension OrderStore {
         guard !verified.isEmpty else { return }
         // An entry of an earlier release cannot be read without the document, which stays if a full Redis takes no new
         // entry.
-        let refusals = try await self.parcels.note(verified.map { ($0.order.state, $0.order.state.document.parcels) })
+        let refusals = try await self.parcels.note(verified.map(\.order.state))
         verified = zip(verified, refusals).filter { $1 == nil }.map(\.0)
         let replies: [RedisValue]
         do {
