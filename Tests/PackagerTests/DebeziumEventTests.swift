@@ -197,6 +197,11 @@ import Testing
             ("2", #""IxQ=""#, "89.80"), ("0", #""IxQ=""#, "8980"),
             // NUMBER(8,-2) of Oracle
             ("-2", #""IxQ=""#, "898000"), ("-2", #""AA==""#, "0"),
+            // NUMBER of Oracle without a scale, 1.5 and 0
+            (
+                "127", #""WKL3301Y7h/ddeunVAPNh2e5XzGwOIS709vcyIxaLlb0k8mWGcAAAAAAAAAAAAAAAAAAAAA=""#,
+                "1.5"
+            ), ("127", #""AA==""#, "0"),
             // decimal.format=NUMERIC
             ("2", "89.80", "89.80"), ("10", "0E-10", "0.0000000000"), ("-2", "8.98E+5", "898000"),
             ("3", "-1.5e-2", "-0.015"), ("8", "1E-8", "0.00000001"),
@@ -215,7 +220,7 @@ import Testing
 
     @Test(
         arguments: [
-            ("2", #""?""#), ("99", #""IxQ=""#), ("", #""IxQ=""#), ("2", "1E+99"), ("2", "1E-9999999999999999999"),
+            ("2", #""?""#), ("129", #""IxQ=""#), ("", #""IxQ=""#), ("2", "1E+129"), ("2", "1E-9999999999999999999"),
             ("2", #""""#), (nil, #"{"scale": 1}"#), (nil, #"{"scale": 9223372036854775807, "value": "IxQ="}"#),
         ] as [(String?, String)])
     func whatIsNoDecimalIsRefused(_ scale: String?, _ value: String) throws {

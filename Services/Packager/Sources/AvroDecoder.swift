@@ -128,16 +128,16 @@ struct AvroDecoder {
             let unscaled = Array(try inner.take(try inner.length()))
             let scale = try inner.long()
             guard inner.position == bytes.count, let digits = LogicalType.digits(of: unscaled, scale: Int(scale)) else {
-                throw self.error("a decimal has more than 64 bytes or places, or none")
+                throw self.decimalError
             }
             return .string(digits)
         case let meaning?:
-            guard let json = meaning.json(of: bytes) else {
-                throw self.error("a decimal has more than 64 bytes or places, or none")
-            }
+            guard let json = meaning.json(of: bytes) else { throw self.decimalError }
             return json
         }
     }
+
+    private var decimalError: AvroError { self.error("a decimal has no bytes, more than 64, or more than 128 places") }
 
     private func double(_ number: Double, isFloat: Bool) throws(AvroError) -> JSON {
         guard number.isFinite else { throw self.error("a number is not finite") }

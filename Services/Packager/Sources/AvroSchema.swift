@@ -222,7 +222,7 @@ struct AvroSchema: Sendable {
         private static func decimal(_ object: JSONObject, _ kind: Kind) -> LogicalType? {
             guard let precision = object["precision"]?.integer, precision > 0 else { return nil }
             let scale = object["scale"] == nil ? 0 : object["scale"]?.integer ?? -1
-            guard (0...min(precision, 64)).contains(scale) else { return nil }
+            guard (0...min(precision, Int64(LogicalType.scaleLimit))).contains(scale) else { return nil }
             // The digits that a number of 8 n - 1 bits has in any case.
             if case .fixed(let size) = kind, precision > Int64(Double(8 * size - 1) * 0.301_029_995_663_981_2) {
                 return nil

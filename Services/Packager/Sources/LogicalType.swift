@@ -23,8 +23,11 @@ enum LogicalType: Hashable, Sendable {
     /// A date or a time as an object with `year`, `month`, `day`.
     case structured
 
-    /// The most digits behind the point, and the most zeros before it that a scale adds.
-    private static let scaleLimit = 64
+    /// The most digits behind the point, and the most zeros before it that a scale adds: connectors give 127 to a
+    /// `NUMBER` of Oracle without a scale.
+    static let scaleLimit = 128
+    /// Zeros at the end are significant up to here.
+    private static let placesLimit = 64
     private static let decimalBytes = 64
 
     /// - Parameters:
@@ -63,7 +66,7 @@ enum LogicalType: Hashable, Sendable {
 
     /// Returns the digits of a decimal, a UUID's or a duration's text, or base64.
     ///
-    /// - Returns: nil for a decimal without bytes, or with more than 64 of them or places.
+    /// - Returns: nil for a decimal without bytes, or with more than 64 of them or 128 places.
     func json(of bytes: [UInt8]) -> JSON? {
         switch self {
         case .decimal(let scale): return Self.digits(of: bytes, scale: scale).map { .string($0) }
@@ -90,7 +93,7 @@ enum LogicalType: Hashable, Sendable {
 
     /// Returns the digits of a number in two's complement, divided by ten to the power of `scale`.
     ///
-    /// - Returns: nil for no bytes, more than 64 of them, or a scale that is not from -64 to 64.
+    /// - Returns: nil for no bytes, more than 64 of them, or a scale that is not from -128 to 128.
     static func digits(of bytes: [UInt8], scale: Int) -> String? {
         // A fixed type has more bytes in front, all with the sign.
         var bytes = bytes
@@ -125,7 +128,7 @@ enum LogicalType: Hashable, Sendable {
 
     /// Returns a JSON number without exponent: `1E+2` is `100`.
     ///
-    /// - Returns: nil if that has more than 64 digits behind the point, or as many zeros more before it.
+    /// - Returns: nil if that has more than 128 digits behind the point, or as many zeros more before it.
     static func plain(_ number: JSONNumber) -> String? {
         let text = number.text.utf8
         guard text.count <= 4 * Self.scaleLimit else { return nil }
@@ -147,7 +150,13 @@ enum LogicalType: Hashable, Sendable {
     private static func placed(_ digits: [UInt8], scale: Int, isNegative: Bool) -> String? {
         guard (-Self.scaleLimit...Self.scaleLimit).contains(scale) else { return nil }
         let zero = UInt8(ascii: "0")
-        var digits = digits
+        var (digits, scale) = (digits, scale)
+        if scale > Self.placesLimit {
+            while scale > 0, digits.last ?? zero == zero {
+                if !digits.isEmpty { digits.removeLast() }
+                scale -= 1
+            }
+        }
         if scale < 0, !digits.isEmpty { digits += Array(repeating: zero, count: -scale) }
         let places = max(scale, 0)
         if digits.count <= places { digits = Array(repeating: zero, count: places + 1 - digits.count) + digits }
