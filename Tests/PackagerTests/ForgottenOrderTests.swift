@@ -77,6 +77,22 @@ import Testing
         #expect(ForgetReport(epochSeconds: 0, by: "anna", orders: [done], remains: []).isDone)
     }
 
+    @Test func whatWasLeftOfARemovedOrderIsNamed() throws {
+        let found = OrderTraces(state: .removed(isPublished: true))
+        var order = ForgottenOrder(key: try OrderKey("order.com.example.shop/1"), found: found, outcome: .unknown)
+        order.add(nil, isPlanned: false)
+        #expect(order.line == "order.com.example.shop/1: no such order: it was removed before")
+        var planned = order
+        order.add(.init(registrations: 2, notifications: 1, parcels: 3), isPlanned: false)
+        #expect(
+            order.line == "order.com.example.shop/1: removed: 2 registrations that only Kafka had, "
+                + "1 waiting notifications, 3 entries of parcels")
+        #expect(order.json.object?["notifications"] == 1)
+        planned.add(.init(registrations: 2), isPlanned: true)
+        #expect(
+            planned.line == "order.com.example.shop/1: would be removed: 2 registrations that only Kafka had")
+    }
+
     @Test func aFileOfOrdersNamesItsBadLine() throws {
         let text = "order.com.example.shop/1\r\n\n  order.com.example.shop/2\norder.com.example.shop/1"
         let keys = try OrderList.keys(Array(text.utf8), path: "list")

@@ -43,7 +43,9 @@ struct ForgetRun: Sendable {
         }
         // After the removals, so that those are found that came in between.
         let ended = try await remains.end(of: Set(orders.filter { !$0.isLeft }.map(\.key)))
-        for index in orders.indices { orders[index].add(ended[orders[index].key]) }
+        for index in orders.indices {
+            orders[index].add(ended[orders[index].key], isPlanned: self.producer == nil)
+        }
         let ledger = try await self.letters.survey(DeadLetterFilter(orders: Set(keys.map(\.description))))
         let closed = try await self.letters.close(ledger, by: self.by, self.producer)
         for index in orders.indices { orders[index].deadLetters = closed[orders[index].key.description] ?? 0 }

@@ -62,10 +62,12 @@ struct ForgottenOrder: Hashable, Sendable {
     var isLeft: Bool { if case .left = self.outcome { true } else { false } }
 
     /// Adds what was left of it, and was ended.
-    mutating func add(_ ended: OrderRemains.Counts?) {
+    ///
+    /// - Parameter isPlanned: true if it is still there.
+    mutating func add(_ ended: OrderRemains.Counts?, isPlanned: Bool) {
         guard let ended else { return }
         self.ended = ended
-        if self.outcome == .unknown { self.outcome = .removed }
+        if self.outcome == .unknown { self.outcome = isPlanned ? .planned : .removed }
     }
 
     /// One line for a person.
