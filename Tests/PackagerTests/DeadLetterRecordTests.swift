@@ -305,6 +305,18 @@ import Testing
         #expect(DeadLetterTopic.runs([]).isEmpty)
     }
 
+    /// What a person reads can be pasted into a test of a source.
+    @Test func indentedJSONIsTheSameJSON() throws {
+        let json: JSON = [
+            "a\u{200D}b": ["\u{1B}[2J", 1, [:], []], "family": "\u{1F468}\u{200D}\u{1F469}", "tag": "\u{E0041}",
+        ]
+        let text = DeadLetterFormatter.pretty(json)
+        #expect(try JSON(parsing: Array(text.utf8)) == json)
+        #expect(text.contains("\n  \"family\": \"\u{1F468}\\u200d\u{1F469}\""))
+        #expect(text.contains("\\udb40\\udc41"))
+        #expect(!text.unicodeScalars.contains { $0 == "\u{1B}" || $0 == "\u{200D}" })
+    }
+
     @Test func terminalEscapesAreNotPrinted() throws {
         let letter = try self.letter(self.record(1, key: "a\u{1B}]0;x\u{7}", value: Array("\u{1B}[2J".utf8)))
         let line = DeadLetterFormatter.row(.init(letter), copies: 2, isReplayed: false)

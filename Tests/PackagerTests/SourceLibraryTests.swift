@@ -84,9 +84,43 @@ import Testing
             end
             """)
         #expect(lint.globals == ["map.lua:7: there is no global helpr", "map.lua:7: there is no global evnt"])
+        #expect(lint.members == ["map.lua:7: note: no order has a member lineItem"])
+    }
+
+    /// A warehouse's program with tables of its own, and four mistakes in the tables that it returns.
+    @Test func keysOfOwnTablesAreNotMembersOfOrders() {
+        let lint = ProgramLint(
+            """
+            local status = {ANGELEGT = "open", VERSANDT = "open", ERLEDIGT = "completed"}
+            local parcel = waybill.words("parcel", {IN_ZUSTELLUNG = "outForDelivery", ZUGESTELLT = "delivered"})
+            local states = {NEU = "open"}
+            local known = waybill.words("states", states)
+            local carriers = {DHLDE = {title = "DHL", site = "https://www.dhl.de/"}}
+            local kinds = {order = "a", delivery = "b"}
+            local function line(options) return {title = options.label, quantity = options.count, pric = "1"} end
+            local function shipment(parcel_of)
+                local made = {fulfillmentIdentifier = parcel_of["@id"], carier = "DHL"}
+                made.trackingURL = carriers.DHLDE.site
+                return made
+            end
+            function map(event)
+                local items = {}
+                for _, item in ipairs(waybill.list(event.items)) do
+                    items[#items + 1] = line({label = item.name, count = 1})
+                end
+                for name in pairs(kinds) do items.last = name end
+                return {{order = event.id, data = waybill.drop_nulls({
+                    lineItems = items, status = status[event.status] or known[event.state], fulfilments = {
+                        shipment(event.parcel), {state = parcel[event.word]},
+                    },
+                    payment = {total = waybill.money(event.total, "EUR", "major", {decimal = ",", grouping = "."})},
+                })}}
+            end
+            """)
+        #expect(lint.globals == [])
         #expect(
-            lint.members == [
-                "map.lua:2: note: no order has a member blue", "map.lua:7: note: no order has a member lineItem",
+            lint.members.map { $0.replacing("note: no order has a member ", with: "") } == [
+                "map.lua:7: pric", "map.lua:9: carier", "map.lua:20: fulfilments", "map.lua:21: state",
             ])
     }
 

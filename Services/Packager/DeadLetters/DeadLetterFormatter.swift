@@ -192,19 +192,32 @@ enum DeadLetterFormatter {
         return safe
     }
 
+    /// Replaces control and formatting characters of JSON with its own escapes.
+    private static func safe(_ json: JSON) -> String {
+        var safe = ""
+        for character in json.text.unicodeScalars.map(String.init) {
+            guard self.safe(character) != character else {
+                safe += character
+                continue
+            }
+            for unit in character.utf16 { safe += "\\u" + String(UInt32(unit) + 0x10000, radix: 16).dropFirst() }
+        }
+        return safe
+    }
+
     /// Formats JSON with one line per member. The parser bounds the depth.
     static func pretty(_ json: JSON, indent: String = "") -> String {
         let inner = indent + "  "
         switch json {
         case .object(let object) where !object.isEmpty:
             let members = object.members.map {
-                "\(inner)\(self.safe(JSON.string($0.name).text)): \(self.pretty($0.value, indent: inner))"
+                "\(inner)\(self.safe(JSON.string($0.name))): \(self.pretty($0.value, indent: inner))"
             }
             return "{\n" + members.joined(separator: ",\n") + "\n\(indent)}"
         case .array(let elements) where !elements.isEmpty:
             return "[\n" + elements.map { inner + self.pretty($0, indent: inner) }.joined(separator: ",\n")
                 + "\n\(indent)]"
-        default: return self.safe(json.text)
+        default: return self.safe(json)
         }
     }
 }

@@ -9,10 +9,10 @@ struct IngestLintCommand: AsyncParsableCommand {
         commandName: "lint",
         abstract: "Finds mistakes in the sources' files: names that do not exist, members that no order has.",
         discussion: """
-            It loads each source, and reads the text of its program. A member is looked for in the tables that the \
-            program writes, so one of a table of its own may be reported: such a finding is a note only. Exit codes: \
-            0: no mistake, perhaps notes; 1: a source cannot be loaded, or names a global or a function of the library \
-            that does not exist.
+            It loads each source, and reads the text of its program. Members are looked for in the tables that may be \
+            parts of a change, not in those that the program only looks into. The program is not run, so such a \
+            finding is a note only. Exit codes: 0: no mistake, perhaps notes; 1: a source cannot be loaded, or names a \
+            global or a function of the library that does not exist.
             """)
 
     @Argument(help: "Sources; default: all.")

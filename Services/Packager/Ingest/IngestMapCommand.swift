@@ -57,6 +57,8 @@ struct IngestMapCommand: AsyncParsableCommand {
     var against: String?
     @Option(help: "The record's time, such as 2026-01-01T00:00:00Z; default: now.")
     var time: String?
+    @Flag(help: "Print each member of a change on a line of its own.")
+    var pretty = false
 
     func run() async throws {
         let source = try self.sources.source(self.source)
@@ -90,12 +92,18 @@ struct IngestMapCommand: AsyncParsableCommand {
         case .mapped(let changes):
             if let path = self.against { return try Self.compare(changes, path, now) }
             for change in changes {
-                StandardStream.output.write("\(String(decoding: change.message.value ?? [], as: UTF8.self))\n")
+                StandardStream.output.write("\(try self.text(of: change))\n")
             }
             for note in OrderComparison.notes(on: changes.map(\.change), nowEpochSeconds: now) {
                 StandardStream.error.write("note: \(note)\n")
             }
         }
+    }
+
+    private func text(of change: SourceMapping.Change) throws -> String {
+        let bytes = change.message.value ?? []
+        guard self.pretty else { return String(decoding: bytes, as: UTF8.self) }
+        return DeadLetterFormatter.pretty(try JSON(parsing: bytes))
     }
 
     private func parcels() throws -> [Parcel: ParcelOwner?] {

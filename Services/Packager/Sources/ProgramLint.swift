@@ -12,8 +12,7 @@ struct ProgramLint {
     init(_ text: String) {
         let tokens = Self.tokens(text)
         let declared = Self.declared(tokens)
-        var known = Set(["order", "type", "data", "id", "sequence", "time", "source", "silent", "brand", "owns"])
-        Self.collect(.order, into: &known, depth: 0)
+        let tables = ProgramTables(tokens, known: Self.known)
         var seen: Set<String> = []
         for (index, token) in tokens.enumerated() where token.isName {
             let before = index > 0 ? tokens[index - 1].text : ""
@@ -28,7 +27,9 @@ struct ProgramLint {
                 self.globals.append("map.lua:\(member.line): there is no \(member.text)")
             }
             if after == "=", before == "{" || before == "," || before == ";" {
-                if !known.contains(token.text), !declared.contains(token.text), seen.insert(token.text).inserted {
+                if tables.isMember(index, token.text), !Self.known.contains(token.text), !declared.contains(token.text),
+                    seen.insert(token.text).inserted
+                {
                     self.members.append("map.lua:\(token.line): note: no order has a member \(token.text)")
                 }
                 continue
@@ -59,6 +60,13 @@ struct ProgramLint {
         return nil
     }
 
+    /// The members of changes, and of orders at any place.
+    private static let known: Set<String> = {
+        var known = Set(["order", "type", "data", "id", "sequence", "time", "source", "silent", "brand", "owns"])
+        Self.collect(.order, into: &known, depth: 0)
+        return known
+    }()
+
     /// Adds the names of all members below a place; fulfillments nest the deepest.
     private static func collect(_ place: OrderPlace, into names: inout Set<String>, depth: Int) {
         guard depth < 10 else { return }
@@ -69,7 +77,7 @@ struct ProgramLint {
         if let element = place.element { self.collect(element, into: &names, depth: depth + 1) }
     }
 
-    private struct Token {
+    struct Token {
         let text: String
         let line: Int
         let isName: Bool
