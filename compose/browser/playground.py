@@ -60,6 +60,31 @@ class Visitor:
             f"(waybill.polyfill.transcript.slice({before}).find(({{title}}) => title === 'details handed to the device')"
             " || {detail: {}}).detail.orderIdentifier")
 
+    def area(self, name):
+        return self.inside(name, "textarea")
+
+    def document(self, name):
+        return json.loads(self.page.evaluate(f"{self.area(name)}.value"))
+
+    def write(self, name, editor, document):
+        """Replaces the text of an editor, and waits until it is found valid."""
+        self.choose(name, editor)
+        self.page.type(self.area(name), json.dumps(document, indent=2, ensure_ascii=False))
+        self.ready(name)
+
+    def place(self, **members):
+        """Places an order with status that has these members too. Returns its identifier."""
+        self.choose("order", "Order")
+        self.write("order", "Order", self.document("order") | members)
+        return self.pay("order")
+
+    def card(self, order):
+        return f"document.querySelector('[data-order=\"{order}\"]')"
+
+    def verdict(self, name, text):
+        """Waits until the verdict of a block has a text."""
+        self.page.wait(f"{self.inside(name, '.action .verdict')}.textContent.includes({json.dumps(text)})")
+
     def in_device(self, order):
         """Returns the headline of an order in the simulated device, once it is there."""
         pass_ = f"document.querySelector('[data-order=\"{order}\"] .state')"

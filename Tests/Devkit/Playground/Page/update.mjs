@@ -210,17 +210,23 @@ class UpdateBlock {
         : `Version ${answer.ordinal} is signed. The device is pushed.`, "good");
     } else if (status === 202) {
       this.original = text;
-      this.isAwaiting = true;
       this.say("Published; the package is still on its way.");
+      this.wait();
     } else if (status === 0) {
-      this.isAwaiting = true;
       this.say("The playground did not answer, so nobody knows whether the change was published. Try again: the same change"
         + " makes no second version.", "bad");
+      this.wait();
     } else if (status === 409) {
       this.conflict(answer.order);
     } else {
       this.say(reasonOf(answer, "The order is not valid."), "bad");
     }
+  }
+
+  /** Waits for the version of a change, which may have arrived already. */
+  wait() {
+    this.isAwaiting = true;
+    this.draw();
   }
 
   /** True if the latest version of the selected order has the content of a change that was sent from here. */
