@@ -104,6 +104,28 @@ import Testing
         }
     }
 
+    @Test func theEndOfARegistrationNamesNoDevice() async throws {
+        try await StoreFixture.with { fixture in
+            let key = try registration("device", "1")
+            try await fixture.registrations.unregister(key, at: self.stamp(5))
+            for name in [StoreKeys.ended(key.order), StoreKeys.ended(DeviceTag(key.device, key.order.orderType))] {
+                let members = try await fixture.raw("HKEYS", name).array?.compactMap(\.text) ?? []
+                #expect(members.count == 1)
+                #expect(!members.contains("device") && !members.contains("1"))
+            }
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(4))
+            #expect(try await self.standing(fixture, key) == (nil, false))
+            // An earlier release names the device.
+            _ = try await fixture.raw("DEL", StoreKeys.ended(key.order))
+            _ = try await fixture.raw("HSET", StoreKeys.ended(key.order), "device", "5:\(Self.noon)")
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(4))
+            #expect(try await self.standing(fixture, key).token == nil)
+            _ = try await fixture.registrations.register(key, record("aa"), at: self.stamp(6))
+            #expect(try await self.standing(fixture, key) == ("aa", true))
+            #expect(try await fixture.raw("EXISTS", StoreKeys.ended(key.order)).integer == 0)
+        }
+    }
+
     @Test func extremeStampsAreAccepted() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device:1:2", "1")

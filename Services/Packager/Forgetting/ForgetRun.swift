@@ -129,15 +129,8 @@ struct ForgetRun: Sendable {
 
     /// Returns what is left, from the settings of the topics as they are now.
     private func remains() async -> [Remainder] {
-        let topics = self.topics
-        let places =
-            topics.orderChangeSources.map { ($0, "changes as they were published") }
-            + self.sourceTopics.map { ($0, "records that changes were made of") } + [
-                (topics.deadLetters, "dead letters; those of sources that name no order are not closed"),
-                (topics.orders, "versions of the order"), (topics.registrations, "devices and their push tokens"),
-                (topics.pushPending, "devices that wait to be notified"),
-            ]
-        let names = places.map(\.0).filter { !Topics.isPattern($0) }
+        let places = Remainder.topics(self.topics, sources: self.sourceTopics)
+        let names = places.map(\.name).filter { !Topics.isPattern($0) }
         var known: [String: Result<[String: String], KafkaError>] = [:]
         var failure = KafkaError(.unknownTopic, "a pattern names no topic")
         do throws(KafkaError) { known = try await self.admin.settings(of: names) } catch { failure = error }

@@ -48,26 +48,56 @@ extension Remainder {
             place: "topic \(name)", what: what, until: seconds, reason: ends.map(\.reason).joined(separator: "; "))
     }
 
+    /// Returns the topics that have data of orders, and what that is.
+    ///
+    /// - Parameter sources: topics that sources read.
+    static func topics(_ topics: Topics, sources: [String]) -> [(name: String, what: String)] {
+        Topics.Kind.allCases.flatMap { kind -> [(String, String)] in
+            switch kind {
+            case .orderChanges:
+                topics.orderChangeSources.map { ($0, "changes as they were published") }
+                    + sources.map { ($0, "records that changes were made of") }
+            case .orders: [(topics.orders, "versions of the order")]
+            case .registrations: [(topics.registrations, "devices and their push tokens")]
+            case .deadLetters:
+                [(topics.deadLetters, "dead letters; those of sources that name no order are not closed")]
+            case .pushPending: [(topics.pushPending, "devices that wait to be notified")]
+            }
+        }
+    }
+
     /// Returns the remainders outside Kafka.
     static func others(nowEpochSeconds now: Int64) -> [Remainder] {
-        func redis(_ key: String, _ what: String, _ seconds: Int64) -> Remainder {
-            Remainder(
-                place: "Redis, waybill:1:\(key)", what: what, until: now + seconds,
-                reason: "\(seconds / 86_400) \(seconds == 86_400 ? "day" : "days") after its last use")
-        }
         func undated(_ place: String, _ what: String, _ reason: String) -> Remainder {
             Remainder(place: place, what: what, until: nil, reason: reason)
         }
-        return [
-            redis("order", "version, token, and identifiers of its last changes", OrderStore.removedSeconds),
-            redis("gone", "its key", OrderStore.goneSeconds),
-            redis("token", "a digest of its token and its key, if the token was handed out", TokenIndex.keptSeconds),
-            redis("picture", "addresses of its pictures, and its key", Pictures.keptSeconds),
-            redis("idempotency", "answers of the checkout role, encrypted", RepeatedRequests.keptSeconds),
+        return StoreKeyKind.allCases.compactMap { Self.redis($0, nowEpochSeconds: now) } + [
             undated("Redis, files and replicas", "all that was in it", "until BGREWRITEAOF, and in older snapshots"),
             undated("logs", "its key, and reasons that may cite a change", "as long as they are kept"),
             undated("the customer's devices", "the package", "until the customer removes the order"),
         ]
+    }
+
+    /// - Returns: nil for keys that a removal ends, and for those that have nothing of an order.
+    private static func redis(_ kind: StoreKeyKind, nowEpochSeconds now: Int64) -> Remainder? {
+        guard let data = kind.personalData else { return nil }
+        let place = "Redis, \(kind.rawValue)"
+        switch data.end {
+        case .removal: return nil
+        case .event(let event): return Remainder(place: place, what: data.what, until: nil, reason: event)
+        case .seconds(let seconds):
+            return Remainder(
+                place: place, what: data.what, until: now + seconds,
+                reason: "\(Self.life(seconds)) after the removal, or after its last use")
+        }
+    }
+
+    /// Returns a time in the greatest unit of which it is a multiple.
+    static func life(_ seconds: Int64) -> String {
+        let (unit, length): (String, Int64) =
+            seconds % 86_400 == 0 ? ("day", 86_400) : seconds % 3600 == 0 ? ("hour", 3600) : ("minute", 60)
+        let count = seconds / length
+        return "\(count) \(unit)\(count == 1 ? "" : "s")"
     }
 }
 

@@ -5,6 +5,15 @@ public struct Topics: Hashable, Sendable {
     /// The prefix of an installation that has a Kafka cluster to itself.
     public static let defaultPrefix = "waybill."
 
+    /// The topics, by what their names end with.
+    public enum Kind: String, CaseIterable, Sendable {
+        case orderChanges = "order-changes"
+        case orders
+        case registrations
+        case deadLetters = "dead-letters"
+        case pushPending = "push-pending"
+    }
+
     /// The beginning of all names.
     public let prefix: String
     /// Changes from upstream, key `<type>/<id>`: the topic that Waybill itself writes changes to.
@@ -27,19 +36,30 @@ public struct Topics: Hashable, Sendable {
     public init(prefix: String = Topics.defaultPrefix, orderChanges: [String] = []) {
         self.prefix = prefix
         let first = orderChanges.first { !Self.isPattern($0) }
-        self.orderChanges = first ?? "\(prefix)order-changes"
+        self.orderChanges = first ?? "\(prefix)\(Kind.orderChanges.rawValue)"
         self.orderChangeSources = orderChanges.isEmpty ? [self.orderChanges] : orderChanges
-        self.orders = "\(prefix)orders"
-        self.registrations = "\(prefix)registrations"
-        self.deadLetters = "\(prefix)dead-letters"
-        self.pushPending = "\(prefix)push-pending"
+        self.orders = "\(prefix)\(Kind.orders.rawValue)"
+        self.registrations = "\(prefix)\(Kind.registrations.rawValue)"
+        self.deadLetters = "\(prefix)\(Kind.deadLetters.rawValue)"
+        self.pushPending = "\(prefix)\(Kind.pushPending.rawValue)"
+    }
+
+    /// The name of a topic.
+    public subscript(kind: Kind) -> String {
+        switch kind {
+        case .orderChanges: self.orderChanges
+        case .orders: self.orders
+        case .registrations: self.registrations
+        case .deadLetters: self.deadLetters
+        case .pushPending: self.pushPending
+        }
     }
 
     /// Returns true for a pattern, which may match several topics: a regular expression that begins with `^`.
     public static func isPattern(_ name: String) -> Bool { name.utf8.first == UInt8(ascii: "^") }
 
     /// The topics that Waybill writes results to; none of them may be used as a topic of changes.
-    public var made: [String] { [self.orders, self.registrations, self.deadLetters, self.pushPending] }
+    public var made: [String] { Kind.allCases.filter { $0 != .orderChanges }.map { self[$0] } }
 
     /// Returns the consumer group of a service: its own name, preceded by any prefix other than the default.
     ///

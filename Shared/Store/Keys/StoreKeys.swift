@@ -1,16 +1,16 @@
 import Cryptography
 import Model
 
-/// The keys of Redis, one constant each.
+/// The keys of Redis, one constant each. `StoreKeyKind` has the beginnings of all.
 ///
-/// The number that all begin with is that of their format: a view of another format counts as missing.
 /// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: Design §7
 enum StoreKeys {
-    static func order(_ key: OrderKey) -> String { Self.tagged("waybill:1:order:{", key) }
+    static func order(_ key: OrderKey) -> String { Self.tagged(.order, key) }
     /// Appends the parts: interpolation costs a microsecond, and this runs for each request of the gateway.
-    private static func tagged(_ prefix: String, _ key: OrderKey) -> String {
-        var text = prefix
-        text.reserveCapacity(19 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
+    private static func tagged(_ kind: StoreKeyKind, _ key: OrderKey) -> String {
+        var text = kind.rawValue
+        text.reserveCapacity(28 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
+        text += ":{"
         text += key.orderType.rawValue
         text += "/"
         text += key.order.rawValue
@@ -18,23 +18,23 @@ enum StoreKeys {
         return text
     }
     /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
-    static func gone(_ key: OrderKey) -> String { "waybill:1:gone:{\(key)}" }
+    static func gone(_ key: OrderKey) -> String { Self.tagged(.gone, key) }
     /// A hash: device -> the `RegistrationRecord` as JSON: the devices that are notified.
-    static func devices(_ key: OrderKey) -> String { "waybill:1:devices:{\(key)}" }
+    static func devices(_ key: OrderKey) -> String { Self.tagged(.devices, key) }
     /// A hash: device -> `<offset>:<moment>::<origin>`, the `RegistrationStamp` of its registration.
-    static func stamps(_ key: OrderKey) -> String { "waybill:1:devices-stamps:{\(key)}" }
-    /// A hash like `stamps`: the ended registrations of an order, remembered for an hour.
-    static func ended(_ key: OrderKey) -> String { "waybill:1:devices-ended:{\(key)}" }
+    static func stamps(_ key: OrderKey) -> String { Self.tagged(.devicesStamps, key) }
+    /// A hash like `stamps`, but by digests of devices: the ended registrations of an order, remembered for an hour.
+    static func ended(_ key: OrderKey) -> String { Self.tagged(.devicesEnded, key) }
     /// A number: the time when the debt of an order's new devices is paid, in milliseconds of the store's clock.
-    static func admitted(_ key: OrderKey) -> String { "waybill:1:devices-admitted:{\(key)}" }
+    static func admitted(_ key: OrderKey) -> String { Self.tagged(.devicesAdmitted, key) }
     /// A set of order identifiers: the orders that the device may list.
-    static func listed(_ device: DeviceTag) -> String { "waybill:1:listed:{\(device.text)}" }
+    static func listed(_ device: DeviceTag) -> String { Self.tagged(.listed, device.text) }
     /// A hash: order identifier -> the same stamp, with the microsecond of the store's clock at the registration.
-    static func stamps(_ device: DeviceTag) -> String { "waybill:1:listed-stamps:{\(device.text)}" }
+    static func stamps(_ device: DeviceTag) -> String { Self.tagged(.listedStamps, device.text) }
     /// The device's counterpart of an order's ended registrations.
-    static func ended(_ device: DeviceTag) -> String { "waybill:1:listed-ended:{\(device.text)}" }
+    static func ended(_ device: DeviceTag) -> String { Self.tagged(.listedEnded, device.text) }
     /// The prefix of the keys of all orders.
-    static let anyOrder = "waybill:1:order:{"
+    static let anyOrder = "\(StoreKeyKind.order.rawValue):{"
     /// Returns the order in its key; nil for any other key.
     static func order(ofKey key: String) -> OrderKey? {
         guard key.hasPrefix(Self.anyOrder), key.hasSuffix("}") else { return nil }
@@ -42,87 +42,91 @@ enum StoreKeys {
     }
     /// The prefix of the keys of a type's orders.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
-        ("waybill:1:order:{\(type)/", "}")
+        ("\(Self.anyOrder)\(type)/", "}")
     }
     /// The progress of a scan of a type's orders.
-    static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:1:resign:{\(type)}" }
+    static func bookmark(_ type: OrderTypeIdentifier) -> String { Self.tagged(.bookmark, type.rawValue) }
     static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
     /// The beginning and the end of the keys of all assets.
-    static let assets = (prefix: "waybill:1:asset:{", suffix: "}")
+    static let assets = (prefix: "\(StoreKeyKind.asset.rawValue):{", suffix: "}")
     /// Returns the digest in an asset's key; nil for any other key.
     static func digest(ofAsset key: String) -> String? {
         guard key.hasPrefix(Self.assets.prefix), key.hasSuffix(Self.assets.suffix) else { return nil }
         return String(key.dropFirst(Self.assets.prefix.count).dropLast(Self.assets.suffix.count))
     }
     /// Exists while no order is known to name an asset: `<milliseconds>:<history of the server>`.
-    static func unusedMark(_ digest: String) -> String { "waybill:1:asset-unused:{\(digest)}" }
+    static func unusedMark(_ digest: String) -> String { Self.tagged(.assetUnused, digest) }
     /// A hash: the owner of the asset sweep, or the time when it is due.
-    static let sweep = "waybill:1:assets:{sweep}"
+    static let sweep = StoreKeyKind.assetSweep.rawValue
 
     /// A hash: the facts about a fetched picture, by the text of its `PictureKey`.
-    static func picture(_ key: String) -> String { "waybill:1:picture:{\(key)}" }
+    static func picture(_ key: String) -> String { Self.tagged(.picture, key) }
     /// A sorted set: the text of a `PictureKey` by the time when it is to be fetched.
-    static let picturesDue = "waybill:1:picture:due:{pictures}"
+    static let picturesDue = StoreKeyKind.picturesDue.rawValue
     /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture.
-    static func waitingOrders(_ key: String) -> String { "waybill:1:picture:waiting:{pictures}:\(key)" }
+    static func waitingOrders(_ key: String) -> String {
+        "\(StoreKeyKind.picturesWaiting.rawValue):\(key)"
+    }
 
     /// A sorted set: order -> the millisecond when its package was asked for, see `PackageRequests`.
-    static let packageRequests = "waybill:1:{requests}"
+    static let packageRequests = StoreKeyKind.packageRequests.rawValue
 
     /// The order of a token that was handed out, under the token's digest.
-    static func token(_ token: String) -> String { "waybill:1:token:{\(SHA256.hex(Array(token.utf8)))}" }
+    static func token(_ token: String) -> String { Self.tagged(.token, SHA256.hex(Array(token.utf8))) }
     /// The order and the fulfillment that have a parcel, under the digest of carrier and number, and the order alone,
     /// as earlier releases read it: see `ParcelIndex`.
     static func parcel(_ parcel: Parcel) -> (owner: String, order: String) {
         let digest = SHA256.hex(Array("\(parcel.carrier)/\(parcel.number)".utf8))
-        return ("waybill:1:parcel-owner:{\(digest)}", "waybill:1:parcel:{\(digest)}")
+        return (Self.tagged(.parcelOwner, digest), Self.tagged(.parcel, digest))
     }
     /// A pattern of the keys of all parcels.
-    static let anyParcel = "waybill:1:parcel*"
+    static let anyParcel = "\(StoreKeyKind.parcel.rawValue)*"
     /// Returns the two keys of a parcel by one of them; nil for any other key.
     static func parcel(ofKey key: String) -> (owner: String, order: String)? {
-        guard let brace = key.firstIndex(of: "{") else { return nil }
-        let digest = key[brace...]
-        let both = (owner: "waybill:1:parcel-owner:\(digest)", order: "waybill:1:parcel:\(digest)")
+        guard let brace = key.firstIndex(of: "{"), key.hasSuffix("}") else { return nil }
+        let digest = String(key[key.index(after: brace)...].dropLast())
+        let both = (owner: Self.tagged(.parcelOwner, digest), order: Self.tagged(.parcel, digest))
         return [both.owner, both.order].contains(key) ? both : nil
     }
     /// A request that may be sent again, under the digest of its name: see `RepeatedRequests`.
-    static func repeated(_ name: String) -> String { "waybill:1:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
+    static func repeated(_ name: String) -> String { Self.tagged(.repeated, SHA256.hex(Array(name.utf8))) }
 
     /// A hash: claim -> the merchant that holds it, see `ClaimHolders`.
-    static let claims = "waybill:1:{claims}"
+    static let claims = StoreKeyKind.claims.rawValue
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
-    static let notifiedPositions = "waybill:1:{told}"
+    static let notifiedPositions = StoreKeyKind.notifiedPositions.rawValue
     /// Hashes: the marks of what the workers of a consumer group have in work, and the keys that were in work when one
     /// of them ended, see `WorkMarks`.
-    static func work(_ group: String) -> String { "waybill:1:work:{\(group)}" }
-    static func suspects(_ group: String) -> String { "waybill:1:suspects:{\(group)}" }
+    static func work(_ group: String) -> String { Self.tagged(.work, group) }
+    static func suspects(_ group: String) -> String { Self.tagged(.suspects, group) }
     /// A hash: topic -> its number of partitions when all its keys were where they belong.
-    static let partitions = "waybill:1:{partitions}"
+    static let partitions = StoreKeyKind.partitions.rawValue
 
     // Keys of the view as a whole: one of each on a single server, or on every master of a cluster.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
-    static func epoch(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:epoch", hashTag) }
+    static func epoch(_ hashTag: String?) -> String { Self.ofView(.epoch, hashTag) }
     /// A hash: `<cluster>/<topic>/<partition>` -> an offset below which everything is certainly stored here.
-    static func tails(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:tails", hashTag) }
+    static func tails(_ hashTag: String?) -> String { Self.ofView(.tails, hashTag) }
     /// The restore in progress: `<plan>:<history of the server>`.
-    static func plan(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:plan", hashTag) }
+    static func plan(_ hashTag: String?) -> String { Self.ofView(.plan, hashTag) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
-    static func startedEmpty(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:fresh", hashTag) }
+    static func startedEmpty(_ hashTag: String?) -> String { Self.ofView(.startedEmpty, hashTag) }
     /// The last time when the whole view was complete and the slots of this master were marked:
     /// `<millisecond of its clock>:<digest of its slots>:<history of the server>`.
-    static func marked(_ hashTag: String?) -> String { Self.tagged("waybill:1:view:marked", hashTag) }
+    static func marked(_ hashTag: String?) -> String { Self.ofView(.marked, hashTag) }
     /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
     /// the slot when the view was complete.
-    static let slotMark = "waybill:1:view:slot:{"
+    static let slotMark = "\(StoreKeyKind.slotMark.rawValue):{"
     /// A hash: `plan` and, per partition that is read, its owner and progress; followed by a colon and the cluster.
-    static let jobs = "waybill:1:view:ranges:{jobs}"
+    static let jobs = Self.tagged(.jobs, "jobs")
     /// The same for a restore of orders of one type, by command.
-    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:1:view:ranges:{\(type)}" }
+    static func jobs(_ type: OrderTypeIdentifier) -> String { Self.tagged(.jobs, type.rawValue) }
 
-    private static func tagged(_ key: String, _ hashTag: String?) -> String {
-        hashTag.map { "\(key):{\($0)}" } ?? key
+    private static func tagged(_ kind: StoreKeyKind, _ tag: String) -> String { "\(kind.rawValue):{\(tag)}" }
+
+    private static func ofView(_ kind: StoreKeyKind, _ hashTag: String?) -> String {
+        hashTag.map { Self.tagged(kind, $0) } ?? kind.rawValue
     }
 }
 

@@ -183,7 +183,7 @@ extension Registrations {
     public static let deviceLimit = 100
     public static let deviceLimits = 1...1000
 
-    private static let hourMilliseconds: Int64 = 3_600_000
+    static let hourMilliseconds: Int64 = 3_600_000
 
     /// The decision on a registration, or its end, that is to be published.
     public enum Admission: Hashable, Sendable {

@@ -3,7 +3,8 @@ import Redis
 /// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
 /// set of orders. They hold the registrations. Each has a hash of stamps, member -> `RegistrationStamp`, and a hash of
 /// the ends, kept for an hour. A member without a stamp is older than any new one; a stamp without its member means
-/// nothing.
+/// nothing. The ends have digests of the members, since they outlive what was removed; earlier releases wrote the members
+/// themselves.
 ///
 /// KEYS of all but `admit` and `retire`: hash or set, stamps, ends. ARGV: member, offset, moment, origin, …
 extension StoreScripts {
@@ -104,6 +105,11 @@ extension StoreScripts {
           end
           return offset > ownOffset
         end
+        local mark = redis.sha1hex(ARGV[1])
+        local function ended()
+          local stamps = redis.call('HMGET', KEYS[3], mark, ARGV[1])
+          return stamps[1] or stamps[2]
+        end
         local function stamp(since)
           local text = ARGV[2] .. ':' .. ARGV[3]
           if ARGV[4] ~= '' then return text .. ':' .. since .. ':' .. ARGV[4] end
@@ -150,9 +156,9 @@ extension StoreScripts {
         local existed = stands()
         local standing = existed and redis.call('HGET', KEYS[2], ARGV[1])
         local reply = existed and 1 or 0
-        if isNewer(standing) or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return reply end
+        if isNewer(standing) or isNewer(ended()) then return reply end
         redis.call('HSET', KEYS[2], ARGV[1], stamp(put(standing)))
-        redis.call('HDEL', KEYS[3], ARGV[1])
+        redis.call('HDEL', KEYS[3], mark, ARGV[1])
         return reply
         """
 
@@ -174,8 +180,8 @@ extension StoreScripts {
         if stands() and isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 0 end
         take()
         redis.call('HDEL', KEYS[2], ARGV[1])
-        if ARGV[5] == '0' or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return 1 end
-        redis.call('HSET', KEYS[3], ARGV[1], stamp(''))
+        if ARGV[5] == '0' or isNewer(ended()) then return 1 end
+        redis.call('HSET', KEYS[3], mark, stamp(''))
         redis.call('EXPIRE', KEYS[3], ARGV[5])
         return 1
         """
