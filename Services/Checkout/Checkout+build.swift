@@ -23,7 +23,7 @@ package enum Checkout {
     ///   - checkOnly: true to print the effective configuration and return.
     package static func run(version: ProgramVersion, checkOnly: Bool) async throws {
         try await ServiceMain.run(
-            name: "waybill-gateway-checkout", version: version, metrics: MetricRow.checkout, checkOnly: checkOnly,
+            name: "waybill-checkout", version: version, metrics: MetricRow.checkout, checkOnly: checkOnly,
             conditions: HTTPListener.conditions, dependence: .part, needs: Self.needs, drain: { $0.edge.drain },
             read: { settings, common in try CheckoutSettings(settings, common: common) },
             build: { settings, environment in try await Self.build(settings, environment) })

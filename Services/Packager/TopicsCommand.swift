@@ -55,6 +55,20 @@ struct AccessListsCommand: ParsableCommand {
     )
     var format = AccessListFormat.commands
 
+    @Option(help: "For strimzi: the name of the resource Kafka that the users belong to.")
+    var cluster = "kafka"
+
+    @Option(help: "For strimzi: how the users prove themselves, scram-sha-512 or tls.")
+    var authentication = StrimziAuthentication.scram
+
+    func validate() throws {
+        // Source: Kubernetes, "Object Names and IDs", RFC 1123 label names
+        guard self.cluster.wholeMatch(of: /[a-z0-9]([a-z0-9\-]{0,61}[a-z0-9])?/) != nil else {
+            throw ValidationError(
+                "--cluster \(self.cluster): must be a name of Kubernetes: at most 63 lower-case letters, digits and '-'")
+        }
+    }
+
     func run() throws {
         let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let topics = environment.common.topics
@@ -63,7 +77,8 @@ struct AccessListsCommand: ParsableCommand {
         }
         let webhooks = try settings.text(.merchants).map { try Self.webhookTopics($0) }
         let roles = KafkaRole.all(topics, sources: sources ?? [], webhooks: webhooks ?? [])
-        StandardStream.output.write(self.format.text(roles))
+        let user = AccessListFormat.StrimziUser(cluster: self.cluster, authentication: self.authentication)
+        StandardStream.output.write(self.format.text(roles, strimzi: user))
     }
 
     /// Returns the topics that the webhooks of all merchants write to.
@@ -83,6 +98,7 @@ struct AccessListsCommand: ParsableCommand {
 }
 
 extension AccessListFormat: ExpressibleByArgument {}
+extension StrimziAuthentication: ExpressibleByArgument {}
 
 /// `topics create`: creates the topics with the settings that Waybill needs.
 struct CreateTopicsCommand: AsyncParsableCommand {

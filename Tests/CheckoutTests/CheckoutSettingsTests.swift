@@ -5,6 +5,13 @@ import Testing
 @testable import Checkout
 
 @Suite struct CheckoutSettingsTests {
+    /// The keys that all services read.
+    private static func common() throws -> [String] {
+        let settings = try Settings(environment: [:])
+        _ = try CommonSettings(settings)
+        return settings.effective.map(\.key.rawValue)
+    }
+
     /// Of a list of many hosts, the entry at fault is named.
     @Test(arguments: [
         ("apple-pay-gateway-nc-pod6.apple.com:443:127.0.0.1:1", "names no host of Apple"),
@@ -35,5 +42,8 @@ import Testing
         #expect(defaults.contains { $0.0 == "WAYBILL_CONNECTION_LIMIT" })
         let differences = try ConfigurationTable().differences(from: defaults)
         #expect(differences == [])
+        let used = try ConfigurationTable().differences(
+            ofUseBy: "checkout", read: settings.effective.map(\.key.rawValue), common: try Self.common())
+        #expect(used == [])
     }
 }

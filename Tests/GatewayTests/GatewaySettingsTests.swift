@@ -5,6 +5,13 @@ import Testing
 @testable import Gateway
 
 @Suite struct GatewaySettingsTests {
+    /// The keys that all services read.
+    private static func common() throws -> [String] {
+        let settings = try Settings(environment: [:])
+        _ = try CommonSettings(settings)
+        return settings.effective.map(\.key.rawValue)
+    }
+
     /// Returns settings with these values and the required ones, and the names of all given settings.
     private func settings(
         _ values: [String: String] = [:], in directory: TemporaryDirectory
@@ -35,6 +42,9 @@ import Testing
         _ = try GatewaySettings(settings, common: try CommonSettings(settings))
         let differences = try self.differences(settings, given: given)
         #expect(differences == [])
+        let used = try ConfigurationTable().differences(
+            ofUseBy: "gateway", read: settings.effective.map(\.key.rawValue), common: try Self.common())
+        #expect(used == [])
     }
 
     @Test(arguments: [

@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test func theAddressComesFromTheSameSettingsAsThatOfTheService() throws {
-        #expect(try HealthCheck(environment: [:], timeout: .seconds(1)).address.description == "127.0.0.1:9090")
+        #expect(try HealthCheck(environment: [:], timeout: .seconds(1)).address.description == "127.0.0.1:9470")
         let directory = try TemporaryDirectory("health")
         let file = try directory.write("waybill.json", #"{"WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:9191"}"#)
         // Required keys and wrong values of other keys are the service's affair.

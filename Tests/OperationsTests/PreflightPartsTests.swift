@@ -40,7 +40,8 @@ import Testing
         let roles = KafkaRole.all(
             Topics(prefix: "shop.", orderChanges: ["erp", "^erp-.*"]),
             sources: ["oms", "^wms\\.[a-z]+$", "^(a|b)$"], webhooks: ["oms"])
-        let commands = AccessListFormat.commands.text(roles)
+        let user = AccessListFormat.StrimziUser(cluster: "main", authentication: .tls)
+        let commands = AccessListFormat.commands.text(roles, strimzi: user)
         #expect(
             commands.contains(
                 "--allow-principal User:waybill-packager --operation Read --operation DescribeConfigs --topic erp\n"))
@@ -59,13 +60,16 @@ import Testing
             "# waybill-ingest: grant Read on the topics that ^(a|b)$ matches\n",
         ] { #expect(commands.contains(line), "\(line)") }
         #expect(!commands.contains("--topic ^"))
-        let strimzi = AccessListFormat.strimzi.text(roles)
-        #expect(strimzi.contains("kind: KafkaUser\nmetadata:\n  name: waybill-gateway\n"))
+        let strimzi = AccessListFormat.strimzi.text(roles, strimzi: user)
+        #expect(
+            strimzi.contains(
+                "kind: KafkaUser\nmetadata:\n  name: waybill-gateway\n  labels: {strimzi.io/cluster: main}\nspec:\n"
+                    + "  authentication: {type: tls}\n"))
         #expect(strimzi.contains("resource: {type: topic, name: shop.registrations, patternType: literal}\n"))
         #expect(strimzi.contains("operations: [Read, Write, DescribeConfigs]"))
         #expect(
             strimzi.contains("{type: topic, name: wms., patternType: prefix}\n        operations: [Read]\n"))
-        let terraform = AccessListFormat.terraform.text(roles)
+        let terraform = AccessListFormat.terraform.text(roles, strimzi: user)
         #expect(terraform.contains("resource \"kafka_acl\" \"waybill_pusher_group_shop_waybill_pusher_read\" {"))
         #expect(terraform.contains("\"waybill_ingest_topic_prefixed_wms__read\" {"))
         #expect(terraform.contains("resource_pattern_type_filter = \"Prefixed\"\n"))

@@ -24,7 +24,7 @@ import Testing
         #expect(common.brands == "/srv/brands")
         #expect(common.shutdownLimit == .seconds(7))
         #expect(common.kafka.bootstrap == "127.0.0.1:9092")
-        #expect(common.operationsListen == ListenAddress(host: "127.0.0.1", port: 9090))
+        #expect(common.operationsListen == ListenAddress(host: "127.0.0.1", port: 9470))
         #expect(common.logLevel == .info)
         #expect(common.logFormat == .json)
     }

@@ -8,6 +8,13 @@ import Testing
 @testable import Pusher
 
 @Suite struct PusherSettingsTests {
+    /// The keys that all services read.
+    private static func common() throws -> [String] {
+        let settings = try Settings(environment: [:])
+        _ = try CommonSettings(settings)
+        return settings.effective.map(\.key.rawValue)
+    }
+
     /// Returns the settings with these values and a brand.
     private func settings(_ environment: [String: String]) throws -> (PusherSettings, Settings) {
         let directory = try TemporaryDirectory("pusher-settings")
@@ -21,6 +28,9 @@ import Testing
         let defaults = all.effective.map { ($0.key.rawValue, $0.value) }.filter { $0.0 != "WAYBILL_BRANDS" }
         let differences = try ConfigurationTable().differences(from: defaults)
         #expect(differences == [])
+        let used = try ConfigurationTable().differences(
+            ofUseBy: "pusher", read: all.effective.map(\.key.rawValue), common: try Self.common())
+        #expect(used == [])
         #expect(settings.endpoint.description == "api.push.apple.com:443")
         #expect(settings.proxy == nil)
         #expect(settings.roots == nil)

@@ -118,7 +118,7 @@ import Testing
     /// Texts that begin like the headers of records and name something else: programs, Kafka's groups and clients,
     /// fields of HTTP.
     static let otherNames: Set<String> = [
-        "waybill-basket-token", "waybill-checkout", "waybill-gateway", "waybill-gateway-checkout", "waybill-ingest",
+        "waybill-basket-token", "waybill-checkout", "waybill-gateway", "waybill-ingest",
         "waybill-order-details", "waybill-packager", "waybill-pusher", "waybill-pusher-pending", "waybill-tools",
     ]
 

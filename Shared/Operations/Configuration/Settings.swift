@@ -241,7 +241,7 @@ extension Settings {
 
     /// Reads the address of `/livez`, `/readyz` and `/metrics`.
     func operationsListen() throws(SettingsError) -> ListenAddress {
-        try self.address(.operationsListen, default: "127.0.0.1:9090")
+        try self.address(.operationsListen, default: "127.0.0.1:9470")
     }
 
     /// Reads the base URL that is written into each order.

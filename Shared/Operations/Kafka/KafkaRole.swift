@@ -110,6 +110,12 @@ public struct KafkaRole: Hashable, Sendable {
     var patterns: [String] { self.reads.filter { Topics.isPattern($0) && Self.prefix(of: $0) == nil } }
 }
 
+/// The kinds of authentication for which Strimzi makes a Secret for a KafkaUser.
+public enum StrimziAuthentication: String, CaseIterable, Sendable {
+    case scram = "scram-sha-512"
+    case tls
+}
+
 /// The forms of an access list.
 public enum AccessListFormat: String, CaseIterable, Sendable {
     /// Kafka's own tool.
@@ -119,14 +125,30 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
     /// Resources of the provider Mongey/kafka of Terraform.
     case terraform
 
-    /// Returns the access lists of all roles.
-    public func text(_ roles: [KafkaRole]) -> String { roles.map(self.text).joined(separator: "\n") }
+    /// What a KafkaUser has besides its rights.
+    public struct StrimziUser: Sendable {
+        let cluster: String
+        let authentication: StrimziAuthentication
 
-    private func text(_ role: KafkaRole) -> String {
+        /// - Parameters:
+        ///   - cluster: the name of the resource Kafka.
+        ///   - authentication: a kind that a listener of it has.
+        public init(cluster: String, authentication: StrimziAuthentication) {
+            self.cluster = cluster
+            self.authentication = authentication
+        }
+    }
+
+    /// Returns the access lists of all roles.
+    public func text(_ roles: [KafkaRole], strimzi user: StrimziUser) -> String {
+        roles.map { self.text($0, user) }.joined(separator: "\n")
+    }
+
+    private func text(_ role: KafkaRole, _ user: StrimziUser) -> String {
         let notes = role.patterns.map { "# \(role.name): grant Read on the topics that \($0) matches\n" }.joined()
         switch self {
         case .commands: return notes + Self.commands(role)
-        case .strimzi: return notes + Self.strimzi(role)
+        case .strimzi: return notes + Self.strimzi(role, user)
         case .terraform: return notes + Self.terraform(role)
         }
     }
@@ -145,7 +167,7 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
     }
 
     /// Source: Strimzi, `KafkaUser` schema reference, `AclRule`
-    private static func strimzi(_ role: KafkaRole) -> String {
+    private static func strimzi(_ role: KafkaRole, _ user: StrimziUser) -> String {
         func rule(_ type: String, _ name: String, _ operations: [String], _ match: String = "literal") -> String {
             """
                   - resource: {type: \(type), name: \(name), patternType: \(match)}
@@ -158,7 +180,9 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
             kind: KafkaUser
             metadata:
               name: \(role.name)
+              labels: {strimzi.io/cluster: \(user.cluster)}
             spec:
+              authentication: {type: \(user.authentication.rawValue)}
               authorization:
                 type: simple
                 acls:
