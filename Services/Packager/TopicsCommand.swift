@@ -65,7 +65,8 @@ struct AccessListsCommand: ParsableCommand {
         // Source: Kubernetes, "Object Names and IDs", RFC 1123 label names
         guard self.cluster.wholeMatch(of: /[a-z0-9]([a-z0-9\-]{0,61}[a-z0-9])?/) != nil else {
             throw ValidationError(
-                "--cluster \(self.cluster): must be a name of Kubernetes: at most 63 lower-case letters, digits and '-'")
+                "--cluster \(self.cluster): must be a name of Kubernetes: at most 63 lower-case letters, digits and '-'"
+            )
         }
     }
 
