@@ -59,13 +59,78 @@ import Testing
         (#"\ud800\n"#, "\u{FFFD}\n"), (#"\ud800\u0041"#, "\u{FFFD}A"), (#"\ude00\ud83d"#, "\u{FFFD}\u{FFFD}"),
     ])
     func aLoneSurrogateOfAnotherIsReplaced(_ text: String, _ expected: String) throws {
-        let json = try JSON(parsing: Array("[\"\(text)\"]".utf8), replacingLoneSurrogates: true)
+        var foreign = ForeignJSON()
+        let json = try JSON(parsing: Array("[\"\(text)\"]".utf8), mending: &foreign)
         #expect(json.array == [.string(expected)])
+        #expect(foreign.loneSurrogates == expected.unicodeScalars.count { $0 == "\u{FFFD}" })
         for rest in [#"\ud83d\"#, #"\ud83d\u12"#, #"\ud83d\x"#, #"\ud83"#] {
-            #expect(throws: JSONError.self) {
-                try JSON(parsing: Array("[\"\(rest)\"]".utf8), replacingLoneSurrogates: true)
-            }
+            #expect(throws: JSONError.self) { try JSON(parsing: Array("[\"\(rest)\"]".utf8), mending: &foreign) }
         }
+    }
+
+    @Test(arguments: [
+        (#"{"a": 1, "b": [2], "a": 1}"#, #"{"a": 1, "b": [2]}"#, 1),
+        (
+            #"{"x": {"a": {"c": [1], "d": 2}, "a": {"d": 2, "c": [1]}, "a": {"c": [1], "d": 2}}}"#,
+            #"{"x": {"a": {"c": [1], "d": 2}}}"#, 2
+        ),
+        (#"{"a": 1, "\u0061": 1}"#, #"{"a": 1}"#, 1),
+        (#"[{"a": null, "a": null}, {"a": 1}]"#, #"[{"a": null}, {"a": 1}]"#, 1),
+        (#"{"a": {"b": 1, "b": 1}, "a": {"b": 1}}"#, #"{"a": {"b": 1}}"#, 2),
+    ])
+    func aMemberThatOccursTwiceWithEqualValuesCountsOnce(_ text: String, _ expected: String, _ count: Int) throws {
+        for repeated in ForeignJSON.RepeatedMember.allCases {
+            var foreign = ForeignJSON(repeated: repeated)
+            let json = try JSON(parsing: Array(text.utf8), mending: &foreign)
+            #expect(json == (try JSON(parsing: Array(expected.utf8))))
+            #expect(foreign.repeatedMembers == count)
+        }
+        let error = #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }
+        #expect(error?.code == .duplicateName, "direct publishers are read strictly")
+    }
+
+    @Test func ofDifferentValuesTheLastCountsOnlyIfItIsAskedFor() throws {
+        // More members than are moved to their places one by one.
+        let many = (0..<40).map { "\"m\($0)\": \($0)" }.joined(separator: ", ")
+        for text in [#"{"z": 0, "a": 1, "a": 2, "z": 0, "a": 3}"#, "{\(many), \"a\": 1, \"z\": 0, \"a\": 3}"] {
+            var strict = ForeignJSON()
+            let error = #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8), mending: &strict) }
+            #expect(error?.code == .duplicateName)
+            #expect(error?.message == #"member "a" occurs twice in one object"#)
+            #expect(strict.repeatedMembers == 0)
+            var foreign = ForeignJSON(repeated: .last)
+            let json = try JSON(parsing: Array(text.utf8), mending: &foreign)
+            #expect(json.object?["a"] == 3)
+            #expect(json.object?["z"] == 0)
+            #expect(json.object?.members.count == (text.contains("m39") ? 42 : 2))
+        }
+    }
+
+    @Test(arguments: [
+        (#"{"id": 6120034418893, "t": "\ud83d"}"#, "6120034418893"), (#" {"a": {"id": 1}, "id" : "x" } "#, "x"),
+        (#"{"id": 1, "b": 2, "b": 3, "id": 2}"#, "2"), (#"{"i\u0064": 7}"#, "7"),
+        (#"{"id": "\u0061\ud83d"}"#, "a\u{FFFD}"),
+        (#"{"x": "\"id\": 1, {[", "id": 12345678901234567890}"#, "12345678901234567890"),
+        (#"{"x": nonsense, "id": 1, "y"#, "1"), ("\u{FEFF}{\"id\": 1}", "1"), (#"{"id": 1.50}"#, "1.50"),
+        (#"{"x": 1}"#, nil), ("[1]", nil), ("", nil), ("{", nil), (#"{"id""#, nil), (#"{"id":"#, nil),
+        (#"{"id": "x"#, nil),
+        (#"{"id": {"id": 1}}"#, nil), (#"{"id": null}"#, nil), (#"{"\\"#, nil), (#"{"a": {"id": 1}}"#, nil),
+    ])
+    func aMemberIsFoundBesideAnyFault(_ text: String, _ found: String?) {
+        #expect(JSONScan.text(at: ["id"], in: Array(text.utf8)) == found)
+    }
+
+    /// A body that no parser takes still has its key.
+    @Test func aMemberIsFoundBesideWhatIsTooDeepOrTooMuch() throws {
+        let deep = String(repeating: "[", count: 100_000) + String(repeating: "]", count: 100_000)
+        let much = "[" + String(repeating: "1,", count: JSON.entryLimit) + "1]"
+        for value in [deep, much, String(repeating: "[", count: 100_000)] {
+            let bytes = Array(#"{"data": {"object": {"id": "in_1"}}, "x": \#(value), "y": 1}"#.utf8)
+            #expect(throws: JSONError.self) { try JSON(parsing: bytes) }
+            #expect(JSONScan.text(at: ["data", "object", "id"], in: bytes) == "in_1")
+        }
+        let invalid = Array(#"{"x": ""#.utf8) + [0xFF, 0xC3] + Array(#"", "id": 5}"#.utf8)
+        #expect(JSONScan.text(at: ["id"], in: invalid) == "5")
     }
 
     @Test(arguments: ["01", "-", "1.", ".5", "1e", "1e+", "+1", "0x1", "NaN", "Infinity", "--1", "1..2"])

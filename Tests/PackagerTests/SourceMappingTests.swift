@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 import TestKit
 import Testing
 
@@ -36,6 +37,47 @@ import Testing
     @Test func aTextCutInTheMiddleOfACharacterDoesNotLoseTheOrder() throws {
         let mapping = try SourceFixture.map(Self.plain, value: #"{"id": "1", "number": "Sticker set \ud83d"}"#)
         #expect(mapping.events.map { $0.object?["data"] } == [["orderNumber": "Sticker set \u{FFFD}"]])
+    }
+
+    @Test func whatIsMendedIsCounted() throws {
+        let value = #"{"id": "1", "number": "\ud83d \ud83d", "items": [1], "items": [1]}"#
+        let mapping = try SourceFixture.map(Self.plain, value: value)
+        #expect(mapping.events.count == 1)
+        #expect(mapping.foreign.faults.map { "\($0.count) \($0.kind)" } == ["2 lone-surrogate", "1 repeated-member"])
+        let registry = MetricsRegistry()
+        IngestMetrics(factory: registry).mapped(mapping, "s", took: .zero)
+        #expect(registry.text.contains(#"waybill_ingest_mended_total{source="s",kind="lone-surrogate"} 2"#))
+        var tally = DryRunTally()
+        for _ in 0..<2 {
+            tally.add(
+                mapping,
+                of: KafkaRecord(topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: nil, value: nil))
+        }
+        #expect(tally.text.contains("\n4 halves of characters became U+FFFD\n2 members were left out"))
+    }
+
+    @Test func aMemberWithTwoValuesIsRefusedUnlessTheLastCounts() throws {
+        let value = #"{"id": "1", "number": "a", "number": "b"}"#
+        let fault = try #require(try SourceFixture.map(Self.plain, value: value).fault)
+        #expect(fault.code == .mapUndecodable)
+        #expect(fault.reason.contains(#""number" occurs twice"#))
+        #expect(fault.reason.hasSuffix(#"give source.json "repeated": "last""#))
+        for format in ["json", "cloudevents", "debezium"] {
+            let program = """
+                function map(e)
+                    local row = e.after or e
+                    return {{order = row.id, data = {orderNumber = row.number}}}
+                end
+                """
+            let whole = format == "debezium" ? #"{"op": "c", "after": \#(value)}"# : value
+            let event = format == "cloudevents" ? whole.replacing("{", with: #"{"specversion": "1.0", "#) : whole
+            let mapping = try SourceFixture.map(program, value: event, format: format, extra: #""repeated": "last""#)
+            #expect(mapping.events.first?.object?["data"] == ["orderNumber": "b"], "\(format)")
+            #expect(mapping.foreign.repeatedMembers == 1, "\(format)")
+        }
+        #expect(throws: SourceError.self) {
+            try SourceFixture.map(Self.plain, value: value, extra: #""repeated": "first""#)
+        }
     }
 
     @Test func changesAreComparedWithAnOrder() throws {

@@ -95,7 +95,7 @@ import Testing
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4690,
         "Shared/Lua": 1540,
-        "Shared/Model": 6440,
+        "Shared/Model": 6530,
         "Shared/Operations": 5383,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,

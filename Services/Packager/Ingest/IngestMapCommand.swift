@@ -84,6 +84,9 @@ struct IngestMapCommand: AsyncParsableCommand {
         for value in mapping.unknown {
             StandardStream.error.write("unknown value: \(value.table) has no \"\(value.value)\"\n")
         }
+        for fault in mapping.foreign.faults {
+            StandardStream.error.write("mended: \(fault.count) \(fault.sentence)\n")
+        }
         switch mapping.outcome {
         case .ignored(let kind): StandardStream.error.write("ignored: \(kind.reason)\n")
         case .refused(let fault):

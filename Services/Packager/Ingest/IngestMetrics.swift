@@ -31,6 +31,9 @@ final class IngestMetrics: Sendable {
         for value in mapping.unknown {
             self.count("waybill_ingest_unknown_values_total", source, "table", self.name(of: value.table, source))
         }
+        for fault in mapping.foreign.faults {
+            self.count("waybill_ingest_mended_total", source, "kind", fault.kind, by: fault.count)
+        }
         self.record("waybill_ingest_map_seconds", source, duration)
     }
 
@@ -50,7 +53,9 @@ final class IngestMetrics: Sendable {
         }
     }
 
-    private func count(_ label: String, _ source: String, _ dimension: String, _ value: String) {
+    private func count(
+        _ label: String, _ source: String, _ dimension: String, _ value: String, by amount: Int = 1
+    ) {
         let key = "\(label) \(source) \(value)"
         let counter = self.counters.withLock { counters in
             if let counter = counters[key] { return counter }
@@ -59,7 +64,7 @@ final class IngestMetrics: Sendable {
             counters[key] = counter
             return counter
         }
-        counter.increment()
+        counter.increment(by: amount)
     }
 
     private func record(_ label: String, _ source: String, _ duration: Duration) {

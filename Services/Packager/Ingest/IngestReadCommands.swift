@@ -82,6 +82,7 @@ struct DryRunTally {
     private var ignored: [IgnoredRecord: Int] = [:]
     private var refused: [String: (count: Int, first: String)] = [:]
     private var unknown: [String: Int] = [:]
+    private var mended: [String: Int] = [:]
 
     var isRefused: Bool { !self.refused.isEmpty }
 
@@ -89,6 +90,7 @@ struct DryRunTally {
         for value in mapping.unknown where self.unknown.count < Self.reasonLimit {
             self.unknown["\(value.table) has no \"\(value.value)\"", default: 0] += 1
         }
+        for fault in mapping.foreign.faults { self.mended[fault.sentence, default: 0] += fault.count }
         switch mapping.outcome {
         case .mapped(let changes):
             self.mapped += 1
@@ -113,6 +115,7 @@ struct DryRunTally {
         for (text, count) in self.unknown.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
             lines.append("\(count) unknown: \(text)")
         }
+        for (sentence, count) in self.mended.sorted(by: { $0.key < $1.key }) { lines.append("\(count) \(sentence)") }
         return lines.joined(separator: "\n") + "\n"
     }
 }
@@ -174,7 +177,8 @@ extension SourceTest {
     ) -> JSON {
         var value =
             (try? SourceEvent(
-                record, format: source.format, schemas: schemas, unavailable: source.unavailable))?.event ?? .null
+                record, format: source.format, schemas: schemas, unavailable: source.unavailable,
+                repeated: source.repeated))?.event ?? .null
         if isRedacted { value = Self.redacted(value, isPrivate: false) }
         let seconds = max(0, record.timestampMilliseconds) / 1000
         var members: [(String, JSON)] = [

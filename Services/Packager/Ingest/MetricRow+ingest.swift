@@ -16,6 +16,9 @@ extension MetricRow {
                 .counter, "waybill_ingest_unknown_values_total", by: ["source", "table"],
                 "words that the tables of the library, or of the program, do not have"),
             MetricRow(
+                .counter, "waybill_ingest_mended_total", by: ["source", "kind"],
+                "faults of JSON that were mended: `lone-surrogate`, `repeated-member`"),
+            MetricRow(
                 .gauge, "waybill_ingest_unknown_aliases_waiting",
                 "keys whose records wait for the order of a parcel"),
             MetricRow(

@@ -6,9 +6,20 @@ import Model
 /// Source: Debezium 3, "Data change events", "Data types", "Transaction metadata", "Schema change topic"; Kafka Connect,
 /// `JsonConverter`
 enum DebeziumEvent {
-    /// - Parameter unavailable: stands for a column that the database did not send.
+    /// - Parameters:
+    ///   - unavailable: stands for a column that the database did not send.
+    ///   - foreign: of the text that the event was in; goes on with the texts inside of it.
     static func event(
-        _ json: JSON, unavailable: UnavailableValue = .standard
+        _ json: JSON, unavailable: UnavailableValue = .standard, foreign: ForeignJSON = ForeignJSON()
+    ) throws(ChangeFault) -> SourceEvent {
+        var foreign = foreign
+        var event = try Self.event(json, unavailable, &foreign)
+        event.foreign = foreign
+        return event
+    }
+
+    private static func event(
+        _ json: JSON, _ unavailable: UnavailableValue, _ foreign: inout ForeignJSON
     ) throws(ChangeFault) -> SourceEvent {
         guard let object = json.object else {
             throw ChangeFault(code: .mapUndecodable, reason: "the value must be an object, it is \(json.kind)")
@@ -30,7 +41,9 @@ enum DebeziumEvent {
         }
         var converter = Converter(unavailable: unavailable)
         envelope = try converter.converted(envelope, schema)
-        if envelope.object?["source"]?.object?["connector"] == "mongodb" { envelope = try Self.documents(envelope) }
+        if envelope.object?["source"]?.object?["connector"] == "mongodb" {
+            envelope = try Self.documents(envelope, &foreign)
+        }
         return SourceEvent(event: envelope, isDeletion: operation == "d", isSnapshot: operation == "r")
     }
 
@@ -56,13 +69,13 @@ enum DebeziumEvent {
     /// MongoDB's documents are texts of Extended JSON, which programs cannot read.
     ///
     /// Source: Debezium 3, MongoDB connector, "Change events"
-    private static func documents(_ envelope: JSON) throws(ChangeFault) -> JSON {
+    private static func documents(
+        _ envelope: JSON, _ foreign: inout ForeignJSON
+    ) throws(ChangeFault) -> JSON {
         guard var object = envelope.object else { return envelope }
         for name in ["before", "after"] {
             guard let text = object[name]?.string else { continue }
-            do { object[name] = try JSON(parsing: Array(text.utf8), replacingLoneSurrogates: true) } catch {
-                throw ChangeFault(code: .mapUndecodable, reason: "$.\(name) is not JSON: \(error)")
-            }
+            object[name] = try SourceEvent.json(Array(text.utf8), &foreign, "$.\(name)")
         }
         return .object(object)
     }

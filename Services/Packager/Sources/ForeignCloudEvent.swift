@@ -18,7 +18,9 @@ enum ForeignCloudEvent {
     }
 
     /// - Parameter value: the record's; empty for none.
-    static func event(_ record: KafkaRecord, _ value: [UInt8]) throws(ChangeFault) -> JSON {
+    static func event(
+        _ record: KafkaRecord, _ value: [UInt8], _ foreign: inout ForeignJSON
+    ) throws(ChangeFault) -> JSON {
         var contentType: String?
         // With capitals in some bridges from HTTP.
         for header in record.headers where header.name.utf8.count == 12 && header.name.lowercased() == "content-type" {
@@ -32,14 +34,14 @@ enum ForeignCloudEvent {
                         "header content-type is \"\(contentType.prefix(80))\": of structured events JSON is read, "
                             + "application/cloudevents+json")
                 }
-                return try Self.structured(try SourceEvent.json(value), record)
+                return try Self.structured(try SourceEvent.json(value, &foreign), record, &foreign)
             }
         }
-        if Self.isBinary(record) { return try Self.binary(record, value, contentType) }
+        if Self.isBinary(record) { return try Self.binary(record, value, contentType, &foreign) }
         // Another content type, or none: many producers of structured events set it so.
         let json: JSON
-        do { json = try SourceEvent.json(value) } catch { throw Self.misplaced(record) ?? error }
-        return try Self.structured(json, record)
+        do { json = try SourceEvent.json(value, &foreign) } catch { throw Self.misplaced(record) ?? error }
+        return try Self.structured(json, record, &foreign)
     }
 
     private static func fault(_ reason: String) -> ChangeFault { ChangeFault(code: .mapUndecodable, reason: reason) }
@@ -47,7 +49,9 @@ enum ForeignCloudEvent {
     private static let batch = Self.fault(
         "the value is a batch of CloudEvents, which Kafka's binding does not have: publish each event as a record")
 
-    private static func structured(_ json: JSON, _ record: KafkaRecord) throws(ChangeFault) -> JSON {
+    private static func structured(
+        _ json: JSON, _ record: KafkaRecord, _ foreign: inout ForeignJSON
+    ) throws(ChangeFault) -> JSON {
         if let first = json.array?.first, first.object?["specversion"] != nil { throw Self.batch }
         guard var event = json.object, event["specversion"] != nil else {
             throw Self.misplaced(record)
@@ -59,7 +63,7 @@ enum ForeignCloudEvent {
         guard let data = Data(base64Encoded: text) else { throw Self.fault("$.data_base64 is not base64") }
         let type = event["datacontenttype"]?.string
         if type.map(isJSONMediaType) ?? true {
-            event["data"] = try SourceEvent.json(Array(data), "the data in $.data_base64")
+            event["data"] = try SourceEvent.json(Array(data), &foreign, "the data in $.data_base64")
         } else if let text = String(validating: data, as: UTF8.self) {
             event["data"] = .string(text)
         } else {
@@ -70,7 +74,7 @@ enum ForeignCloudEvent {
     }
 
     private static func binary(
-        _ record: KafkaRecord, _ value: [UInt8], _ contentType: String?
+        _ record: KafkaRecord, _ value: [UInt8], _ contentType: String?, _ foreign: inout ForeignJSON
     ) throws(ChangeFault) -> JSON {
         var members: [(String, JSON)] = []
         var type = contentType
@@ -88,7 +92,7 @@ enum ForeignCloudEvent {
                     "header content-type is \"\(type?.prefix(80) ?? "")\": a program gets JSON only, publish the data "
                         + "as application/json")
             }
-            members.append(("data", try SourceEvent.json(value)))
+            members.append(("data", try SourceEvent.json(value, &foreign)))
         }
         return .object(JSONObject(members))
     }

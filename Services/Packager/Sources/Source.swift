@@ -33,6 +33,8 @@ struct Source: Sendable {
     let registry: SchemaRegistry?
     /// Stands for a column of Debezium that the database did not send.
     let unavailable: UnavailableValue
+    /// The value of a member that occurs with several.
+    let repeated: ForeignJSON.RepeatedMember
     /// The `source` of its changes.
     let eventSource: String
     let orderTypes: OrderTypes
@@ -149,6 +151,7 @@ extension Source {
         self.format = format
         self.registry = try Self.registry(&file, format, folder)
         self.unavailable = try Self.unavailable(&file, format)
+        self.repeated = try file.choice("repeated") ?? .refuse
         self.eventSource = try file.text("name")
         self.orderTypes = try Self.orderTypes(&file)
         self.owns = try file.optionalTexts("owns")

@@ -12,6 +12,8 @@ struct SourceEvent {
     var isSnapshot = false
     /// The kind of a record that is about no row, and not mapped.
     var passedOver: IgnoredRecord?
+    /// What was mended in the texts of a record.
+    var foreign = ForeignJSON()
 
     /// The longest value, in bytes; of JSON it may have `JSON.entryLimit` entries.
     static let valueLimit = OrderChange.valueLimit
@@ -23,13 +25,16 @@ struct SourceEvent {
     /// - Parameters:
     ///   - schemas: those of the source's registry, by their identifiers, or why there is none.
     ///   - unavailable: stands for a column that the database did not send.
+    ///   - repeated: the value of a member that occurs with several.
     init(
         _ record: KafkaRecord, format: Source.Format, schemas: [UInt32: Result<AvroSchema, ChangeFault>],
-        decoded: JSON? = nil, unavailable: UnavailableValue = .standard
+        decoded: JSON? = nil, unavailable: UnavailableValue = .standard,
+        repeated: ForeignJSON.RepeatedMember = .refuse
     ) throws(ChangeFault) {
+        var foreign = ForeignJSON(repeated: repeated)
         guard let value = record.value else {
             if format == .cloudevents, ForeignCloudEvent.isBinary(record) {
-                self.init(event: try ForeignCloudEvent.event(record, []))
+                self.init(event: try ForeignCloudEvent.event(record, [], &foreign))
             } else {
                 self.init(event: .null, isDeletion: true)
             }
@@ -45,7 +50,8 @@ struct SourceEvent {
             if let decoded { event = decoded } else { event = try Self.avro(record, value, schemas) }
             self =
                 format == .avro
-                ? SourceEvent(event: event) : try DebeziumEvent.event(event, unavailable: unavailable)
+                ? SourceEvent(event: event)
+                : try DebeziumEvent.event(event, unavailable: unavailable, foreign: foreign)
             return
         }
         if let framing = Self.foreignFraming(value) {
@@ -54,11 +60,14 @@ struct SourceEvent {
         }
         let text = try Self.unframed(value)
         switch format {
-        case .json: self.init(event: try Self.json(text))
-        case .cloudevents: self.init(event: try ForeignCloudEvent.event(record, text))
+        case .json: self.init(event: try Self.json(text, &foreign))
+        case .cloudevents: self.init(event: try ForeignCloudEvent.event(record, text, &foreign))
         case .debezium, .avro, .avroDebezium:
-            self = try DebeziumEvent.event(try Self.json(text), unavailable: unavailable)
+            let json = try Self.json(text, &foreign)
+            self = try DebeziumEvent.event(json, unavailable: unavailable, foreign: foreign)
+            return
         }
+        self.foreign = foreign
     }
 
     init(event: JSON, isDeletion: Bool = false, isSnapshot: Bool = false, passedOver: IgnoredRecord? = nil) {
@@ -109,12 +118,19 @@ struct SourceEvent {
         }
     }
 
-    static func json(_ bytes: [UInt8], _ what: String = "the value") throws(ChangeFault) -> JSON {
-        do { return try JSON(parsing: bytes, replacingLoneSurrogates: true) } catch {
-            if error.code == .tooManyEntries {
-                throw ChangeFault(code: .mapUndecodable, reason: "\(what) has \(error)")
-            }
-            throw ChangeFault(code: .mapUndecodable, reason: "\(what) is not JSON: \(error)")
+    static func json(
+        _ bytes: [UInt8], _ foreign: inout ForeignJSON, _ what: String = "the value"
+    ) throws(ChangeFault) -> JSON {
+        do { return try JSON(parsing: bytes, mending: &foreign) } catch {
+            let reason =
+                switch error.code {
+                case .tooManyEntries: "\(what) has \(error)"
+                case .duplicateName:
+                    "\(what): \(error), with different values; if the last one counts, give source.json "
+                        + "\"repeated\": \"last\""
+                case .syntax, .invalidUTF8, .tooDeep: "\(what) is not JSON: \(error)"
+                }
+            throw ChangeFault(code: .mapUndecodable, reason: reason)
         }
     }
 

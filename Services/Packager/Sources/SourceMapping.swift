@@ -35,6 +35,8 @@ struct SourceMapping {
     let outcome: Outcome
     /// Values that the tables of the library do not know.
     private(set) var unknown: [UnknownValue] = []
+    /// What was mended in the record's texts.
+    private(set) var foreign = ForeignJSON()
     /// The parcels whose orders the program needs and that were not given.
     private(set) var wanted: [Parcel] = []
 
@@ -55,7 +57,9 @@ struct SourceMapping {
         }
         do throws(ChangeFault) {
             let event = try SourceEvent(
-                record, format: source.format, schemas: schemas, decoded: decoded, unavailable: source.unavailable)
+                record, format: source.format, schemas: schemas, decoded: decoded, unavailable: source.unavailable,
+                repeated: source.repeated)
+            self.foreign = event.foreign
             let isLeftOut = event.isDeletion && !source.takesDeletions
             if let kind = event.passedOver ?? (isLeftOut ? .deletion : nil) {
                 self.outcome = .ignored(kind)

@@ -25,19 +25,26 @@ extension JSON {
     /// so are lone surrogates and anything after the value.
     /// - Parameters:
     ///   - bytes: UTF-8 without byte order mark.
-    ///   - replacesLoneSurrogates: true to read each as U+FFFD, for documents of others: JavaScript and Python write
-    ///     them where they cut a text in the middle of a character. Source: RFC 8259 §8.2
     ///   - entries: the most entries; for what Waybill itself wrote there is no limit.
     ///   - depth: the depth to which arrays and objects may nest.
     /// - Throws: `JSONError` with the byte offset.
     public init(
-        parsing bytes: [UInt8], replacingLoneSurrogates replacesLoneSurrogates: Bool = false,
-        entries: Int = JSON.entryLimit, depth: Int = JSON.depthLimit
+        parsing bytes: [UInt8], entries: Int = JSON.entryLimit, depth: Int = JSON.depthLimit
     ) throws(JSONError) {
         var parser = JSONParser(entries: entries)
         parser.depthLimit = depth
-        parser.replacesLoneSurrogates = replacesLoneSurrogates
         self = try parser.document(bytes.span)
+    }
+
+    /// Parses one JSON text of another system.
+    ///
+    /// - Parameter foreign: says what is taken; counts what was mended, unless an error is thrown.
+    /// - Throws: `JSONError` with the byte offset.
+    public init(parsing bytes: [UInt8], mending foreign: inout ForeignJSON) throws(JSONError) {
+        var parser = JSONParser(entries: JSON.entryLimit)
+        parser.foreign = foreign
+        self = try parser.document(bytes.span)
+        foreign = parser.foreign ?? foreign
     }
 
     /// Parses an object that Waybill itself wrote, and finds the text of one of its members.
@@ -60,7 +67,8 @@ private struct JSONParser {
     var count = 0
     /// The member of the outermost object whose text is to be found.
     var wanted: String?
-    var replacesLoneSurrogates = false
+    /// Nil for a text that must be free of faults.
+    var foreign: ForeignJSON?
     var depthLimit = JSON.depthLimit
     var found: Range<Int>?
 
@@ -158,7 +166,8 @@ private struct JSONParser {
                 self.position += 1
                 members.append(member)
                 var duplicate: String?
-                let object = JSONObject(unsorted: consume members, duplicate: &duplicate)
+                var object = JSONObject(unsorted: consume members, duplicate: &duplicate)
+                if duplicate != nil, self.foreign != nil { duplicate = self.foreign?.mend(&object) }
                 if let duplicate {
                     let place = try self.second(duplicate, bytes, from: start, depth: depth)
                     throw self.error(
@@ -345,7 +354,8 @@ private struct JSONParser {
                 }
             }
         }
-        guard self.replacesLoneSurrogates else { throw self.error("a lone surrogate is not a character", at: start) }
+        guard self.foreign != nil else { throw self.error("a lone surrogate is not a character", at: start) }
+        self.foreign?.loneSurrogates += 1
         // An escape that follows is read by itself.
         self.position = end
         return "\u{FFFD}"
