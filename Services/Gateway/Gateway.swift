@@ -10,6 +10,7 @@ struct Gateway: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-gateway",
         abstract: "Serves order packages to Wallet and accepts its registrations.",
+        discussion: ServiceMain.help,
         version: GatewayServer.version.description,
         subcommands: [CheckoutCommand.self, CheckCommand.self, HealthCommand.self])
 
@@ -30,7 +31,8 @@ struct Gateway: AsyncParsableCommand {
 struct CheckoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "checkout",
-        abstract: "Serves shops and their pages around the payment: order details, merchant sessions, changes by HTTP.")
+        abstract: "Serves shops and their pages around the payment: order details, merchant sessions, changes by HTTP.",
+        discussion: ServiceMain.help)
 
     @OptionGroup var options: StartOptions
 

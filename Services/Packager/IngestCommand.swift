@@ -22,7 +22,7 @@ struct IngestCommand: AsyncParsableCommand {
 /// The role itself, which runs if no command is named.
 struct IngestRunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "run", abstract: "Runs the role (the default command).")
+        commandName: "run", abstract: "Runs the role (the default command).", discussion: ServiceMain.help)
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false

@@ -36,7 +36,7 @@ struct Packager: AsyncParsableCommand {
 /// The service itself, which runs if no command is named.
 struct RunCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "run", abstract: "Runs the service (the default command).")
+        commandName: "run", abstract: "Runs the service (the default command).", discussion: ServiceMain.help)
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false

@@ -20,6 +20,7 @@ struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
+        discussion: ServiceMain.help,
         version: Self.version.description,
         subcommands: [NotifyCommand.self, CheckCommand.self, HealthCommand.self])
 

@@ -10,6 +10,13 @@ import UnixSignals
 
 /// The start of a service: settings, log, metrics, operations endpoint, signals.
 public enum ServiceMain {
+    /// The discussion in a service's `--help`.
+    public static let help = """
+        Settings come from the environment, then from the JSON file that WAYBILL_CONFIG names, then from the \
+        defaults; --check-config prints the names of all with their values. A value that is refused is named, and the \
+        exit code is 78; it is 0 after a stop that was asked for, and 1 after any other end.
+        """
+
     /// Reads the configuration, builds the services and runs them until SIGTERM or SIGINT.
     ///
     /// A configuration that is refused is printed, and ends the program with `RefusedConfiguration.exitCode`.

@@ -35,3 +35,4 @@ guarantees=(
 printf '%s' "$data" |
     kcat -q -P -F "${PUBLISHER_PROPERTIES:?}" "${guarantees[@]}" -t waybill.order-changes -k "$order" "${headers[@]}" \
         -D '\x1e' || fail 'not published, publish it again under the same ID'
+echo "published: $id"
