@@ -98,7 +98,11 @@ enum LogicalType: Hashable, Sendable {
         // A fixed type has more bytes in front, all with the sign.
         var bytes = bytes
         var start = 0
-        while start + 1 < bytes.count, bytes[start] == (bytes[start + 1] < 0x80 ? 0 : 0xFF) { start += 1 }
+        while start + 1 < bytes.count {
+            let sign: UInt8 = bytes[start + 1] < 0x80 ? 0 : 0xFF
+            guard bytes[start] == sign else { break }
+            start += 1
+        }
         bytes.removeFirst(start)
         guard (1...Self.decimalBytes).contains(bytes.count) else { return nil }
         let isNegative = bytes[0] >= 0x80
@@ -152,7 +156,7 @@ enum LogicalType: Hashable, Sendable {
         let zero = UInt8(ascii: "0")
         var (digits, scale) = (digits, scale)
         if scale > Self.placesLimit {
-            while scale > 0, digits.last ?? zero == zero {
+            while scale > 0, (digits.last ?? zero) == zero {
                 if !digits.isEmpty { digits.removeLast() }
                 scale -= 1
             }
@@ -188,15 +192,17 @@ enum LogicalType: Hashable, Sendable {
 
     /// Returns a duration as in ISO 8601: `P1M2DT3.004S`.
     private static func duration(_ bytes: [UInt8]) -> String {
-        let parts = (0..<3).map { part in
-            (0..<4).reduce(Int64(0)) { $0 | Int64(bytes[4 * part + $1]) << Int64(8 * $1) }
+        func number(_ part: Int) -> Int64 {
+            var number: Int64 = 0
+            for index in (4 * part..<4 * part + 4).reversed() { number = number << 8 | Int64(bytes[index]) }
+            return number
         }
-        let (seconds, rest) = parts[2].quotientAndRemainder(dividingBy: 1000)
-        let months = parts[0] > 0 ? "\(parts[0])M" : ""
-        let days = parts[1] > 0 ? "\(parts[1])D" : ""
-        let hasTime = parts[2] > 0 || months + days == ""
-        let time = hasTime ? "T\(seconds)\(rest > 0 ? ".\(Self.fraction(rest, of: 1000))" : "")S" : ""
-        return "P\(months)\(days)\(time)"
+        let (months, days, milliseconds) = (number(0), number(1), number(2))
+        let date = (months > 0 ? "\(months)M" : "") + (days > 0 ? "\(days)D" : "")
+        guard milliseconds > 0 || date.isEmpty else { return "P\(date)" }
+        let rest = milliseconds % 1000
+        let fraction = rest > 0 ? ".\(Self.fraction(rest, of: 1000))" : ""
+        return "P\(date)T\(milliseconds / 1000)\(fraction)S"
     }
 
     private static func structured(_ object: JSONObject) -> String? {
@@ -211,13 +217,14 @@ enum LogicalType: Hashable, Sendable {
         guard let year = number("year", 0...9999), let month = number("month", 1...12), let day = number("day", 1...31)
         else { return nil }
         func two(_ value: Int64) -> String { String(String(100 + value).dropFirst()) }
-        let date = "\(String(10_000 + year).dropFirst())-\(two(month))-\(two(day))"
+        let date = "\(String(String(10_000 + year).dropFirst()))-\(two(month))-\(two(day))"
         guard let hour = number("hour", 0...23) else { return object["hour"] == nil ? date : nil }
         guard let minute = number("minute", 0...59), let second = number("second", 0...59) else { return nil }
-        let nanos = number("nanos", 1...999_999_999).map { ".\(Self.fraction($0, of: 1_000_000_000))" } ?? ""
+        let nanos = number("nanos", 1...999_999_999).map { "." + Self.fraction($0, of: 1_000_000_000) } ?? ""
         let offset = number("offsetSeconds", -86_340...86_340) ?? 0
-        let zone = "\(offset < 0 ? "-" : "+")\(two(abs(offset) / 3600)):\(two(abs(offset) / 60 % 60))"
-        return "\(date)T\(two(hour)):\(two(minute)):\(two(second))\(nanos)\(offset == 0 ? "Z" : zone)"
+        let sign = offset < 0 ? "-" : "+"
+        let zone = offset == 0 ? "Z" : sign + two(abs(offset) / 3600) + ":" + two(abs(offset) / 60 % 60)
+        return "\(date)T\(two(hour)):\(two(minute)):\(two(second))\(nanos)\(zone)"
     }
 
     static func uuid(_ bytes: [UInt8]) -> String {
