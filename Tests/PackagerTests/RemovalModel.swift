@@ -137,10 +137,15 @@ struct RemovalModel: ExploredModel {
     }
 
     /// The most runs of commands, ends of workers in the middle, and losses of Redis.
-    static let (runs, ends, losses) = (2, 1, 1)
+    struct Limits: Hashable, Sendable {
+        var runs = 2
+        var ends = 1
+        var losses = 1
+    }
 
     let redis: RedisClient
     let things: Set<Thing>
+    let limits: Limits
     let fault: Fault?
     private let key: OrderKey
     private let registration: RegistrationKey
@@ -155,9 +160,10 @@ struct RemovalModel: ExploredModel {
 
     private enum Kind { case hash, set, text }
 
-    init(redis: RedisClient, things: Set<Thing>, fault: Fault? = nil) throws {
+    init(redis: RedisClient, things: Set<Thing>, limits: Limits, fault: Fault? = nil) throws {
         self.redis = redis
         self.things = things
+        self.limits = limits
         self.fault = fault
         self.key = try ChangeLog.key("o1")
         self.registration = RegistrationKey(device: try DeviceIdentifier("d"), order: self.key)
@@ -205,7 +211,7 @@ struct RemovalModel: ExploredModel {
     func steps(in world: World) -> [Step] {
         var steps: [Step] = []
         let (isComplete, isLive) = (world.view == .complete, self.isLive(world))
-        let mayEnd = world.ends < Self.ends
+        let mayEnd = world.ends < self.limits.ends
         func add(_ step: Step, if condition: Bool = true) { if condition { steps.append(step) } }
         switch world.packager {
         case .none:
@@ -236,8 +242,8 @@ struct RemovalModel: ExploredModel {
         }
         switch world.removal {
         case .none:
-            add(.forget, if: isComplete && world.runs < Self.runs)
-            add(.expire, if: isComplete && world.runs < Self.runs && world.redis[self.orderKey] != nil)
+            add(.forget, if: isComplete && world.runs < self.limits.runs)
+            add(.expire, if: isComplete && world.runs < self.limits.runs && world.redis[self.orderKey] != nil)
         case .waiting: add(.wait, if: isComplete && self.isRemovalDone(world))
         case .asking: add(.ask)
         case .ending: add(.buryFound)
@@ -246,7 +252,7 @@ struct RemovalModel: ExploredModel {
         }
         add(.endRemoval, if: world.removal != .none && mayEnd)
         switch world.view {
-        case .complete: add(.lose, if: world.losses < Self.losses)
+        case .complete: add(.lose, if: world.losses < self.limits.losses)
         case .empty:
             let isRemoved = world.orders.last?.isRemoved == true
             add(.restoreLast)

@@ -13,14 +13,15 @@ import Testing
 /// `WAYBILL_MODEL_STEPS` is the longest sequence.
 @Suite(.server, .serialized, .timeLimit(.minutes(5))) struct RemovalModelTests {
     private static func explore(
-        _ url: String, _ things: Set<RemovalModel.Thing>, steps: Int, _ fault: RemovalModel.Fault? = nil
+        _ url: String, _ things: Set<RemovalModel.Thing>, steps: Int, _ limits: RemovalModel.Limits = .init(),
+        _ fault: RemovalModel.Fault? = nil
     ) async throws -> Exploration {
         var configuration = try RedisConfiguration(url: url)
         configuration.commandDeadline = .seconds(20)
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let result: Result<Exploration, any Error>
         do {
-            let model = try RemovalModel(redis: redis, things: things, fault: fault)
+            let model = try RemovalModel(redis: redis, things: things, limits: limits, fault: fault)
             result = .success(try await Exploration.run(model, steps: steps))
         } catch {
             result = .failure(error)
@@ -50,14 +51,17 @@ import Testing
         #expect(exploration.depth == steps || exploration.isWhole)
     }
 
-    static let faults: [(RemovalModel.Fault, Set<RemovalModel.Thing>)] = [
-        (.topicsAreNotRead, [.registration]), (.parcelsAreNotedFirst, [.parcel]),
+    /// With the thing that it is about, and the ends and losses that it takes.
+    static let faults: [(RemovalModel.Fault, RemovalModel.Thing, RemovalModel.Limits)] = [
+        (.topicsAreNotRead, .registration, .init(runs: 1, ends: 1, losses: 0)),
+        (.parcelsAreNotedFirst, .parcel, .init(runs: 1, ends: 0, losses: 1)),
     ]
 
-    @Test(arguments: faults)
-    func aPlantedFaultIsFound(_ fault: RemovalModel.Fault, _ things: Set<RemovalModel.Thing>) async throws {
+    @Test(arguments: faults.indices)
+    func aPlantedFaultIsFound(_ index: Int) async throws {
+        let (fault, thing, limits) = Self.faults[index]
         let server = try await RedisServer.startAlone()
-        let exploration = try await Self.explore(server.url, things, steps: 20, fault)
+        let exploration = try await Self.explore(server.url, [thing], steps: 20, limits, fault)
         await server.stop()
         print("\(fault): \(exploration)")
         #expect(try #require(exploration.violation, "it was not found").steps.count > 6)
@@ -75,7 +79,8 @@ import Testing
         }
         await client.close()
         let disguise = try await RedisDisguise.start(before: server, replacing: [(digests[0], digests[1])])
-        let exploration = try await Self.explore(disguise.url, [.registration], steps: 20)
+        let exploration = try await Self.explore(
+            disguise.url, [.registration], steps: 20, .init(runs: 1, ends: 0, losses: 0))
         await server.stop()
         print("a removed order takes registrations: \(exploration)")
         #expect(try #require(exploration.violation, "it was not found").steps.count > 6)
