@@ -36,8 +36,6 @@ struct RemovalModel: ExploredModel {
         var ends: Bool
     }
 
-    enum Change: Hashable, Sendable { case version, removal }
-
     /// The work of the packager on the next change.
     enum Packager: Hashable, Sendable {
         case none, written, removed, published
@@ -57,6 +55,9 @@ struct RemovalModel: ExploredModel {
     }
 
     enum Pusher: Hashable, Sendable { case none, found, done }
+    enum View: Hashable, Sendable { case complete, empty, ordered }
+    enum Letter: Hashable, Sendable { case none, open, closed }
+    enum Change: Hashable, Sendable { case version, removal }
 
     /// A run of `forget` or `expire`.
     enum Removal: Hashable, Sendable {
@@ -77,10 +78,6 @@ struct RemovalModel: ExploredModel {
             }
         }
     }
-
-    enum View: Hashable, Sendable { case complete, empty, ordered }
-
-    enum Letter: Hashable, Sendable { case none, open, closed }
 
     struct World: Hashable, Sendable {
         var redis: [String: Entry] = [:]
