@@ -146,6 +146,7 @@ import Testing
             ("waybill.order.merged", ["status": "completed", "owns": ["status", "fulfillments.status"]]),
             ("waybill.order.merged", ["owns": "orderNumber, fulfillments.status"]), ("waybill.order.merged", [:]),
             ("waybill.order.merged", ["webServiceURL": .null, "owns": .null]),
+            ("waybill.order.merged", ["keeps": [["payment", "status"], ["fulfillments", "f1", "trackingURL"]]]),
             ("waybill.order.announced", nil), ("waybill.order.announced", ["touch": true]),
         ]
         var cases = try valid.map {
@@ -159,7 +160,9 @@ import Testing
             ("waybill.fulfillment.updated", ["fulfillmentIdentifier": ""]),
             ("waybill.return.updated", ["fulfillmentIdentifier": "r"]), ("waybill.order.removed", ["a": 1]),
             ("waybill.order.removed", []), ("waybill.order.refunded", [:]), ("waybill.order.merged", nil),
-            ("waybill.order.merged", ["owns": 7]), ("waybill.order.merged", ["owns": ["status", 7]]),
+            ("waybill.order.merged", ["keeps": "status"]), ("waybill.order.merged", ["keeps": [["status"], []]]),
+            ("waybill.order.merged", ["keeps": [["status", 7]]]), ("waybill.order.merged", ["owns": 7]),
+            ("waybill.order.merged", ["owns": ["status", 7]]),
             ("waybill.order.merged", ["owns": ["a..b"]]), ("waybill.order.merged", ["owns": "a,,b"]),
             ("waybill.order.merged", []), ("waybill.order.announced", ["touch": "yes"]),
             ("waybill.order.announced", ["touched": true]), ("waybill.order.announced", "x"),

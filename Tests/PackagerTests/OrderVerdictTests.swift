@@ -252,6 +252,14 @@ import Testing
             $0.redis = .success(redis { $0.omittedFiles = ["$.lineItems[0].image: lamp.png"] })
         },
         Case(
+            "a link that is none", [.membersOmitted], isHealthy: true, fix: "ingest map"
+        ) {
+            let source = Contributions.Summary(
+                source: "/shop", owns: [], members: ["fulfillments"], keeps: ["fulfillments.f1.trackingURL"],
+                latestMilliseconds: nil)
+            $0.redis = .success(redis { $0.sources = [source] })
+        },
+        Case(
             "a change that lacks a merchant", [.changesWait], text: "they lack: $.merchant is missing",
             fix: "defaults.merchant"
         ) {

@@ -13,7 +13,7 @@ import Testing
                 "topics": ["events", "^more\\..*"], "format": "json", "name": "/s",
                 "orderType": "order.com.example.shop",
                 "owns": ["status"], "start": "2026-01-01T00:00:00Z", "silentBefore": "2026-01-01T00:00:00Z",
-                "constants": ["a": 1], "deletions": true, "unmapped": "dead-letter",
+                "constants": ["a": 1], "deletions": true, "unmapped": "dead-letter", "strict": true,
                 "limits": ["memoryMiB": 8, "instructions": 100_000],
             ]
         ),

@@ -237,7 +237,7 @@ struct ChangeAccount: Sendable {
                 self.metrics.earlyApplied.increment(
                     by: draft.result.outcomes.prefix(draft.order.waited).count(where: \.isTaken))
             }
-            if !draft.result.withheld.isEmpty {
+            if draft.result.lacks.isEmpty, !draft.result.withheld.isEmpty {
                 self.logger.notice(
                     "incomplete elements are hidden",
                     metadata: ["order": "\(draft.key)", "elements": "\(draft.result.withheld.listed(separator: "; "))"]

@@ -93,6 +93,7 @@ struct IngestMapCommand: AsyncParsableCommand {
             StandardStream.error.write("\(fault)\n")
             throw ExitCode(1)
         case .mapped(let changes):
+            for member in mapping.omitted { StandardStream.error.write("note: \(member)\n") }
             if let path = self.against { return try Self.compare(changes, path, now) }
             for change in changes {
                 StandardStream.output.write("\(try self.text(of: change))\n")

@@ -34,6 +34,9 @@ final class IngestMetrics: Sendable {
         for fault in mapping.foreign.faults {
             self.count("waybill_ingest_mended_total", source, "kind", fault.kind, by: fault.count)
         }
+        for member in mapping.omitted {
+            self.count("waybill_ingest_omitted_total", source, "member", member.name)
+        }
         self.record("waybill_ingest_map_seconds", source, duration)
     }
 

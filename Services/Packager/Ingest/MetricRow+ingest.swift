@@ -19,6 +19,9 @@ extension MetricRow {
                 .counter, "waybill_ingest_mended_total", by: ["source", "kind"],
                 "faults of JSON that were mended: `lone-surrogate`, `repeated-member`"),
             MetricRow(
+                .counter, "waybill_ingest_omitted_total", by: ["source", "member"],
+                "members of orders that were not valid and that a change went without"),
+            MetricRow(
                 .gauge, "waybill_ingest_unknown_aliases_waiting",
                 "keys whose records wait for the order of a parcel"),
             MetricRow(

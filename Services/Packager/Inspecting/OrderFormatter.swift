@@ -197,6 +197,7 @@ extension OrderFormatter {
         [
             "source": .string(source.source), "members": .array(source.members.map { .string($0) }),
             "owns": .array(source.owns.map { .string($0) }),
+            "omitted": .array(source.keeps.map { .string($0) }),
             "time": source.latestMilliseconds.map { .string(DeadLetterFormatter.time($0)) } ?? .null,
         ]
     }

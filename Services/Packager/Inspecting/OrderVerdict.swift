@@ -39,6 +39,7 @@ struct OrderFinding: Hashable, Sendable {
         case tokenRetired = "token-retired"
         case tokenUnknown = "token-unknown"
         case elementsHidden = "elements-hidden"
+        case membersOmitted = "members-omitted"
         case filesOmitted = "files-omitted"
         case picturesPending = "pictures-pending"
         case picturesFailing = "pictures-failing"
@@ -293,6 +294,14 @@ extension OrderVerdict {
                 .elementsHidden, "hidden until they are complete: \(order.hiddenElements.listed(separator: "; "))",
                 fix: "have a source send what they lack; a status word that a source's table lacks sets none")
         }
+        for source in order.sources where !source.keeps.isEmpty {
+            self.warning(
+                .membersOmitted,
+                "what \(source.source) sent last was not valid, so an older value or none is shown: "
+                    + source.keeps.listed(),
+                fix: "see the record with waybill-packager ingest map, and mend the source's program or the system "
+                    + "behind it; its next event replaces them")
+        }
         if !order.omittedFiles.isEmpty {
             self.fault(
                 .filesOmitted, "left out of the package: \(order.omittedFiles.listed(separator: "; "))",
@@ -331,7 +340,7 @@ extension OrderVerdict {
 extension OrderVerdict {
     /// The reasons why the changes that wait make no order, as an end of a sentence; empty if none is known.
     private var lack: String {
-        self.facts.lacks.isEmpty ? "" : "; to make it, they lack: \(self.facts.lacks.listed(most: 5, separator: "; "))"
+        self.facts.lacks.isEmpty ? "" : "; to make it, they lack: \(self.facts.lacks.listed(separator: "; "))"
     }
 
     /// The remedy for changes that wait; nil if no reason is known.

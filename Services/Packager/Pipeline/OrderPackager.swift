@@ -81,7 +81,7 @@ struct OrderPackager: Sendable {
     ) -> [String] {
         let draft = self.fold(order, stored: stored, nowEpochSeconds: nowEpochSeconds)
         guard !draft.exists, !draft.early.isEmpty else { return [] }
-        let lacks = draft.result.lacks.map(\.withoutValue)
+        let lacks = draft.result.lacks.map(\.withoutValue) + draft.result.withheld
         return lacks.isEmpty ? ["waybill.order.replaced or waybill.order.merged, which create the order"] : lacks
     }
 

@@ -22,7 +22,8 @@ struct OrderComparison {
             let result = fold.fold(nil, changes: own, nowEpochSeconds: now)
             let hidden = result.withheld.map { "\(key): hidden until it is complete: \($0)" }
             guard case .refused(let fault)? = result.outcomes.last else { return hidden }
-            return hidden + ["\(key): \(fault.reason)"]
+            guard !result.lacks.isEmpty else { return hidden + ["\(key): \(fault.reason)"] }
+            return hidden + result.lacks.map { "\(key): there is no order as long as \($0)" }
         }
     }
 

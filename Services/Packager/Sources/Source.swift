@@ -52,6 +52,8 @@ struct Source: Sendable {
     let takesDeletions: Bool
     /// True if an event without a change becomes a dead letter.
     let refusesUnmapped: Bool
+    /// True if a change is refused for any member that is not valid; else such a member is left out if it may be.
+    let isStrict: Bool
     let program: SourceProgram
     /// The number of times that its folder was loaded before.
     var generation = 0
@@ -174,6 +176,7 @@ extension Source {
         case "dead-letter"?: self.refusesUnmapped = true
         case let other?: throw file.wrong("unmapped", "\"\(other)\" must be \"ignore\" or \"dead-letter\"")
         }
+        self.isStrict = try file.flag("strict")
         var limits = LuaProgram.Limits()
         if var given = try file.optionalMembers("limits") {
             limits.memory = Int(try Self.limit(&given, "memoryMiB", 1...256) ?? 16) << 20

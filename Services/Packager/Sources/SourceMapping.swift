@@ -12,6 +12,8 @@ struct SourceMapping {
         let message: KafkaMessage
         let change: OrderChange
         let type: ChangeType
+        /// Members of the program's result that are not valid, and that the change goes without.
+        var omitted: [OmittedMember] = []
     }
 
     enum Outcome: Sendable {
@@ -35,8 +37,10 @@ struct SourceMapping {
     let outcome: Outcome
     /// Values that the tables of the library do not know.
     private(set) var unknown: [UnknownValue] = []
-    /// What was mended in the record's texts.
-    private(set) var foreign = ForeignJSON()
+    /// The members that the changes go without.
+    var omitted: [OmittedMember] {
+        if case .mapped(let changes) = self.outcome { changes.flatMap(\.omitted) } else { [] }
+    }
     /// The parcels whose orders the program needs and that were not given.
     private(set) var wanted: [Parcel] = []
 
@@ -244,12 +248,12 @@ struct ChangeDrafts {
         }
         if let data { event.append(("data", data)) }
         try members.refuseRest()
-        let object = JSONObject(event)
-        let message = KafkaMessage(
-            topic: self.topic, key: Array(key.utf8), value: object.serialized,
-            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")]
-                + self.trace.headers)
-        return SourceMapping.Change(message: message, change: try self.checked(message, object, number), type: type)
+        do throws(ChangeFault) {
+            return try self.checked(JSONObject(event), key, type)
+        } catch {
+            throw ChangeFault(
+                code: .mapInvalidChange, reason: "source \(self.source.name): result[\(number)]: \(error.reason)")
+        }
     }
 
     /// Returns the key of the order: `<order type>/<order>`.
@@ -260,6 +264,7 @@ struct ChangeDrafts {
         case .number(let number): order = number.text
         case let other: throw members.wrong("order", "must be a text or an integer, it is \(other.kind)")
         }
+        do { _ = try OrderIdentifier(order) } catch { throw members.wrong("order", "\(error)") }
         let brand = try members.optionalText("brand")
         switch self.source.orderTypes {
         case .one(let type): return "\(type)/\(order)"
@@ -301,24 +306,49 @@ struct ChangeDrafts {
         self.isSnapshot || self.source.silentBefore.map { self.record.timestampMilliseconds < $0 } ?? false
     }
 
-    /// Reads the change as the packager will, and applies it to an order that does not exist, which finds values that
-    /// no order may have. Members that are missing may come from other sources.
+    /// Reads the change as the packager will, and leaves out what is not valid and need not be there.
     private func checked(
-        _ message: KafkaMessage, _ event: JSONObject, _ number: Int
-    ) throws(ChangeFault) -> OrderChange {
-        do throws(ChangeFault) {
-            let change = try OrderChange.decode(
-                key: message.key ?? [], event: event, value: message.value ?? [],
-                headers: message.headers.map { ($0.name, $0.value) })
-            let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
-            let fold = Self.fold(change.key.orderType)
-            let result = fold.fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
-            if case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder { throw fault }
-            return change
-        } catch {
-            throw ChangeFault(
-                code: .mapInvalidChange, reason: "source \(self.source.name): result[\(number)]: \(error.reason)")
+        _ event: JSONObject, _ key: String, _ type: ChangeType
+    ) throws(ChangeFault) -> SourceMapping.Change {
+        let draft = try self.draft(event, key, type)
+        let fault = self.fault(of: draft.change)
+        if !self.source.isStrict, fault != nil || draft.change.isPartial {
+            let (change, omitted) = Self.fold(draft.change.key.orderType)
+                .tolerating(draft.change, nowEpochSeconds: self.now)
+            if change != draft.change, var data = change.data {
+                var event = event
+                if let owns = event["data"]?.object?["owns"] { data["owns"] = owns }
+                event["data"] = .object(data)
+                var mended = try self.draft(event, key, type)
+                mended.omitted = omitted
+                if let fault = self.fault(of: mended.change) { throw fault }
+                return mended
+            }
         }
+        if let fault { throw fault }
+        return draft
+    }
+
+    private func draft(
+        _ event: JSONObject, _ key: String, _ type: ChangeType
+    ) throws(ChangeFault) -> SourceMapping.Change {
+        let message = KafkaMessage(
+            topic: self.topic, key: Array(key.utf8), value: event.serialized,
+            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")]
+                + self.trace.headers)
+        let change = try OrderChange.decode(
+            key: message.key ?? [], event: event, value: message.value ?? [],
+            headers: message.headers.map { ($0.name, $0.value) })
+        return SourceMapping.Change(message: message, change: change, type: type)
+    }
+
+    /// Applies a change to an order that does not exist, which finds values that no order may have. Members that are
+    /// missing may come from other sources.
+    private func fault(of change: OrderChange) -> ChangeFault? {
+        let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
+        let result = Self.fold(change.key.orderType).fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
+        guard case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder else { return nil }
+        return fault
     }
 
     /// Returns the fold of an order whose brand is not known.

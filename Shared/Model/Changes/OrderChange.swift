@@ -36,11 +36,14 @@ public struct OrderChange: Hashable, Sendable {
     public let ifVersion: Int64?
     /// The trace of the event, or else of its record; nil if neither has one.
     public let trace: TraceContext?
-    public let kind: Kind
+    /// The members of merged data that the source could not say.
+    public internal(set) var keeps: KeptMembers
+    public internal(set) var kind: Kind
 
     public init(
         key: OrderKey, source: String, id: String, sequence: String? = nil, epochMilliseconds: Int64? = nil,
-        isSilent: Bool = false, ifVersion: Int64? = nil, trace: TraceContext? = nil, kind: Kind
+        isSilent: Bool = false, ifVersion: Int64? = nil, trace: TraceContext? = nil,
+        keeps: KeptMembers = KeptMembers(), kind: Kind
     ) {
         self.key = key
         self.source = source
@@ -50,7 +53,28 @@ public struct OrderChange: Hashable, Sendable {
         self.isSilent = isSilent
         self.ifVersion = ifVersion
         self.trace = trace
+        self.keeps = keeps
         self.kind = kind
+    }
+
+    /// The data of the event without its `owns`; nil if it has none.
+    public var data: JSONObject? {
+        switch self.kind {
+        case .replaced(let document): return document.members
+        case .merged(var data, _):
+            if !self.keeps.paths.isEmpty { data["keeps"] = self.keeps.json }
+            return data
+        case .patched(let data), .fulfillmentUpdated(_, let data), .returnUpdated(_, let data): return data
+        case .announced, .removed: return nil
+        }
+    }
+
+    /// True for an update that makes no order, so that only the order that it meets shows if it is valid.
+    public var isPartial: Bool {
+        switch self.kind {
+        case .patched, .fulfillmentUpdated, .returnUpdated: true
+        case .replaced, .merged, .announced, .removed: false
+        }
     }
 
     /// Returns true if the source of both numbered this change below the other one.
@@ -119,10 +143,17 @@ extension OrderChange {
                 reason: "\(event.path("subject")) is \"\(clipped(event.subject))\" but the record's key is "
                     + "\"\(key)\": both must name the same order")
         }
+        var kind = try Self.kind(of: event)
+        var keeps = KeptMembers()
+        if case .merged(var data, let owns) = kind, let sent = data["keeps"] {
+            data["keeps"] = nil
+            keeps = try KeptMembers(sent, path: "$.data.keeps")
+            kind = .merged(data, owns: owns)
+        }
         self.init(
             key: key, source: event.source, id: event.id, sequence: event.sequence,
             epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent, ifVersion: event.ifVersion,
-            trace: event.trace ?? TraceContext(headers: headers), kind: try Self.kind(of: event))
+            trace: event.trace ?? TraceContext(headers: headers), keeps: keeps, kind: kind)
     }
 
     private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {

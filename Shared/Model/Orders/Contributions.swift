@@ -24,7 +24,9 @@
 /// 8. **Values of several sources that contradict one another** (a status of shipping, an element of pickup) make no
 ///    order invalid. The one at fault that was written last does not count as long as they do. If it is the only one,
 ///    it is not shown; if the order needs it, what contains it is not shown.
-/// 9. **A document that existed before** is the part of a source without a name, written before all others, and
+/// 9. **What an event could not say stays**: of the members in its `keeps`, the value that its source's part has counts
+///    as sent. If the part has none, the event is not refused for it.
+/// 10. **A document that existed before** is the part of a source without a name, written before all others, and
 ///    `waybill.order.replaced` makes an order a plain document again.
 ///
 /// Bounded: `limit` sources, and all parts together are no larger than a document may be. Beyond that the change that
@@ -38,6 +40,8 @@ public struct Contributions: Hashable, Sendable {
         var owns: OwnedPaths
         var document: JSONObject
         var moments: Moments
+        /// The members that the last event about them could not say.
+        var keeps = KeptMembers()
     }
 
     /// Sorted by source.
@@ -68,20 +72,28 @@ public struct Contributions: Hashable, Sendable {
     ///
     /// - Parameters:
     ///   - owns: the paths that the source owns from now on; nil leaves them as they are.
+    ///   - keeps: the members that the source could not say.
     ///   - moment: when it was written, milliseconds since 1970.
     /// - Throws: `ChangeFault` with code `.invalidChange` when there are too many sources.
     mutating func merge(
-        _ sent: JSONObject, of source: String, owns: OwnedPaths? = nil, at moment: Int64
+        _ sent: JSONObject, of source: String, owns: OwnedPaths? = nil, keeps: KeptMembers = KeptMembers(),
+        at moment: Int64
     ) throws(ChangeFault) {
         try self.change(source, at: moment) { part in
-            part.document = part.document.merging(contribution: sent, owned: owns?.claim)
+            let claim = owns?.claim
+            let said = keeps.filling(sent, from: part.document)
+            part.document = part.document.merging(contribution: said, owned: claim)
             if let owns { part.owns = owns }
+            part.keeps = part.keeps.after(sent, claim: claim, keeping: keeps)
         }
     }
 
     /// Applies a merge patch to the part of a source.
     mutating func patch(_ patch: JSONObject, of source: String, at moment: Int64) throws(ChangeFault) {
-        try self.change(source, at: moment) { $0.document = $0.document.merging(patch) }
+        try self.change(source, at: moment) { part in
+            part.document = part.document.merging(patch)
+            part.keeps = part.keeps.after(patch, claim: nil, keeping: KeptMembers())
+        }
     }
 
     private mutating func change(
@@ -117,10 +129,12 @@ extension Contributions {
         [
             "parts": .array(
                 self.parts.map { part in
-                    [
-                        "document": .object(part.document), "moments": part.moments.json,
-                        "owns": .array(part.owns.paths.map { .string($0) }), "source": .string(part.source),
+                    var members: [(String, JSON)] = [
+                        ("document", .object(part.document)), ("moments", part.moments.json),
+                        ("owns", .array(part.owns.paths.map { .string($0) })), ("source", .string(part.source)),
                     ]
+                    if !part.keeps.paths.isEmpty { members.append(("keeps", part.keeps.json)) }
+                    return .object(JSONObject(members))
                 }),
             "version": .integer(version),
         ]
@@ -136,11 +150,13 @@ extension Contributions {
             let path = "\(path).parts[\(index)]"
             var part = try JSONMembers(entry, path: path, failure: RecordError.init)
             let owns = try part.array("owns").compactMap(\.string)
+            let keeps = part.take("keeps").flatMap { try? KeptMembers($0, path: path) }
             contributions.parts.append(
                 Part(
                     source: try part.string("source"), owns: (try? OwnedPaths(owns, path: path)) ?? OwnedPaths(),
                     document: try part.object("document"),
-                    moments: try Moments(json: try part.value("moments"), path: "\(path).moments")))
+                    moments: try Moments(json: try part.value("moments"), path: "\(path).moments"),
+                    keeps: keeps ?? KeptMembers()))
         }
         return contributions
     }
@@ -345,14 +361,12 @@ extension Contributions.Part {
     var order: OrderDocument { OrderDocument(members: self.document.withoutService) }
 
     /// Returns true if no other source can write a member.
-    func owns(_ place: [Violation.Step]) -> Bool {
-        var claim = self.owns.claim
-        for step in place {
-            guard case .member(let name) = step, let inside = claim.members[ByteText(name)] else { return false }
-            if inside.isOwned { return true }
-            claim = inside
-        }
-        return false
+    func owns(_ place: [Violation.Step]) -> Bool { self.owns.claim.contains(place) }
+
+    /// Returns true if the source could not say a member.
+    func keeps(_ place: [Violation.Step]) -> Bool {
+        if self.keeps.paths.isEmpty { return false }
+        return IdentifiedElements.names(on: place, in: self.document).map { self.keeps.paths.contains($0) } ?? false
     }
 }
 
@@ -384,7 +398,7 @@ private struct Omissions {
     mutating func leaveOut(
         _ violation: Violation, of document: OrderDocument, _ voices: [Contributions.Voice]
     ) -> Bool {
-        var path = Self.path(violation.place, in: document)
+        var path = IdentifiedElements.path(to: violation.place, in: document.members)
         var isContainer = false
         while !path.isEmpty {
             let counting = self.voices(at: path, of: voices)
@@ -406,25 +420,6 @@ private struct Omissions {
         } else {
             self.isHidden = true
         }
-    }
-
-    /// Returns the names that lead to a place, as far as sources write there one by one.
-    private static func path(_ place: [Violation.Step], in document: OrderDocument) -> [String] {
-        var path: [String] = []
-        var value = JSON.object(document.members)
-        for step in place {
-            switch step {
-            case .member(let name):
-                path.append(name)
-                value = value.object?[name] ?? .null
-            case .element(let index):
-                guard let elements = IdentifiedElements.of(value, named: path.last ?? ""), index < elements.count
-                else { return path }
-                path.append(elements[index].identifier)
-                value = .object(elements[index].element)
-            }
-        }
-        return path
     }
 
     /// Returns the values that count at a path and are not left out.
@@ -462,13 +457,18 @@ extension Contributions {
         public let owns: [String]
         /// The names of the part's members, sorted.
         public let members: [String]
+        /// The members that the last event about them could not say, such as `fulfillments.f1.trackingURL`.
+        public let keeps: [String]
         /// The moment of the value that was written last, in milliseconds since 1970; nil if it is not known.
         public let latestMilliseconds: Int64?
 
-        public init(source: String, owns: [String], members: [String], latestMilliseconds: Int64?) {
+        public init(
+            source: String, owns: [String], members: [String], keeps: [String] = [], latestMilliseconds: Int64?
+        ) {
             self.source = source
             self.owns = owns
             self.members = members
+            self.keeps = keeps
             self.latestMilliseconds = latestMilliseconds
         }
 
@@ -482,6 +482,7 @@ extension Contributions {
             let latest = part.moments.latest
             return Summary(
                 source: part.source, owns: part.owns.paths, members: part.document.members.map(\.name),
+                keeps: part.keeps.paths.map { clipped($0.joined(separator: ".")) },
                 latestMilliseconds: latest == .min ? nil : latest)
         }
     }

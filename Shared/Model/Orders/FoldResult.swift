@@ -21,7 +21,7 @@ public struct FoldResult: Hashable, Sendable {
     public var isAnnounced = false
     /// True if no device is to be notified of what is published.
     public var isSilent = false
-    /// Elements that the order does not show yet, and the members that they lack.
+    /// Elements that the order does not show yet, and the members that they lack; also those of changes that wait.
     public var withheld: [String] = []
     /// The reasons why the changes that wait for an order make none; empty also if none of them could.
     public var lacks: [Violation] = []
@@ -132,6 +132,7 @@ struct FoldWork {
         for position in self.early.map(\.position) + self.refusedEarly { self.positions.advance(to: position) }
         self.refusedEarly = []
         self.lacks = []
+        if !self.isMerged { self.withheld = [] }
         defer { self.early = [] }
         return self.early
     }

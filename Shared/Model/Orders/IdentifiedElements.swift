@@ -35,6 +35,31 @@ enum IdentifiedElements {
         return elements
     }
 
+    /// Returns the names that lead to a place, members and identifiers, as far as sources write there one by one.
+    static func path(to place: [Violation.Step], in document: JSONObject) -> [String] {
+        var path: [String] = []
+        var value = JSON.object(document)
+        for step in place {
+            switch step {
+            case .member(let name):
+                path.append(name)
+                value = value.object?[name] ?? .null
+            case .element(let index):
+                guard let elements = self.of(value, named: path.last ?? ""), index < elements.count
+                else { return path }
+                path.append(elements[index].identifier)
+                value = .object(elements[index].element)
+            }
+        }
+        return path
+    }
+
+    /// Returns the names that lead to a place; nil if an element on the way has no identifier.
+    static func names(on place: [Violation.Step], in document: JSONObject) -> [String]? {
+        let path = self.path(to: place, in: document)
+        return path.count == place.count ? path : nil
+    }
+
     /// Returns the members that an element lacks before an order can show it; none for a complete one.
     ///
     /// - Parameter name: one of `arrays`.

@@ -208,13 +208,14 @@ public struct OrderFold: Sendable {
     }
 
     func violations(
-        in document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
+        in document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64,
+        limit: Int = OrderValidator.limit
     ) -> [Violation] {
         let order = document.complete(
             key: key, token: token, modifiedEpochSeconds: Self.modification(of: document, after: modified, now),
             rules: self.rules)
         var violations = OrderValidator.violations(
-            in: order, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: now)
+            in: order, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: now, limit: limit)
         let size = document.members.leastSize
         if size > OrderDocument.sizeLimit {
             violations.append(
@@ -250,6 +251,7 @@ public struct OrderFold: Sendable {
         guard let key = state?.key ?? key, let token = work.token else {
             // The order was never seen, and none of the changes created it.
             var result = FoldResult(state: state, effect: .none, outcomes: work.outcomes)
+            result.withheld = work.withheld
             result.lacks = work.lacks
             return result
         }
@@ -345,6 +347,7 @@ extension OrderFold {
         let token = parts.token ?? self.deriveToken(change.key)
         let order = self.order(of: parts, change.key, token, work.modified, now)
         work.lacks = order.violations
+        work.withheld = order.withheld
         guard order.violations.isEmpty else {
             let fault = Self.unknownOrder(change.key, lacks: order.violations)
             for item in work.early { work.outcomes[item.index] = .refused(fault) }
@@ -402,10 +405,10 @@ extension OrderFold {
         var next = parts
         switch change.kind {
         case .merged(let data, let owns):
-            try next.merge(
-                try self.contribution(data, owns: owns, change.key), of: change.source, owns: owns, at: moment)
+            let sent = try self.contribution(data, owns: owns, keeps: change.keeps, change.key)
+            try next.merge(sent, of: change.source, owns: owns, keeps: change.keeps, at: moment)
         case .patched(let patch):
-            try next.patch(try self.contribution(patch, owns: nil, change.key), of: change.source, at: moment)
+            try next.patch(try self.contribution(patch, change.key), of: change.source, at: moment)
         case .fulfillmentUpdated(_, let element):
             try next.merge(["fulfillments": [.object(element)]], of: change.source, at: moment)
         case .returnUpdated(_, let element):
@@ -415,7 +418,7 @@ extension OrderFold {
         var violations: [Violation] = []
         if let part = next.part(of: change.source) {
             violations = self.violations(in: part.order, change.key, self.deriveToken(change.key), nil, now)
-                .filter { !$0.isMissing || part.owns($0.place) }
+                .filter { !$0.isMissing || (part.owns($0.place) && !part.keeps($0.place)) }
         }
         if next.leastSize > OrderDocument.sizeLimit {
             let message =
@@ -428,13 +431,13 @@ extension OrderFold {
 
     /// Returns the data of a change as it goes into the part of its source.
     private func contribution(
-        _ data: JSONObject, owns: OwnedPaths?, _ key: OrderKey
+        _ data: JSONObject, owns: OwnedPaths? = nil, keeps: KeptMembers = KeptMembers(), _ key: OrderKey
     ) throws(ChangeFault) -> JSONObject {
         var sent = data
         let service = sent["webServiceURL"]
         let owned = OwnedMembers(takenFrom: &sent, key: key, rules: self.rules, isPatch: true)
         guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
-        try self.check(owns, sent)
+        try self.check(owns, keeps, sent)
         // Both null and the service's URL are a source's statement on whether the order is static.
         if let service { sent["webServiceURL"] = service == .null ? .null : .string(self.rules.webServiceURL) }
         if let token = owned.token { sent[OwnedMembers.tokenName] = .string(token.rawValue) }
@@ -449,23 +452,26 @@ extension OrderFold {
 
     /// Refuses a claim to a member that no order has, a typo; one to a required member that is not sent with it; and
     /// the removal of a member that no order can be without.
-    private func check(_ owns: OwnedPaths?, _ sent: JSONObject) throws(ChangeFault) {
-        var needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
-        if let owns, let name = needed.first(where: { owns.paths.contains($0) && (sent[$0] ?? .null) == .null }) {
+    private func check(_ owns: OwnedPaths?, _ keeps: KeptMembers, _ sent: JSONObject) throws(ChangeFault) {
+        let needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
+        let unsent = needed.filter {
+            owns?.paths.contains($0) == true && (sent[$0] ?? .null) == .null && !keeps.paths.contains([$0])
+        }
+        guard unsent.isEmpty else {
             throw ChangeFault(
                 code: .invalidChange,
-                reason: "owns has \"\(name)\", which no order can be without, so the data must have it as well")
+                reason: "owns has \(unsent.map { "\"\($0)\"" }.joined(separator: " and ")), which no order can be "
+                    + "without, so the data must have it as well")
         }
-        var path = "$"
-        var removed = needed.first { sent[$0] == .null }
-        if removed == nil, needed.contains("merchant"), let merchant = sent["merchant"]?.object {
-            needed = OrderSchema.merchant.members.filter(\.isRequired).map(\.name)
-            path = "$.merchant"
-            removed = needed.first { merchant[$0] == .null }
+        var removed = needed.filter { sent[$0] == .null }.map { "$.\($0)" }
+        if needed.contains("merchant"), let merchant = sent["merchant"]?.object {
+            let members = OrderSchema.merchant.members.filter { $0.isRequired && merchant[$0.name] == .null }
+            removed += members.map { "$.merchant.\($0.name)" }
         }
-        if let removed {
+        guard removed.isEmpty else {
             throw ChangeFault(
-                code: .invalidChange, reason: "\(path).\(removed) is null, but no order can be without it")
+                code: .invalidChange,
+                reason: "\(removed.joined(separator: " and ")) is null, but no order can be without it")
         }
         guard let owns else { return }
         if self.rules.passUnknownMembers { return }

@@ -110,6 +110,17 @@ public struct OwnedPaths: Hashable, Sendable {
     struct Claim {
         var isOwned = false
         var members: [ByteText: Claim] = [:]
+
+        /// Returns true if a member is owned, or what contains it.
+        func contains(_ place: [Violation.Step]) -> Bool {
+            var claim = self
+            for step in place {
+                guard case .member(let name) = step, let inside = claim.members[ByteText(name)] else { return false }
+                if inside.isOwned { return true }
+                claim = inside
+            }
+            return false
+        }
     }
 
     var claim: Claim {

@@ -15,12 +15,12 @@ enum OrderSchema {
         .optional("fulfillments", .array(of: .fulfillment)),
         .optional("lineItems", .array(of: .object(Self.lineItem))),
         .required("merchant", .object(Self.merchant)),
-        .required("orderIdentifier", .text(.orderIdentifier)),
+        .identity("orderIdentifier", .text(.orderIdentifier)),
         .required("orderManagementURL", .text(.url)),
         .optional("orderNumber", .text(.filled)),
         .optional("orderProvider", .object(Self.orderProvider)),
-        .required("orderType", .choice(["ecommerce"])),
-        .required("orderTypeIdentifier", .text(.orderTypeIdentifier)),
+        .identity("orderType", .choice(["ecommerce"])),
+        .identity("orderTypeIdentifier", .text(.orderTypeIdentifier)),
         .optional("payment", .object(Self.payment)),
         .optional("returnInfo", .object(Self.returnInfo)),
         .optional("returns", .array(of: .object(Self.return))),
@@ -40,8 +40,8 @@ enum OrderSchema {
         .optional("deliveredAt", .text(.dateTime)),
         .optional("estimatedDeliveryAt", .text(.dateTime)),
         .optional("estimatedDeliveryWindowDuration", .text(.duration)),
-        .required("fulfillmentIdentifier", .text(.filled)),
-        .required("fulfillmentType", .choice(["shipping"])),
+        .identity("fulfillmentIdentifier", .text(.filled)),
+        .identity("fulfillmentType", .choice(["shipping"])),
         .optional("lineItems", .array(of: .object(Self.lineItem))),
         .optional("notes", .text(.filled)),
         .optional("recipient", .object(Self.recipient)),
@@ -62,8 +62,8 @@ enum OrderSchema {
         .optional("address", .object(Self.address)),
         .optional("barcode", .object(Self.barcode)),
         .required("displayName", .text(.filled)),
-        .required("fulfillmentIdentifier", .text(.filled)),
-        .required("fulfillmentType", .choice(["pickup"])),
+        .identity("fulfillmentIdentifier", .text(.filled)),
+        .identity("fulfillmentType", .choice(["pickup"])),
         .optional("lineItems", .array(of: .object(Self.lineItem))),
         .optional("location", .object(Self.location)),
         .optional("notes", .text(.filled)),
@@ -92,7 +92,7 @@ enum OrderSchema {
         .required("displayName", .text(.filled)),
         .optional("emailAddress", .text(.email)),
         .optional("logo", .text(.image)),
-        .required("merchantIdentifier", .text(.filled)),
+        .identity("merchantIdentifier", .text(.filled)),
         .optional("phoneNumber", .text(.filled)),
         .required("url", .text(.url)))
 
@@ -126,7 +126,7 @@ enum OrderSchema {
         .optional("initiatedAt", .text(.dateTime)),
         .optional("lineItems", .array(of: .object(Self.lineItem))),
         .optional("notes", .text(.filled)),
-        .required("returnIdentifier", .text(.filled)),
+        .identity("returnIdentifier", .text(.filled)),
         .optional("returnLabel", .text(.label)),
         .optional("returnManagementURL", .text(.url)),
         .optional("returnNumber", .text(.filled)),
@@ -215,11 +215,18 @@ struct MemberSchema: Sendable {
     let key: ByteText
     let isRequired: Bool
     let shape: Shape
+    /// True if it says which thing its object is, or of what kind.
+    var isIdentity = false
 
     var name: String { self.key.text }
 
     static func required(_ name: String, _ shape: Shape) -> MemberSchema {
         MemberSchema(key: ByteText(name), isRequired: true, shape: shape)
+    }
+
+    /// A required member that says which thing its object is, or of what kind.
+    static func identity(_ name: String, _ shape: Shape) -> MemberSchema {
+        MemberSchema(key: ByteText(name), isRequired: true, shape: shape, isIdentity: true)
     }
 
     static func optional(_ name: String, _ shape: Shape) -> MemberSchema {

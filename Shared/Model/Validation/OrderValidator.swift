@@ -21,16 +21,18 @@ public enum OrderValidator {
     ///   - allowUnknownMembers: accepts members that the schema does not know.
     ///   - nowEpochSeconds: refuses a `createdAt` more than 24 hours after it; nil skips this check.
     ///   - images: the values that image members may have.
-    /// - Returns: the first 20 violations; none for a valid order.
+    ///   - limit: the most violations that are found.
+    /// - Returns: the first violations; none for a valid order.
     public static func violations(
-        in orderJSON: JSON, allowUnknownMembers: Bool, nowEpochSeconds: Int64?, images: Images = .filesAndURLs
+        in orderJSON: JSON, allowUnknownMembers: Bool, nowEpochSeconds: Int64?, images: Images = .filesAndURLs,
+        limit: Int = Self.limit
     ) -> [Violation] {
         guard case .object(let order) = orderJSON else {
             return [Violation(path: "$", message: "must be an object, it is \(orderJSON.kind)")]
         }
         func walk(currency: String?) -> ValidationWalk {
             var walk = ValidationWalk(
-                of: order, allowUnknownMembers: allowUnknownMembers, images: images, currency: currency)
+                of: order, allowUnknownMembers: allowUnknownMembers, images: images, currency: currency, limit: limit)
             walk.object(order, OrderSchema.order)
             walk.checkRules(of: order, nowEpochSeconds: nowEpochSeconds)
             return walk

@@ -64,6 +64,14 @@ enum TextFormat: Sendable {
         }
     }
 
+    /// Returns the text that a wrong one certainly means; nil if that is not certain.
+    func mended(_ text: String, images: OrderValidator.Images) -> String? {
+        switch self {
+        case .url, .httpsURL, .image: WebLink.mended(text).flatMap { self.accepts($0, images: images) ? $0 : nil }
+        default: nil
+        }
+    }
+
     /// Returns the expected format in words, for messages.
     func expectation(images: OrderValidator.Images) -> String {
         switch self {

@@ -8,6 +8,8 @@ struct ValidationWalk {
     private let images: OrderValidator.Images
     /// The currency of the order: that of its total, otherwise the first one that occurs.
     private var currency: String?
+    /// The most violations that are kept.
+    private let limit: Int
     /// True if an amount is in another currency.
     private(set) var isMixedInCurrency = false
     /// True while rules are checked that the JSON Schema does not have.
@@ -17,11 +19,15 @@ struct ValidationWalk {
     /// records that contain an order can be read back.
     private static let depthLimit = 24
 
-    init(of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {
+    init(
+        of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?,
+        limit: Int = OrderValidator.limit
+    ) {
         self.root = root
         self.allowUnknownMembers = allowUnknownMembers
         self.images = images
         self.currency = currency
+        self.limit = limit
         self.steps.reserveCapacity(8)
     }
 
@@ -29,7 +35,7 @@ struct ValidationWalk {
     ///
     /// - Parameter fault: the member that is at fault, if it is another one.
     mutating func report(_ message: String, at member: String? = nil, fault: String? = nil) {
-        guard self.violations.count < OrderValidator.limit else { return }
+        guard self.violations.count < self.limit else { return }
         var path = "$"
         var place: [Violation.Step] = []
         var value = JSON.object(self.root)
@@ -55,7 +61,7 @@ struct ValidationWalk {
 
     /// Adds a violation at a path from the root.
     mutating func report(_ message: String, path: String, place: Violation.Step...) {
-        guard self.violations.count < OrderValidator.limit else { return }
+        guard self.violations.count < self.limit else { return }
         self.violations.append(
             Violation(path: path, message: message, place: place, isBeyondSchema: self.isBeyondSchema))
     }
@@ -103,7 +109,9 @@ struct ValidationWalk {
             }
             guard !format.accepts(text, images: self.images) else { return }
             let expected = format.expectation(images: self.images)
-            self.report("must be \(expected)\(format.isShown ? ", it is \"\(clipped(text))\"" : "")")
+            let found = format.isShown ? ", it is \"\(clipped(text))\"" : ""
+            let hint = format.mended(text, images: self.images).map { "\(Violation.hint)\(Self.shown($0))" } ?? ""
+            self.report("must be \(expected)\(found)\(hint)")
         case .choice(let choices):
             guard case .string(let text) = value else { return self.wrongKind(value, Self.list(choices)) }
             guard !choices.contains(text) else { return }
@@ -128,7 +136,7 @@ struct ValidationWalk {
         case .array(let shape):
             guard case .array(let array) = value else { return self.wrongKind(value, "an array") }
             let elements = array.span
-            for index in elements.indices where self.violations.count < OrderValidator.limit {
+            for index in elements.indices where self.violations.count < self.limit {
                 self.steps.append(index)
                 self.value(elements[index], shape)
                 self.steps.removeLast()
@@ -141,6 +149,12 @@ struct ValidationWalk {
             guard case .object(let object) = value else { return self.wrongKind(value, "a fulfillment (an object)") }
             self.fulfillment(object)
         }
+    }
+
+    /// Returns a link up to its query, which may have a secret.
+    private static func shown(_ link: String) -> String {
+        guard let end = link.utf8.firstIndex(where: { "?#".utf8.contains($0) }) else { return clipped(link, to: 400) }
+        return "\(clipped(String(link[..<end]), to: 400))\(Character(Unicode.Scalar(link.utf8[end])))…"
     }
 
     private mutating func wrongKind(_ value: JSON, _ expected: String) {
@@ -329,10 +343,13 @@ public struct Violation: Hashable, Sendable, CustomStringConvertible {
     /// True for a member that the schema does not know.
     var isUnknownMember: Bool { self.message.hasPrefix("is not a member of ") }
 
+    /// The words between what is expected and the text to write instead.
+    static let hint = "; write "
+
     /// The whole sentence without the value at fault, for a log: the value may be about a person.
     public var withoutValue: String {
-        let end = self.message.firstRange(of: ", it is \"")?.lowerBound ?? self.message.endIndex
-        return "\(self.path) \(self.message[..<end])"
+        let end = [", it is \"", Self.hint].compactMap { self.message.firstRange(of: $0)?.lowerBound }.min()
+        return "\(self.path) \(self.message[..<(end ?? self.message.endIndex)])"
     }
 
     /// The whole sentence.
