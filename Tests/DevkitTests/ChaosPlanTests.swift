@@ -81,6 +81,18 @@ import Testing
         #expect(ChaosPublisher.distinct(steps[...]).count > 1)
     }
 
+    @Test func anOrderIsMadeAnewAsItWasMeantToBecome() throws {
+        let plan = Self.plan()
+        for (index, order) in plan.orders.enumerated() {
+            let change = try plan.anew(index).decoded()
+            let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 1)
+            let state = Orders.fold.fold(nil, changes: [(position, change)], nowEpochSeconds: Orders.now).state
+            let document = OrderFile.document(.object(try #require(state).document.members))
+            #expect(document == order.document, "\(order.identifier)")
+            #expect(JSON.object(document).text.contains("\"\(ChaosPlan.mark(of: order.identifier))@"))
+        }
+    }
+
     @Test func withoutOrdersThereAreNoSteps() {
         let plan = ChaosPlan([], orderType: Orders.type, count: 1000, seed: 1)
         #expect(plan.steps.isEmpty)
@@ -127,8 +139,13 @@ import Testing
         #expect(ChaosControl("mark 3-redis-kill") == .mark("3-redis-kill"))
         #expect(ChaosControl("pause") == .pause)
         #expect(ChaosControl("move 127.0.0.1:9092") == .move("127.0.0.1:9092"))
+        #expect(ChaosControl("forget 3") == .forget(3))
         #expect(ChaosControl("end") == .end)
-        for line in ["", "mark", "mark a b", "pause now", "move", "move a b", "end now", "stop"] {
+        let others = [
+            "", "mark", "mark a b", "pause now", "move", "move a b", "end now", "stop", "forget", "forget 0",
+            "forget x",
+        ]
+        for line in others {
             #expect(ChaosControl(line) == nil)
         }
     }

@@ -21,6 +21,7 @@ struct ChaosCheck: Sendable {
         await self.awaitLag(group: "waybill-packager", topics: [Topics().orderChanges])
         await self.awaitLag(group: "waybill-pusher", topics: [Topics().orders, Topics().registrations])
         await self.awaitQuiet()
+        await self.forgotten()
         let served = await self.packages()
         await self.pushes(served)
         await self.lists(served)
@@ -85,6 +86,8 @@ struct ChaosCheck: Sendable {
             samples: Set(orders.indices.shuffled(using: &random).prefix(self.samples)), followed: Set(orders.indices))
         check.verifier = self.run.verifier
         check.mayRepeatLetters = true
+        let gone = self.run.forgetting.gone
+        check.gone = Set(orders.indices.filter { gone.contains(orders[$0].identifier) })
         var report = ReplayReport()
         let served = await check.packages(&report)
         self.tally.count("checked.packages", by: orders.count)
@@ -97,6 +100,23 @@ struct ChaosCheck: Sendable {
         for difference in report.differences { self.tally.differ(difference) }
         return [String: JSON](
             served.map { (orders[$0.key].identifier, $0.value) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Forgets the forgotten orders once more, which ends what came in between, and searches for what is left of them.
+    private func forgotten() async {
+        let gone = self.run.forgetting.gone
+        let orders = self.run.plan.orders.indices.filter { gone.contains(self.run.plan.orders[$0].identifier) }
+        for order in orders { await self.run.leave(order) }
+        guard !orders.isEmpty else { return }
+        do {
+            let search = try await ForgottenSearch(self.run, orders)
+            self.tally.count("forgotten.left_before", by: try await search.found().count)
+            await self.run.forgetting.end(orders, of: self.run)
+            for place in try await search.found() { self.tally.differ("left of a forgotten order: \(place)") }
+            self.tally.count("checked.forgotten", by: orders.count)
+        } catch {
+            self.tally.differ("searching for forgotten orders: \(error)")
+        }
     }
 
     /// Checks that devices that do not poll have the served version, so that no push was lost.

@@ -9,7 +9,8 @@ struct ChaosCommand: AsyncParsableCommand {
         abstract: "Streams changes through a stack while faults are injected, then compares everything.",
         discussion: """
             compose/bench chaos drives it: "mark NAME" on standard input means that a fault is over, "pause" that \
-            nothing may be published until "move HOST:PORT", which means that all is in another Kafka now, and "end" \
+            nothing may be published until "move HOST:PORT", which means that all is in another Kafka now, "forget COUNT" \
+            that so many orders are to be forgotten with the packager's command, of which some are made anew, and "end" \
             that no more faults will come. It prints "started", "recovered NAME PACKAGER PUSHER GATEWAY" \
             (milliseconds, -1: not within two minutes), "paused", "moved", "published", and at the end "count NAME \
             NUMBER" and "difference TEXT" lines. After a mark whose name ends in -older, packages may be older than \

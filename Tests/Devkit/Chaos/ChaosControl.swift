@@ -8,6 +8,8 @@ enum ChaosControl: Hashable, Sendable {
     case pause
     /// `move HOST:PORT`: from now on, Kafka is at this address; no service writes to the old one. Publishing resumes.
     case move(String)
+    /// `forget COUNT`: forget this many orders, as an operator does, while everything goes on.
+    case forget(Int)
     /// `end`, or the end of the input: no more faults will follow, and everything is running.
     case end
 
@@ -17,6 +19,9 @@ enum ChaosControl: Hashable, Sendable {
         case ("mark", 2): self = .mark(String(words[1]))
         case ("pause", 1): self = .pause
         case ("move", 2): self = .move(String(words[1]))
+        case ("forget", 2):
+            guard let count = Int(words[1]), (1...100).contains(count) else { return nil }
+            self = .forget(count)
         case ("end", 1): self = .end
         default: return nil
         }

@@ -16,6 +16,7 @@ actor ChaosDevice {
     nonisolated let isPolling: Bool
     private nonisolated let journal: APNSJournal
     private nonisolated let tally: ChaosTally
+    private nonisolated let forgetting: ChaosForgetting
     private nonisolated let wakes: AsyncStream<Void>
     private nonisolated let waker: AsyncStream<Void>.Continuation
     private var fresh: [(order: String, token: String)] = []
@@ -23,11 +24,14 @@ actor ChaosDevice {
     private var rounds = 0
     private(set) var isBusy = false
 
-    init(_ wallet: WalletDevice, isPolling: Bool, journal: APNSJournal, tally: ChaosTally) {
+    init(
+        _ wallet: WalletDevice, isPolling: Bool, journal: APNSJournal, tally: ChaosTally, forgetting: ChaosForgetting
+    ) {
         self.wallet = wallet
         self.isPolling = isPolling
         self.journal = journal
         self.tally = tally
+        self.forgetting = forgetting
         (self.wakes, self.waker) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
@@ -35,6 +39,12 @@ actor ChaosDevice {
     func add(_ order: String, token: String) {
         self.fresh.append((order, token))
         self.wake()
+    }
+
+    /// Drops an order that is forgotten.
+    func leave(_ order: String) {
+        self.fresh.removeAll { $0.order == order }
+        self.registered.removeAll { $0 == order }
     }
 
     /// Makes the device check for updates.
@@ -68,13 +78,14 @@ actor ChaosDevice {
             guard await self.patiently("register", order, { _ = try await self.wallet.register(order) }) else {
                 continue
             }
-            self.registered.append(order)
+            if !self.registered.contains(order) { self.registered.append(order) }
         }
         guard !self.registered.isEmpty else { return }
         await self.patiently("list", "any") {
-            let before = await self.wallet.unauthorizedFetches
+            let before = await self.wallet.unauthorizedFetches.count
             _ = try await self.wallet.react()
-            guard await self.wallet.unauthorizedFetches == before else {
+            let unauthorized = await self.wallet.unauthorizedFetches.dropFirst(before)
+            guard unauthorized.allSatisfy({ self.forgetting.allowsUnauthorized($0) }) else {
                 throw ToolError(.unauthorized, "fetching what was listed: status 401")
             }
         }
@@ -116,6 +127,10 @@ actor ChaosDevice {
             } catch let thrown {
                 let error = thrown as? ToolError ?? ToolError(.check, "\(thrown)")
                 switch error.code {
+                case .unauthorized where self.forgetting.allowsUnauthorized(order):
+                    self.tally.count("forgotten_401.\(kind)")
+                    self.leave(order)
+                    return false
                 case .unauthorized:
                     self.tally.count("wrong_401.\(kind)")
                     self.tally.differ("device of order \(order): \(error), though its token is right")

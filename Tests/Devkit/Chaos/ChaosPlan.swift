@@ -78,10 +78,31 @@ struct ChaosPlan: Sendable {
         self.steps = timed.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }
             .map(\.element.step)
         self.orders = zip(stories, notes).map { story, notes in
-            var document = story.expected
+            var document = Self.marked(story.expected, story.order.identifier)
             if notes > 0 { document["statusDescription"] = .string(Life.note(notes - 1)) }
             return ExpectedOrder(identifier: story.order.identifier, document: document)
         }
+    }
+
+    /// Returns the text that the customer's address of an order has, and nothing else does.
+    static func mark(of order: String) -> String { String(order.reversed()) }
+
+    /// Returns a document whose customer has a mark.
+    private static func marked(_ document: JSONObject, _ order: String) -> JSONObject {
+        var document = document
+        guard var customer = document["customer"]?.object else { return document }
+        customer["emailAddress"] = .string("\(Self.mark(of: order))@example.com")
+        document["customer"] = .object(customer)
+        return document
+    }
+
+    /// Returns the change that makes an order anew that was removed, whole as it was meant to become.
+    func anew(_ order: Int) -> KafkaMessage {
+        let expected = self.orders[order]
+        return CloudEvent(
+            id: "\(expected.identifier)-anew", source: "/olist/anew", type: CloudEvent.ChangeType.replaced.rawValue,
+            subject: "\(self.orderType)/\(expected.identifier)", data: .object(expected.document)
+        ).message(topic: Topics().orderChanges, mode: .structured)
     }
 
     /// Mean bytes of a document, for `ChaosBounds`.
@@ -116,9 +137,12 @@ struct ChaosPlan: Sendable {
             while !changes.isEmpty || note < self.notes {
                 let left = changes.count + self.notes - note
                 let isChange = messages.isEmpty || Int.random(in: 0..<left, using: &random) < changes.count
-                let event: CloudEvent
+                var event: CloudEvent
                 if isChange, let change = changes.popFirst() {
                     event = change
+                    if messages.isEmpty, let data = event.data?.object {
+                        event.data = .object(ChaosPlan.marked(data, self.story.order.identifier))
+                    }
                 } else {
                     event = self.event(note)
                     note += 1

@@ -13,6 +13,12 @@ final class ChaosPublisher: Sendable {
         var isPaused = false
         /// True while no record is in flight to Kafka and none will be sent.
         var isAtRest = false
+        /// Orders of which no more changes are published.
+        var stopped: Set<Int> = []
+        /// Orders with changes that are not acknowledged yet.
+        var inFlight: Set<Int> = []
+        /// Others that write to Kafka, see `whileNotPaused`.
+        var others = 0
     }
 
     private let plan: ChaosPlan
@@ -32,13 +38,33 @@ final class ChaosPublisher: Sendable {
     /// The broken changes by position, in the form that dead letters use.
     var broken: [String: BrokenRecord] { self.state.withLock(\.broken) }
     /// An order that was published some time ago; nil before the first.
-    var someOrder: Int? { self.state.withLock { $0.placed.first } }
+    var someOrder: Int? { self.state.withLock { state in state.placed.first { !state.stopped.contains($0) } } }
 
     /// Returns some of the orders that were published, each once.
     func someOrders(_ count: Int) -> [Int] {
         self.state.withLock { state in
             Array(Set((0..<count).compactMap { _ in state.placed.randomElement() }))
         }
+    }
+
+    /// Ends the changes of orders; returns once those that were sent are acknowledged.
+    func stop(_ orders: [Int]) async throws {
+        self.state.withLock { $0.stopped.formUnion(orders) }
+        while !self.state.withLock({ $0.inFlight.isDisjoint(with: orders) }) {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    /// Runs `body`, which writes to the cluster in use, while nothing is moved to another one.
+    func whileNotPaused<Value>(_ body: () async throws -> Value) async throws -> Value {
+        while !self.state.withLock({ state in
+            if !state.isPaused { state.others += 1 }
+            return !state.isPaused
+        }) {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        defer { self.state.withLock { $0.others -= 1 } }
+        return try await body()
     }
 
     /// - Parameter placed: called with each order when its first change is acknowledged.
@@ -61,7 +87,8 @@ final class ChaosPublisher: Sendable {
                 continue
             }
             let batch = Self.distinct(steps[sent..<sent + due])
-            var open = Array(batch)
+            var open = self.begin(batch)
+            let published = open
             while !open.isEmpty {
                 let results = await producer.produce(open.map(\.message))
                 var failed: [ChaosPlan.Step] = []
@@ -85,10 +112,22 @@ final class ChaosPublisher: Sendable {
                 }
             }
             sent += batch.count
-            for step in batch where step.isFirst { await placed(step.story) }
-            self.state.withLock { $0.sent = sent }
+            for step in published where step.isFirst { await placed(step.story) }
+            self.state.withLock { state in
+                state.sent = sent
+                state.inFlight = []
+            }
         }
         await producer.close()
+    }
+
+    /// Returns the steps of orders whose changes have not ended.
+    private func begin(_ batch: ArraySlice<ChaosPlan.Step>) -> [ChaosPlan.Step] {
+        self.state.withLock { state in
+            let open = batch.filter { !state.stopped.contains($0.story) }
+            state.inFlight = Set(open.map(\.story))
+            return open
+        }
     }
 
     private var kafka: KafkaConfiguration { self.state.withLock(\.kafka) }
@@ -103,7 +142,7 @@ final class ChaosPublisher: Sendable {
     /// Stops publishing until `resume`; returns once everything sent is acknowledged.
     func pause() async throws {
         self.state.withLock { $0.isPaused = true }
-        while !self.state.withLock(\.isAtRest) { try await Task.sleep(for: .milliseconds(20)) }
+        while !self.state.withLock({ $0.isAtRest && $0.others == 0 }) { try await Task.sleep(for: .milliseconds(20)) }
     }
 
     /// Continues publishing.

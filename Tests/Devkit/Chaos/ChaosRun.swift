@@ -26,6 +26,7 @@ struct ChaosRun: Sendable {
     let journal: APNSJournal
     let tally = ChaosTally()
     let publisher: ChaosPublisher
+    let forgetting: ChaosForgetting
     let devices: [ChaosDevice]
     /// The devices that have each order.
     private let owners: [Int: [Int]]
@@ -54,16 +55,18 @@ struct ChaosRun: Sendable {
         self.journal = journal
         self.publisher = ChaosPublisher(
             plan: plan, rate: rate, kafka: try stack.kafkaConfiguration(), tally: self.tally)
-        let tally = self.tally
+        let (tally, forgetting) = (self.tally, ChaosForgetting(tally: self.tally))
+        self.forgetting = forgetting
         self.devices = (0..<devices).map { index in
             ChaosDevice(
                 WalletDevice(gateway: stack.gateway, orderType: stack.orderType, http: http, verifier: verifier),
-                isPolling: index % 2 == 0, journal: journal, tally: tally)
+                isPolling: index % 2 == 0, journal: journal, tally: tally, forgetting: forgetting)
         }
         var random = SeededGenerator(seed: seed ^ 0xDE71CE)
         var owners: [Int: [Int]] = [:]
         for device in 0..<devices {
-            for _ in 0..<ordersPerDevice where !plan.orders.isEmpty {
+            // Nothing is left of a device whose only order is forgotten.
+            for _ in 0..<(device % 4 == 3 ? 1 : ordersPerDevice) where !plan.orders.isEmpty {
                 let order = Int.random(in: plan.orders.indices, using: &random)
                 if owners[order]?.contains(device) != true { owners[order, default: []].append(device) }
             }
@@ -102,6 +105,8 @@ struct ChaosRun: Sendable {
                         await check.takeVersions()
                         self.publisher.resume(at: try self.kafka.move(to: bootstrap))
                         say("moved")
+                    case .forget(let count):
+                        work.addTask { await self.forgetting.forget(count, of: self) }
                     // Also ends the pause of a driver that died.
                     case .end: self.publisher.resume()
                     }
@@ -131,7 +136,12 @@ struct ChaosRun: Sendable {
                 orderType: self.stack.orderType, order: try OrderIdentifier(self.plan.orders[order].identifier)))
     }
 
-    private func handOver(_ order: Int) async {
+    /// Makes the devices that have an order drop it.
+    func leave(_ order: Int) async {
+        for device in self.owners[order] ?? [] { await self.devices[device].leave(self.plan.orders[order].identifier) }
+    }
+
+    func handOver(_ order: Int) async {
         guard let token = try? self.token(order) else { return }
         for device in self.owners[order] ?? [] {
             await self.devices[device].add(self.plan.orders[order].identifier, token: token)
@@ -200,7 +210,7 @@ struct ChaosRun: Sendable {
                     headers: [("authorization", "AppleOrder \(token)")])
                 let status = try? await self.http.send(request).status
                 if status == 200 { return (.now - begin).microseconds / 1000 }
-                if status == 401 {
+                if status == 401, !self.forgetting.allowsUnauthorized(identifier) {
                     self.tally.count("wrong_401.fetch")
                     self.tally.differ("fetching order \(identifier): status 401, though the token is right")
                 }

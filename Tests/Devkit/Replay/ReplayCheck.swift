@@ -1,6 +1,7 @@
 import Foundation
 import Kafka
 import Model
+import Operations
 
 /// Compares the results of a replay with the expected ones.
 struct ReplayCheck: Sendable {
@@ -16,6 +17,9 @@ struct ReplayCheck: Sendable {
     var verifier: PackageVerifier?
     /// True if a change may become a dead letter twice, as after a crash between its dead letter and its commit.
     var mayRepeatLetters = false
+
+    /// Orders that the gateway must not have: they were forgotten.
+    var gone: Set<Int> = []
 
     /// The time within which the gateway has to serve a package.
     private static let patience: Duration = .seconds(30)
@@ -55,6 +59,13 @@ struct ReplayCheck: Sendable {
         let expected = self.orders[index]
         do {
             let key = OrderKey(orderType: self.stack.orderType, order: try OrderIdentifier(expected.identifier))
+            if self.gone.contains(index) {
+                let status = try await self.http.send(self.request(key, token: self.tokens.token(for: key))).status
+                guard status == 401 else {
+                    throw ToolError(.check, "it is forgotten, and the gateway answers \(status)")
+                }
+                return
+            }
             let package = try await self.package(of: key, token: self.tokens.token(for: key))
             let archive = ZipReader(package)
             if let violation = archive.violations.first { throw ToolError(.check, "\(violation)") }
@@ -84,8 +95,7 @@ struct ReplayCheck: Sendable {
     /// Repeats a fetch that the gateway cannot answer yet, as Wallet does: a package may be made only once it is asked
     /// for.
     private func package(of key: OrderKey, token: String) async throws -> [UInt8] {
-        let request = HTTPRequest(
-            url: "\(self.stack.gateway)/v1/orders/\(key)", headers: [("authorization", "AppleOrder \(token)")])
+        let request = self.request(key, token: token)
         let deadline = ContinuousClock.now + Self.patience
         while true {
             let response = try await self.http.send(request)
@@ -95,6 +105,11 @@ struct ReplayCheck: Sendable {
             }
             try await Task.sleep(for: .milliseconds(200))
         }
+    }
+
+    private func request(_ key: OrderKey, token: String) -> HTTPRequest {
+        HTTPRequest(
+            url: "\(self.stack.gateway)/v1/orders/\(key)", headers: [("authorization", "AppleOrder \(token)")])
     }
 
     /// Checks that each device has the final version of the table, and exactly the one that the gateway serves.
@@ -132,7 +147,9 @@ struct ReplayCheck: Sendable {
         while missing > 0, .now < end {
             for record in try await consumer.nextBatch(records: 1000, bytes: 64 << 20, wait: .milliseconds(500)) {
                 missing -= 1
-                guard record.offset >= offsets[record.partition] ?? 0 else { continue }
+                guard record.offset >= offsets[record.partition] ?? 0,
+                    case .letter = DeadLetterRecord.read(record)
+                else { continue }
                 letters += 1
                 self.judge(record, &left, &judged, &report)
             }

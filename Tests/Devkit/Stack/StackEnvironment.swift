@@ -25,6 +25,8 @@ struct StackEnvironment: Sendable {
     let operations: [String]
     /// Path of the folder with the services' logs; nil if there is none next to the file.
     let logs: String?
+    /// Path of the folder of the stack.
+    let folder: String
 
     /// - Parameter file: one `NAME=value` per line.
     init(file: String) throws {
@@ -53,7 +55,8 @@ struct StackEnvironment: Sendable {
         self.brands = values["BRANDS"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
-        let logs = URL(fileURLWithPath: file).deletingLastPathComponent().appending(path: "log").path
+        self.folder = URL(fileURLWithPath: file).deletingLastPathComponent().path
+        let logs = "\(self.folder)/log"
         self.logs = FileManager.default.fileExists(atPath: logs) ? logs : nil
         self.operations = values.filter { $0.key.hasPrefix("OPERATIONS_") && !$0.value.isEmpty }.map(\.value).sorted()
     }

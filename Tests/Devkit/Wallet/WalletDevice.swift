@@ -34,8 +34,8 @@ actor WalletDevice {
     private nonisolated let verifier: PackageVerifier
     private var orders: [String: TrackedOrder] = [:]
     private var tag: String?
-    /// The number of fetches answered with 401, which is wrong for a valid token.
-    private(set) var unauthorizedFetches = 0
+    /// The orders of fetches answered with 401, which is wrong for a valid token.
+    private(set) var unauthorizedFetches: [String] = []
 
     /// - Parameters:
     ///   - gateway: the base URL; `/v1/…` is appended.
@@ -91,7 +91,7 @@ actor WalletDevice {
             }
             return .notModified
         case 401:
-            self.unauthorizedFetches += 1
+            self.unauthorizedFetches.append(identifier)
             return .unauthorized
         case 503:
             let seconds = response.header("retry-after").flatMap { Int64($0) } ?? 1

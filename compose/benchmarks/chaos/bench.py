@@ -208,6 +208,8 @@ class ChaosBench(Bench):
             return Redis(self.stack.env["REDIS_URL"]).ask("FLUSHALL")
         if base == "redis" and verb in ("empty", "older"):
             return self.replace_redis(fault, verb == "older")
+        if base == "forget":
+            return self.tool.tell(f"forget {1 + fault.number % 8}")
         if base == "all":
             return self.kill_all(fault)
         if base == "secrets":

@@ -56,6 +56,8 @@ KINDS = (
     Kind("secrets-swap"),
     Kind("secrets-retoken"),
     Kind("partitions-grow", owns="partitions"),
+    # Some orders are forgotten by the packager's command, beside the faults that follow; some of them are made anew.
+    Kind("forget", weight=3),
     # The orders' topic is deleted and made anew with the last record of each key, so with lower offsets.
     Kind("topic-anew", owns="topic"),
 )
