@@ -58,6 +58,8 @@ actor WalletDevice {
         if self.orders[order] == nil { self.orders[order] = TrackedOrder(token: token) }
     }
 
+    /// The orders on the device, sorted.
+    var orderIdentifiers: [String] { self.orders.keys.sorted() }
     /// Returns what was found in the newest package of an order; nil before the first.
     func report(_ identifier: String) -> PackageReport? { self.orders[identifier]?.report }
     /// Returns the newest version of an order's order.json; nil before the first.
