@@ -67,9 +67,13 @@ struct FollowUps: Sendable {
     ) async throws -> [RegistrationKey: RegistrationRecord] {
         switch effect.work {
         case .retire(let dead): return try await self.retire(dead, &round)
-        case .report(let deadLetter):
-            _ = try await self.producer.produce(deadLetter.message(self.topics))
-            self.metrics[deadLetter.registration.order.orderType.rawValue].deadLetter(deadLetter.code)
+        case .report(let deadLetters):
+            let messages = deadLetters.map { $0.message(self.topics) }
+            for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+            // They are of one device.
+            if let first = deadLetters.first {
+                self.metrics[first.registration.order.orderType.rawValue].deadLetter(first.code)
+            }
         case .suspend(let pushes):
             let now = Int64(Date().timeIntervalSince1970 * 1000)
             let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }
