@@ -84,5 +84,5 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_spans_dropped_total",
             "spans of traces that the collector did not take, or that came faster than it takes them"),
-    ]
+    ] + ProcessMetrics.table
 }

@@ -172,7 +172,7 @@ final class OperationsHandler: ChannelInboundHandler {
             let reasons = isLocal ? self.readiness.reasons : self.readiness.missingConditions
             let lines = (reasons.isEmpty ? ["ready"] : reasons) + (isLocal ? self.readiness.remarks : [])
             return (reasons.isEmpty ? .ok : .serviceUnavailable, lines.map { "\($0)\n" }.joined())
-        case "/metrics": return (.ok, self.metrics.text)
+        case "/metrics": return (.ok, self.metrics.text + ProcessMetrics().text)
         default: return (.notFound, "/livez, /readyz and /metrics are here\n")
         }
     }
