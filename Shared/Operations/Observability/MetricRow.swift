@@ -35,7 +35,9 @@ public struct MetricRow: Hashable, Sendable, CustomStringConvertible {
 
 extension MetricRow {
     /// The metrics of all services, and those of several.
-    public static let common = [
+    public static let common = Self.ours + ProcessMetrics.table
+
+    private static let ours = [
         MetricRow(
             .gauge, "waybill_build_info", by: ["version", "commit", "swift", "librdkafka", "openssl"],
             "always 1; the labels say what runs"),
@@ -84,5 +86,5 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_spans_dropped_total",
             "spans of traces that the collector did not take, or that came faster than it takes them"),
-    ] + ProcessMetrics.table
+    ]
 }
