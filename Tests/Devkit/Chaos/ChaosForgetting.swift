@@ -18,7 +18,7 @@ final class ChaosForgetting: Sendable {
 
     /// The time that the packagers have in one run of the command, and that it has as a whole.
     private static let wait = 30
-    private static let deadline = Duration.seconds(120)
+    private static let deadline = Duration.seconds(50)
     /// Orders of one command.
     private static let most = 100
 
