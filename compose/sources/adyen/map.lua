@@ -29,7 +29,7 @@ local function is_whole(item, additional)
     return total ~= nil and total == tostring(item.amount.value)
 end
 
--- Attempts to pay, the reservation, and what follows it.
+-- Attempts to pay; the reservation and its end, which takes nothing back of what was captured; what follows it.
 local attempt, reservation, later = "0", "1", "2"
 
 -- Each returns what the event can undo, and the status; nothing for an event that says nothing of it.
@@ -44,12 +44,13 @@ local kinds = {
     ["ORDER_CLOSED"] = function(item) return reservation, reserved(item) end,
     ["CAPTURE"] = function() return later, "paid" end,
     ["CAPTURE_FAILED"] = function() return later, "authorized" end,
-    ["CANCELLATION"] = function() return later, "voided" end,
-    ["TECHNICAL_CANCEL"] = function() return later, "voided" end,
-    ["EXPIRE"] = function() return later, "voided" end,
+    ["CANCELLATION"] = function() return reservation, "voided" end,
+    ["TECHNICAL_CANCEL"] = function() return reservation, "voided" end,
+    ["VOID_PENDING_REFUND"] = function() return reservation, "voided" end,
+    ["EXPIRE"] = function() return reservation, "voided" end,
     ["CANCEL_OR_REFUND"] = function(_, additional)
         local action = additional["modification.action"]
-        if action == "cancel" then return later, "voided" end
+        if action == "cancel" then return reservation, "voided" end
         if action == "refund" then return later, "refunded" end
     end,
     ["REFUND"] = function(item, additional)
