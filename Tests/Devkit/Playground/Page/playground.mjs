@@ -252,10 +252,12 @@ class CreateBlock {
       result.hasTracking ? "Paid and ordered. The device has the details and fetches the order." : lost,
       result.hasTracking ? "good" : "warn");
     this.breaks.checked = false;
+    this.isUncertain = false;
     await this.reopen();
   }
 
   async refused({ outcome }) {
+    this.isUncertain = outcome === "unknown";
     this.say(outcome === "unknown"
       ? "Nobody knows whether the order was placed: look for it in step 5 before you pay again."
       : `The payment failed${this.reason ? `: ${this.reason}` : ""}. Nothing was ordered.`, "bad");
@@ -264,6 +266,10 @@ class CreateBlock {
   }
 
   cancelled() {
+    const isUncertain = this.isUncertain;
+    this.isUncertain = false;
+    // After an attempt of which nobody knows, this one says nothing about it.
+    if (isUncertain) return;
     this.say(state.end === "unknown"
       ? "The device gave up and closed the sheet, which a page hears as a cancellation. Nothing was ordered."
       : "Cancelled. Nothing was ordered.");

@@ -28,7 +28,7 @@ class UpdateBlock {
     this.rows = new Map();
     /** The content of each change of the selected order that was sent, so that it is known when it comes back. */
     this.sent = [];
-    this.notice = el("p", { class: "verdict notice", role: "status" });
+    this.notice = el("p", { class: "notice", role: "status" });
     this.list = el("fieldset", { class: "orders", "aria-label": "Orders" });
     this.empty = el("p", { class: "empty" }, "There are no orders yet that can be updated. Place one in step 2 first.");
     this.editor = new Editor({
@@ -178,7 +178,7 @@ class UpdateBlock {
   /** Says something about the list of orders. */
   tell(text, kind) {
     this.notice.textContent = text;
-    this.notice.className = kind ? `verdict notice ${kind}` : "verdict notice";
+    this.notice.className = kind ? `notice ${kind}` : "notice";
   }
 
   async send() {
