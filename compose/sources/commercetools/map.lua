@@ -13,7 +13,8 @@ end
 
 -- The text in the order's language, else in the shop's, else in any.
 local function localized(texts, locale)
-    for _, name in ipairs({text(locale), table.unpack(constants.locales)}) do
+    if text(locale) and text(texts[locale]) then return texts[locale] end
+    for _, name in ipairs(constants.locales) do
         if text(texts[name]) then return texts[name] end
     end
     for _, value in pairs(texts) do
@@ -23,8 +24,11 @@ end
 
 -- What the customer pays for one. Of a high precision amount, centAmount is the rounded one.
 local function price(item)
-    local listed = text(item.price) and (text(item.price.discounted) or item.price).value or item.money
-    return money(listed.centAmount, listed.currencyCode)
+    return text(item.price) and (text(item.price.discounted) or item.price).value or item.money
+end
+
+local function line_total(item)
+    return text(item.totalPrice) and item.totalPrice.centAmount or price(item).centAmount * item.quantity
 end
 
 -- A discount of the cart can give some pieces of an item another price.
@@ -45,12 +49,13 @@ local function line_items(order)
             }
         end
         if #portions == 0 then
+            local value = price(item)
             items[#items + 1] = {
                 title = title,
                 sku = sku,
                 image = image and waybill.url(image.url),
                 quantity = item.quantity,
-                price = price(item),
+                price = money(value.centAmount, value.currencyCode),
             }
         end
     end
@@ -81,7 +86,7 @@ local function summary(order, total, currency)
     end
     local items, shipped = 0, 0
     for _, name in ipairs({"lineItems", "customLineItems"}) do
-        for _, item in ipairs(waybill.list(order[name])) do items = items + item.totalPrice.centAmount end
+        for _, item in ipairs(waybill.list(order[name])) do items = items + line_total(item) end
     end
     for _, info in ipairs(shippings(order)) do
         local discounted = text(info.discountedPrice)
