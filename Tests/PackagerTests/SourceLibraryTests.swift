@@ -296,5 +296,11 @@ import Testing
             ])
         #expect(try differences(#""changes": []"#).count == 2)
         #expect(try differences(#""deadLetter": "map-failed""#).count == 1)
+        try fixture.write(
+            "a", topics: ["events"],
+            "function map(e) return {{order = '1', data = {createdAt = '2026-06-01T00:00:00Z'}}} end")
+        let early = try differences(#""changes": [{\#(subject), "data": {"createdAt": "2026-06-01T00:00:00Z"}}]"#)
+        #expect(early.first?.contains("in the future") == true)
+        #expect(early.last?.hasPrefix(#"give the record its "time""#) == true)
     }
 }
