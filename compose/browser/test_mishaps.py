@@ -138,9 +138,9 @@ class MishapTests(unittest.TestCase):
         visitor.press("update", "Push again")
         visitor.verdict("update", "does not answer")
         self.offline(visitor, False)
-        page.wait("document.querySelector('#away').textContent === ''")
         page.click("document.querySelector('#update-button')")
         visitor.verdict("update", "Version 2 is signed")
+        page.wait("document.querySelector('#away').textContent === ''")
         self.no_exceptions(visitor)
 
     def test_a_text_that_cannot_be_checked_is_checked_later(self):

@@ -1,5 +1,12 @@
 // Requests to the playground's server. None of them rejects: a page that waits for an answer hears that there is none.
 
+/** Tells at the top of the page whether the playground answers. */
+function showAnswer(isThere) {
+  const line = document.querySelector("#away");
+  const text = isThere ? "" : "The playground does not answer. The page tries again …";
+  if (line.textContent !== text) line.textContent = text;
+}
+
 /** Sends a request. Resolves to `{status, answer}`, with the status 0 if no whole answer came; never rejects. */
 async function call(method, path, body) {
   const options = { method, headers: {}, cache: "no-store" };
@@ -14,8 +21,10 @@ async function call(method, path, body) {
     text = await response.text();
     status = response.status;
   } catch (error) {
+    showAnswer(false);
     return { status: 0, answer: { error: { message: "The playground does not answer. Try again." } } };
   }
+  showAnswer(true);
   // An answer without JSON still has its status.
   try { return { status, answer: JSON.parse(text) }; } catch (error) { return { status, answer: {} }; }
 }

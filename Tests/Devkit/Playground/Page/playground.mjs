@@ -309,19 +309,11 @@ async function openSession() {
 
 const pause = () => new Promise((resolve) => setTimeout(resolve, 2000));
 
-/** Tells whether the playground's server answers. */
-function showAnswer(isThere) {
-  const line = document.querySelector("#away");
-  const text = isThere ? "" : "The playground does not answer. The page tries again …";
-  if (line.textContent !== text) line.textContent = text;
-}
-
 /** Follows the server's transcript while the page is open. */
 async function follow(blocks, update, steps) {
   let after = 0;
   for (;;) {
     const { status, answer } = await call("GET", `/playground/transcript?after=${after}`);
-    showAnswer(status !== 0);
     if (status === 401) {
       // A new session, in which nothing has happened yet.
       after = 0;
@@ -411,10 +403,7 @@ async function start() {
       order: title.includes("device") ? state.handed : undefined,
     });
   });
-  while (!await openSession()) {
-    showAnswer(false);
-    await pause();
-  }
+  while (!await openSession()) await pause();
   if (state.session.isReal) {
     document.querySelector("#fakes").textContent = "Merchant sessions come from Apple's sandbox; APNs is played by a simulator;";
   }
