@@ -169,7 +169,7 @@ struct MomentText {
             guard let seconds = self.cursor.number(2...2) else { throw .unreadable }
             second = seconds
             if self.cursor.take(".") || self.cursor.take(",") {
-                guard self.cursor.number(1...30) != nil else { throw .unreadable }
+                guard self.cursor.number(1...100) != nil else { throw .unreadable }
             }
         }
         // The end of a day is the beginning of the next.

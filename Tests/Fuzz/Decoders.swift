@@ -9,6 +9,15 @@ struct SourceEvent {
     var isDeletion = false
     var isSnapshot = false
     var passedOver: IgnoredRecord?
+    var foreign = ForeignJSON()
+
+    static func json(
+        _ bytes: [UInt8], _ foreign: inout ForeignJSON, _ what: String = ""
+    ) throws(ChangeFault) -> JSON {
+        do { return try JSON(parsing: bytes, mending: &foreign) } catch {
+            throw ChangeFault(code: .mapUndecodable, reason: "\(what): \(error)")
+        }
+    }
 }
 
 /// Stands for libdeflate's.
@@ -17,6 +26,12 @@ func zipChecksum(_ bytes: [UInt8]) -> UInt32 { CRC32.checksum(bytes) }
 /// A decoder, given any bytes, with what must hold for its result. It may refuse them; it may not trap.
 private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
     "json": { bytes in
+        let key = JSONScan.text(at: ["id"], in: bytes)
+        var foreign = ForeignJSON(repeated: .last)
+        if let json = try? JSON(parsing: bytes, mending: &foreign) {
+            let member = json.object?["id"]
+            precondition(key == member?.string ?? member?.number?.text, "the scan finds another member")
+        }
         guard let json = try? JSON(parsing: bytes) else { return }
         let text = json.serialized
         precondition((try? JSON(parsing: text))?.serialized == text, "it is not read back")
@@ -48,6 +63,8 @@ private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
     "time": { bytes in
         let text = String(decoding: bytes, as: UTF8.self)
         if let seconds = RFC3339.parse(text) { _ = RFC3339.format(epochSeconds: seconds) }
+        let moment = try? MomentText(text).epochSeconds(in: "Europe/Berlin")
+        if let seconds = RFC3339.parse(text) { precondition(moment == seconds, "a moment is another one") }
     },
     "strings": { bytes in _ = try? OrderStrings(parsing: bytes) },
     "form": { bytes in
