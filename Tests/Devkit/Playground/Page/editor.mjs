@@ -119,7 +119,6 @@ class Editor {
       for (let line = children.length + 1; line <= lines; line += 1) added.append(el("span", {}, String(line)));
       this.gutter.append(added);
       this.area.rows = Math.min(lines, 22);
-      this.gutter.scrollTop = this.area.scrollTop;
     }
     const bad = new Set(this.problems.map(({ line }) => line).filter((line) => line <= lines));
     for (const line of this.marked) if (!bad.has(line) && line <= lines) children[line - 1].className = "";
