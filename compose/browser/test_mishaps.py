@@ -227,7 +227,7 @@ class MishapTests(unittest.TestCase):
         finally:
             self.packager("start")
         visitor.verdict("update", "is signed")
-        visitor.update("One hour later")
+        visitor.update("Return with a label")
         self.assertNotIn("Somebody else", page.evaluate(f"{visitor.inside('update', '.action .verdict')}.textContent"))
         self.no_exceptions(visitor)
 
@@ -310,9 +310,8 @@ class MishapTests(unittest.TestCase):
 
     def test_a_receipt_opens_in_a_tab_of_its_own(self):
         visitor = self.visit()
-        order = visitor.place(payment={"status": "paid", "total": USD, "transactions": [
-            transaction("purchase", "receipt.pdf")]})
-        visitor.in_device(order)
+        order = visitor.pay("receipt")
+        self.assertEqual(visitor.in_device(order), "Completed")
         link = f"{visitor.card(order)}.querySelector('a')"
         self.assertEqual(visitor.page.evaluate(f"[{link}.target, {link}.rel]"), ["_blank", "noopener"])
         tab = self.browser.page()

@@ -35,6 +35,16 @@ const receipt = (number) => ({
   payment: {
     status: "paid",
     total: { amount: "149.40", currency: "USD" },
+    transactions: [
+      {
+        createdAt: minutesAgo(1),
+        amount: { amount: "149.40", currency: "USD" },
+        paymentMethod: { displayName: "Visa 1234" },
+        status: "completed",
+        transactionType: "purchase",
+        receipt: "receipt.pdf",
+      },
+    ],
   },
   lineItems: [
     { title: "Walnut Desk Lamp", quantity: 1, price: { amount: "96.00", currency: "USD" }, image: "lamp.png" },
@@ -105,6 +115,13 @@ const quickChanges = {
       }
     }
     return isChanged ? document : undefined;
+  },
+  "Return with a label": (document) => {
+    if ((document.returns || []).length > 0) return undefined;
+    document.returns = [
+      { returnIdentifier: "return-1", status: "open", dropOffBy: daysAhead(14), returnLabel: "return-label.pdf" },
+    ];
+    return document;
   },
   "Order completed": (document) => {
     if (document.status === "completed") return undefined;
