@@ -62,9 +62,9 @@ struct PlaygroundPage: Sendable {
         return name.split(separator: ".").last.flatMap { types[$0.lowercased()] }
     }
 
-    /// A document of a package. Browsers put a viewer with styles of its own around it.
+    /// A document of a package, which may load nothing.
     func document(_ content: [UInt8], _ type: String) -> FakeServer.Response {
-        self.response(content, type, policy: "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'")
+        self.response(content, type, policy: "default-src 'none'; frame-ancestors 'none'")
     }
 
     private func response(_ bytes: [UInt8], _ type: String, policy: String? = nil) -> FakeServer.Response {
