@@ -153,9 +153,10 @@ extension DecimalNumber {
     /// Returns a sentence about a value that is not a number, with what to write.
     static func refusal(_ value: HostValue, _ marks: Marks) -> String {
         let sentence = "\(value.shown) is not a decimal number of at most \(Self.limit) digits"
-        guard let text = value.text, text.contains(where: \.isNumber), !text.contains(where: \.isLetter),
-            marks == Marks()
-        else { return sentence }
+        if marks != Marks() { return sentence + " with these marks" }
+        guard let text = value.text, text.contains(where: \.isNumber), !text.contains(where: \.isLetter) else {
+            return sentence
+        }
         return sentence + #"; name its marks, as {decimal = ","} or {decimal = ",", grouping = "."}"#
     }
 }

@@ -202,7 +202,10 @@ struct MomentText {
             self.offset = .utc
             if self.cursor.isSigned { self.offset = try self.readOffset() }
         case "": if self.cursor.isSigned { self.offset = try self.readOffset() }
-        default: throw .unreadable
+        default:
+            throw Refusal(
+                "has letters after its time that are not certain: write it with 24 hours and an offset, like "
+                    + "2026-01-10T22:05:00+01:00")
         }
     }
 

@@ -394,7 +394,7 @@ import Testing
         #expect(webhook.recordKey(of: Array(body.utf8)) == Array("6120034418893".utf8))
     }
 
-    /// Whatever else the body is: the key decides the partition, and so the sequence of an order's events.
+    /// The key decides the partition, and so the sequence of an order's events.
     @Test(arguments: [
         #""id":2,"id":6120034418893"#, #""a":1,"a":2,"id":6120034418893"#, #""id":6120034418893,"a":fault"#,
         #""id":6120034418893,"a":\#(String(repeating: "[", count: 50_000))"#,

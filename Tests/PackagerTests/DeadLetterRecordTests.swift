@@ -305,7 +305,7 @@ import Testing
         #expect(DeadLetterTopic.runs([]).isEmpty)
     }
 
-    /// What a person reads can be pasted into a test of a source.
+    /// The text that a person reads can be pasted into a test of a source.
     @Test func indentedJSONIsTheSameJSON() throws {
         let json: JSON = [
             "a\u{200D}b": ["\u{1B}[2J", 1, [:], []], "family": "\u{1F468}\u{200D}\u{1F469}", "tag": "\u{E0041}",

@@ -12,7 +12,7 @@ struct SourceEvent {
     var isSnapshot = false
     /// The kind of a record that is about no row, and not mapped.
     var passedOver: IgnoredRecord?
-    /// What was mended in the texts of a record.
+    /// Counts the faults of its JSON that were mended.
     var foreign = ForeignJSON()
 
     /// The longest value, in bytes; of JSON it may have `JSON.entryLimit` entries.

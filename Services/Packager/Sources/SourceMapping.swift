@@ -37,6 +37,8 @@ struct SourceMapping {
     let outcome: Outcome
     /// Values that the tables of the library do not know.
     private(set) var unknown: [UnknownValue] = []
+    /// Counts the faults of the record's JSON that were mended.
+    private(set) var foreign = ForeignJSON()
     /// The members that the changes go without.
     var omitted: [OmittedMember] {
         if case .mapped(let changes) = self.outcome { changes.flatMap(\.omitted) } else { [] }

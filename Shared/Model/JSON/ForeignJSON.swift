@@ -52,7 +52,7 @@ public struct ForeignJSON: Hashable, Sendable {
 public enum JSONScan {
     /// Returns the text of a string or number; nil if there is none.
     ///
-    /// Whatever is beside the way to the member is passed over, so neither its depth, its size nor a fault in it costs
+    /// All that is beside the way to the member is passed over, so neither its depth, its size nor a fault in it costs
     /// the member. Of members of one name the last one counts. Bounded: each byte is looked at once for each name.
     /// - Parameters:
     ///   - names: lead from the outermost object to the member.
