@@ -266,6 +266,13 @@ import Testing
               {"name": "y", "type": "E"}, {"name": "z", "type": "a.b.E"}]}
             """
         #expect(try Self.decode([0, 0, 0], schema) == #"{"x":"A","y":"A","z":"A"}"#)
+        let without = """
+            {"type": "record", "name": ".R", "fields": [
+              {"name": "x", "type": {"type": "enum", "name": "E", "symbols": ["A"]}},
+              {"name": "y", "type": {"type": "record", "name": "S", "namespace": ".b", "fields": [
+                {"name": "z", "type": ".E"}, {"name": "s", "type": ["null", "b.S"]}]}}]}
+            """
+        #expect(try Self.decode([0, 0, 0], without) == #"{"x":"A","y":{"s":null,"z":"A"}}"#)
     }
 
     @Test func aSourceOfAvroNeedsItsRegistry() throws {

@@ -92,8 +92,7 @@ struct AvroSchema: Sendable {
             switch json {
             case .string(let name):
                 if let kind = Self.primitives[name] { return try self.add(kind, nil, path) }
-                let full = name.contains(".") || namespace.isEmpty ? name : "\(namespace).\(name)"
-                guard let index = self.named[full] ?? self.named[name] else {
+                guard let index = self.named[Self.full(name, namespace)] ?? self.named[name] else {
                     throw AvroError("\(path): the type \(clip(name)) is not defined")
                 }
                 return index
@@ -174,6 +173,12 @@ struct AvroSchema: Sendable {
             return index
         }
 
+        /// Returns the name with its namespace. A dot in front stands for that of no name, as some libraries write it.
+        private static func full(_ name: String, _ namespace: String) -> String {
+            let full = name.contains(".") || namespace.isEmpty ? name : "\(namespace).\(name)"
+            return full.hasPrefix(".") ? String(full.dropFirst()) : full
+        }
+
         /// Makes a type known by its name.
         ///
         /// - Returns: the namespace inside it.
@@ -185,8 +190,7 @@ struct AvroSchema: Sendable {
                 throw AvroError("\(path) needs a name of 1 to \(AvroSchema.nameLimit) bytes, as may its namespace have")
             }
             if let dot = name.lastIndex(of: ".") { space = String(name[..<dot]) }
-            let full = name.contains(".") || space.isEmpty ? name : "\(space).\(name)"
-            self.named[full] = index
+            self.named[Self.full(name, space)] = index
             return space
         }
 
