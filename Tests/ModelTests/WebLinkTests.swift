@@ -43,7 +43,8 @@ import Testing
             for second in UInt8.min...UInt8(0x7F) {
                 let text = "https://a.example/\(Character(Unicode.Scalar(first)))\(Character(Unicode.Scalar(second)))"
                 guard let link = WebLink.mended(text) else { continue }
-                #expect(isURL(link.utf8.span))
+                let isValid = isURL(link.utf8.span)
+                #expect(isValid, "\(link)")
                 #expect(WebLink.mended(link) == link)
             }
         }

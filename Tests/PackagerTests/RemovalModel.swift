@@ -203,8 +203,6 @@ struct RemovalModel: ExploredModel {
     private var store: OrderStore { OrderStore(redis: self.redis) }
     private var devices: Registrations { Registrations(redis: self.redis) }
 
-    // MARK: steps
-
     func steps(in world: World) -> [Step] {
         var steps: [Step] = []
         let (isComplete, isLive) = (world.view == .complete, self.isLive(world))
@@ -517,8 +515,6 @@ struct RemovalModel: ExploredModel {
         try await self.take(step, &next)
         try await self.look(&next)
     }
-
-    // MARK: Redis
 
     func look(at world: World) async throws {}
     func areInOneSystem(_ one: World, _ other: World) -> Bool { one.redis == other.redis }
