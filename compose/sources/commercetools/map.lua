@@ -60,7 +60,10 @@ local function line_items(order)
         end
     end
     for _, item in ipairs(waybill.list(order.lineItems)) do add(item, text(item.variant.sku)) end
-    for _, item in ipairs(waybill.list(order.customLineItems)) do add(item) end
+    for _, item in ipairs(waybill.list(order.customLineItems)) do
+        -- A coupon is an item with a negative price: a discount of the summary.
+        if line_total(item) >= 0 then add(item) end
+    end
     return items
 end
 
@@ -84,9 +87,12 @@ local function summary(order, total, currency)
         list[#list + 1] = {label = constants.labels[label], value = money(amount, currency)}
         left = left - amount
     end
-    local items, shipped = 0, 0
+    local items, shipped, coupons = 0, 0, 0
     for _, name in ipairs({"lineItems", "customLineItems"}) do
-        for _, item in ipairs(waybill.list(order[name])) do items = items + line_total(item) end
+        for _, item in ipairs(waybill.list(order[name])) do
+            local amount = line_total(item)
+            if amount < 0 then coupons = coupons + amount else items = items + amount end
+        end
     end
     for _, info in ipairs(shippings(order)) do
         local discounted = text(info.discountedPrice)
@@ -95,7 +101,7 @@ local function summary(order, total, currency)
     add("items", items)
     add("shipping", shipped)
     local discount = text(order.discountOnTotalPrice)
-    if discount then add("discount", -discount.discountedAmount.centAmount) end
+    add("discount", coupons - (discount and discount.discountedAmount.centAmount or 0))
     add(text(order.taxedPrice) and "tax" or "rest", left)
     return list
 end
