@@ -14,6 +14,7 @@ import random
 import struct
 import subprocess
 import tempfile
+import uuid
 
 import fastavro
 
@@ -25,6 +26,7 @@ PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 LOGICAL = (
     ("int", "date"), ("long", "timestamp-millis"), ("long", "timestamp-micros"), ("long", "local-timestamp-millis"),
     ("long", "local-timestamp-micros"), ("int", "time-millis"), ("long", "time-micros"), ("string", "uuid"),
+    ("long", "timestamp-nanos"), ("long", "local-timestamp-nanos"), ("bytes", "big-decimal"),
     ("int", "timestamp-millis"), ("long", "date"), ("string", "date"), ("bytes", "timestamp-micros"),
     ("int", "unheard-of"))
 # Accents that combine, texts that look like others, and all lengths of UTF-8.
@@ -46,6 +48,52 @@ def exact(read):
 
 for name in ("bytes-decimal", "fixed-decimal"):
     fastavro.read.LOGICAL_READERS[name] = exact(fastavro.read.LOGICAL_READERS[name])
+
+
+def nanoseconds(number):
+    """
+    >>> nanoseconds(-1), nanoseconds(1_767_628_931_120_000_000)
+    ('1969-12-31T23:59:59.999999999', '2026-01-05T16:02:11.120')
+    """
+    seconds, rest = divmod(number, 10 ** 9)
+    text = (datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)).isoformat()
+    digits = f"{rest:09}"
+    while digits.endswith("000"):
+        digits = digits[:-3]
+    return f"{text}.{digits}" if digits else text
+
+
+def duration(content):
+    """
+    >>> duration(struct.pack("<III", 1, 2, 3004)), duration(bytes(12))
+    ('P1M2DT3.004S', 'PT0S')
+    """
+    months, days, rest = struct.unpack("<III", content)
+    date = (f"{months}M" if months else "") + (f"{days}D" if days else "")
+    seconds = f"{rest // 1000}" + (f".{rest % 1000:03}" if rest % 1000 else "")
+    return f"P{date}T{seconds}S" if rest or not date else f"P{date}"
+
+
+def with_scale(content):
+    """
+    >>> with_scale(b"\\x02\\xff\\x03"), with_scale(b"\\x04#\\x14\\x04"), with_scale(b"\\x02\\0\\x03")
+    ('-100', '89.80', '0')
+    """
+    reader = io.BytesIO(content)
+    unscaled, scale = (fastavro.schemaless_reader(reader, form, None) for form in ("bytes", "int"))
+    number = int.from_bytes(unscaled, "big", signed=True)
+    digits = tuple(map(int, str(abs(number))))
+    return f"{decimal.Decimal((int(number < 0), digits, -scale)):f}"
+
+
+# What fastavro does not know, by the specification.
+fastavro.read.LOGICAL_READERS |= {
+    "long-timestamp-nanos": lambda number, writer, reader: nanoseconds(number) + "Z",
+    "long-local-timestamp-nanos": lambda number, writer, reader: nanoseconds(number),
+    "bytes-big-decimal": lambda content, writer, reader: with_scale(content),
+    # Of another size they are ignored.
+    "fixed-uuid": lambda content, writer, reader: str(uuid.UUID(bytes=content)) if len(content) == 16 else content,
+    "fixed-duration": lambda content, writer, reader: duration(content) if len(content) == 12 else content}
 
 
 class Maker:
@@ -88,7 +136,9 @@ class Maker:
         return self.define({"type": "enum", "symbols": [f"S{n}" for n in range(self.lot.randrange(1, 200))]}, space)[0]
 
     def fixed(self, _depth, space):
-        return self.define({"type": "fixed", "size": self.lot.choice((0, 1, 2, 16, 300))}, space)[0]
+        size, meaning = self.lot.choice(
+            ((0, None), (1, None), (2, "uuid"), (16, None), (300, "duration"), (16, "uuid"), (12, "duration")))
+        return self.define({"type": "fixed", "size": size} | ({"logicalType": meaning} if meaning else {}), space)[0]
 
     def array(self, depth, space):
         items = self.schema(depth - 1, space)
@@ -209,7 +259,12 @@ class Maker:
             datetime.datetime.fromtimestamp(0, UTC) + datetime.timedelta(microseconds=self.lot.randint(-1 << 50, 1 << 50))
         if (form, meaning) == ("int", "date"):
             return moment.date()
-        if form == "long" and meaning and "timestamp" in meaning:
+        if meaning == "big-decimal":
+            coded = io.BytesIO()
+            fastavro.schemaless_writer(coded, "bytes", self.lot.randbytes(self.lot.randrange(1, 65)))
+            fastavro.schemaless_writer(coded, "int", self.lot.randrange(-64, 65))
+            return coded.getvalue()
+        if form == "long" and meaning and "timestamp" in meaning and "nanos" not in meaning:
             moment = moment.replace(microsecond=self.lot.choice((0, 1000, moment.microsecond // 1000 * 1000))) \
                 if "millis" in meaning or self.lot.random() < 0.5 else moment
             return moment.replace(tzinfo=None) if "local" in meaning else moment
@@ -217,7 +272,8 @@ class Maker:
             text = self.lot.randbytes(16).hex()
             return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
         if form in ("int", "long"):
-            bits = self.lot.randrange(32 if form == "int" else 64)
+            # The least and the greatest moment stand for infinity.
+            bits = self.lot.randrange(32 if form == "int" else 63 if meaning and "nanos" in meaning else 64)
             return self.lot.choice((-(1 << bits), (1 << bits) - 1, self.lot.randrange(-(1 << bits), 1 << bits)))
         if form in ("float", "double"):
             return self.number(form)
