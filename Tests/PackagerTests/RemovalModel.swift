@@ -64,9 +64,8 @@ struct RemovalModel: ExploredModel {
         case none
         case waiting
         case asking(isForget: Bool)
-        /// The registrations that the topic has.
-        case ending(isForget: Bool, isFound: Bool)
-        /// Their tombstone.
+        /// The last record of the registration, or of its end, if the topic has one.
+        case ending(isForget: Bool, Int?, isEnd: Bool)
         case buried(isForget: Bool, Int)
         case ended(isForget: Bool)
 
@@ -402,13 +401,14 @@ struct RemovalModel: ExploredModel {
             if self.isLive(next) { next.changes.append(.removal) } else { next.removal = .asking(isForget: false) }
         case (.wait, _): next.removal = .asking(isForget: true)
         case (.ask, .asking(let isForget)):
-            let isFound = self.fault != .topicsAreNotRead && self.isRegistered(next)
-            next.removal = .ending(isForget: isForget, isFound: isFound)
-        case (.buryFound, .ending(let isForget, let isFound)):
+            let found = self.fault == .topicsAreNotRead ? nil : self.found(next)
+            next.removal = .ending(
+                isForget: isForget, found.map { Int($0.offset) }, isEnd: found.map { $0.value == nil } ?? false)
+        case (.buryFound, .ending(let isForget, let offset, let isEnd)):
             let stored = try await self.store.storedVersions([self.key])[0]
-            if isFound, stored?.isRemoved ?? true {
-                next.registrations.append(false)
-                next.removal = .buried(isForget: isForget, next.registrations.count - 1)
+            if let offset, stored?.isRemoved ?? true {
+                if !isEnd { next.registrations.append(false) }
+                next.removal = .buried(isForget: isForget, isEnd ? offset : next.registrations.count - 1)
             } else {
                 next.removal = .ended(isForget: isForget)
             }
@@ -426,18 +426,15 @@ struct RemovalModel: ExploredModel {
     }
 
     /// Asks the topic as a command does.
-    private func isRegistered(_ world: World) -> Bool {
+    private func found(_ world: World) -> KeyedRecords.Record? {
         var found = KeyedRecords(of: [self.key]) { (try? RegistrationKey($0))?.order }
-        for record in self.records(world) { found.add(record) }
-        return !found.records.isEmpty
-    }
-
-    private func records(_ world: World) -> [KafkaRecord] {
-        world.registrations.enumerated().map { offset, hasValue in
-            KafkaRecord(
-                topic: "r", partition: 0, offset: Int64(offset), timestampMilliseconds: Self.moment,
-                key: Array(self.registration.text.utf8), value: hasValue ? self.record.encoded : nil)
+        for (offset, hasValue) in world.registrations.enumerated() {
+            found.add(
+                KafkaRecord(
+                    topic: "r", partition: 0, offset: Int64(offset), timestampMilliseconds: Self.moment,
+                    key: Array(self.registration.text.utf8), value: hasValue ? self.record.encoded : nil))
         }
+        return found.records.first
     }
 
     private func unregister(at offset: Int) async throws {
@@ -473,6 +470,8 @@ struct RemovalModel: ExploredModel {
                     _ = try await self.redis.send(RedisCommand("SET", .string(keys.owner), .string(entry)))
                 }
             }
+            // It exists again until its removal is taken once more.
+            if next.orders.last?.isRemoved == false { next.isEnded = false }
             next.view = .ordered
         }
     }

@@ -9,7 +9,8 @@ import Synchronization
 /// `waybill.push-pending`, and parcels.
 ///
 /// A removal ends what Redis lists. A gateway that was killed behind its record, and a pusher whose APNs is away, leave
-/// records that Redis does not list, so the topics themselves are asked: one pass for all orders.
+/// records that Redis does not list, so the topics themselves are asked: one pass for all orders. A registration that
+/// has its tombstone is ended in Redis once more: who published that may not have come so far.
 /// Bounded: `KeyedRecords.limit` records at a time, `DeadLetterTopic.spread` partitions at a time.
 struct OrderRemains: Sendable {
     /// The numbers of things that were ended.
@@ -100,7 +101,7 @@ struct OrderRemains: Sendable {
             let read = found.withLock { $0 }
             if !read.records.isEmpty { try await end(read.records) }
             // Without tombstones the next pass would find the same.
-            isOverfull = read.isOverfull && self.producer != nil
+            isOverfull = read.isOverfull && self.producer != nil && read.records.contains { $0.value != nil }
         }
     }
 
@@ -116,11 +117,19 @@ struct OrderRemains: Sendable {
 
     private func endRegistrations(_ records: [KeyedRecords.Record]) async throws -> [OrderKey: Int] {
         guard let producer = self.producer else { return Self.counts(records) }
-        let found = records.compactMap { record in
-            (try? RegistrationKey(record.key)).map { key in
-                RegistrationCleanup.Found(
-                    key: key, record: try? RegistrationRecord.decode(record.value), partition: record.partition)
+        var found: [RegistrationCleanup.Found] = []
+        var ended: [Registrations.Restored] = []
+        for record in records {
+            guard let key = try? RegistrationKey(record.key) else { continue }
+            if let value = record.value {
+                found.append(
+                    .init(key: key, record: try? RegistrationRecord.decode(value), partition: record.partition))
+            } else {
+                ended.append(.init(key: key, registration: nil, stamp: record.stamp))
             }
+        }
+        for first in stride(from: 0, to: ended.count, by: Self.batch) {
+            try await self.registrations.restore(Array(ended[first..<min(first + Self.batch, ended.count)]))
         }
         return try await RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: producer
@@ -129,8 +138,9 @@ struct OrderRemains: Sendable {
 
     private func endNotifications(_ records: [KeyedRecords.Record]) async throws -> [OrderKey: Int] {
         guard let producer = self.producer else { return Self.counts(records) }
-        for first in stride(from: 0, to: records.count, by: Self.batch) {
-            let tombstones = records[first..<min(first + Self.batch, records.count)].map { record in
+        let waiting = records.filter { $0.value != nil }
+        for first in stride(from: 0, to: waiting.count, by: Self.batch) {
+            let tombstones = waiting[first..<min(first + Self.batch, waiting.count)].map { record in
                 // The pusher ends what it has in hand of these records, too.
                 KafkaMessage(
                     topic: self.topics.pushPending, partition: record.partition, key: Array(record.key.utf8),
@@ -142,11 +152,11 @@ struct OrderRemains: Sendable {
     }
 
     private static func counts(_ records: [KeyedRecords.Record]) -> [OrderKey: Int] {
-        records.reduce(into: [:]) { $0[$1.order, default: 0] += 1 }
+        records.filter { $0.value != nil }.reduce(into: [:]) { $0[$1.order, default: 0] += 1 }
     }
 }
 
-/// The records of some orders in a compacted topic, as compaction would leave them, without tombstones.
+/// The records of some orders in a compacted topic, as compaction would leave them.
 struct KeyedRecords: Sendable {
     /// The most records, some 300 bytes each.
     static let limit = 500_000
@@ -154,9 +164,19 @@ struct KeyedRecords: Sendable {
     struct Record: Hashable, Sendable {
         let partition: Int32
         let offset: Int64
+        let timestampMilliseconds: Int64
+        let cluster: String
         let key: String
-        let value: [UInt8]
+        /// Nil for a tombstone.
+        let value: [UInt8]?
         let order: OrderKey
+
+        /// The place of a tombstone of `waybill.registrations`.
+        var stamp: RegistrationStamp {
+            RegistrationStamp(
+                offset: self.offset, epochMilliseconds: self.timestampMilliseconds, cluster: self.cluster,
+                partition: self.partition)
+        }
     }
 
     /// The same key may be in several partitions, after a topic got more of them.
@@ -185,16 +205,13 @@ struct KeyedRecords: Sendable {
             self.orders.contains(order)
         else { return }
         let place = Place(partition: record.partition, key: key)
-        guard let value = record.value else {
-            self.last[place] = nil
-            return
-        }
         guard self.last.count < self.limit || self.last[place] != nil else {
             self.isOverfull = true
             return
         }
         self.last[place] = Record(
-            partition: record.partition, offset: record.offset, key: key, value: value, order: order)
+            partition: record.partition, offset: record.offset, timestampMilliseconds: record.timestampMilliseconds,
+            cluster: record.cluster, key: key, value: record.value, order: order)
     }
 
     /// In the order of partitions and offsets.
