@@ -402,7 +402,7 @@ class MishapTests(unittest.TestCase):
                 visitor = self.visit()
                 page = visitor.page
                 visitor.choose_api(api)
-                page.click(visitor.inside("order", ".check input"))
+                page.click(visitor.inside("order", ".decline input"))
                 page.click(visitor.inside("order", "apple-pay-button"))
                 page.wait(f"({chromium.sheet('.pay')}) && !({chromium.sheet('.pay')}).disabled")
                 page.click(chromium.sheet(".pay"))

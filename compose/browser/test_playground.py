@@ -407,7 +407,7 @@ class PlaygroundTests(unittest.TestCase):
                 visitor = self.visit()
                 visitor.choose_api(api)
                 visitor.choose("order", "Order details")
-                visitor.page.click(visitor.inside("order", ".check input"))
+                visitor.page.click(visitor.inside("order", ".break input"))
                 visitor.page.wait(f"!{visitor.inside('order', 'textarea')}.value.includes('https://')")
                 self.assertIsNone(visitor.pay("order"))
                 self.assertIn("refused the order details", visitor.page.evaluate(

@@ -53,8 +53,8 @@ class CreateBlock {
         : "The document that the shop publishes. Waybill adds the type, the identifiers, the address, the token and updatedAt.",
     };
     this.note = el("p", { class: "note" });
-    this.breakLabel = el("label", { class: "check" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
-    this.declineLabel = el("label", { class: "check" }, this.declines, "Decline the payment once, as a shop does whose bank says no");
+    this.breakLabel = el("label", { class: "check break" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
+    this.declineLabel = el("label", { class: "check decline" }, this.declines, "Decline the payment once, as a shop does whose bank says no");
     this.choices = el(
       "div", { class: "choices", role: "group", "aria-label": "Editors" },
       ...Object.keys(this.editors).map((name) => el("button", { type: "button", onclick: () => this.choose(name) }, name)));
