@@ -212,8 +212,14 @@ import Testing
         for name in names {
             let source = try Source.load(folder: "\(directory)/\(name)", name: name)
             let tests = try SourceTest.all(of: "\(directory)/\(name)")
-            #expect(tests.count >= 10, "\(name)")
-            for test in tests { #expect(test.differences(source) == [], "\(name)/\(test.name)") }
+            #expect(tests.count >= 25, "\(name)")
+            for test in tests {
+                #expect(test.differences(source) == [], "\(name)/\(test.name)")
+                #expect(test.content.object?["after"]?.string?.isEmpty == false, "\(name)/\(test.name)")
+            }
+            let document = try String(
+                contentsOf: URL(filePath: "\(directory)/\(name)/README.md"), encoding: .utf8)
+            #expect(document.contains("| what the customer sees |"), "\(name)")
             let lint = ProgramLint(String(decoding: source.program.text, as: UTF8.self))
             #expect(lint.globals == [], "\(name)")
         }

@@ -1,4 +1,7 @@
-"""The mapping of compose/sources/shopify-orders in Python: for the peer, and to check what ingest publishes."""
+"""
+The mapping of compose/sources/shopify-orders in Python: for the peer, and to check what ingest publishes. Of orders in
+the shop's currency that were not edited, which records.py makes.
+"""
 
 from datetime import datetime, timezone
 
