@@ -99,21 +99,19 @@ class MishapTests(unittest.TestCase):
     def packager(self, verb):
         self.stack(verb, "packager")
 
-    def look_at(self, visitor, name, widths=(1280, 1024, 390, 320)):
-        """Checks that nothing spills at these widths, with the device open, and saves the page."""
+    def look_at(self, visitor, name, widths=(1280, 1024, 390, 320), whole=False):
+        """Checks that nothing spills at these widths, with the device open, and saves the window or the whole page."""
         page = visitor.page
         for width in widths:
-            for scheme in ("light", "dark"):
-                page.look(width, 900 if width > 600 else 844, scheme)
-                page.wait(f"innerWidth === {width}")
-                if width <= 1020:
-                    page.evaluate("document.querySelector('#device').open = true")
-                with self.subTest(name, width=width, scheme=scheme):
-                    self.assertEqual(page.evaluate(SPILLS), [])
-                if self.folder:
-                    page.screenshot(f"{self.folder}/{name}-{width}-{scheme}.png", whole=True)
-                    page.evaluate("document.querySelector('#device').scrollIntoView()")
-                    page.screenshot(f"{self.folder}/{name}-device-{width}-{scheme}.png")
+            page.look(width, 900)
+            page.wait(f"innerWidth === {width}")
+            if width <= 1020:
+                page.evaluate("document.querySelector('#device').open = true")
+            with self.subTest(name, width=width):
+                self.assertEqual(page.evaluate(SPILLS), [])
+            for scheme in ("light", "dark") if self.folder else ():
+                page.look(width, 900, scheme)
+                page.screenshot(f"{self.folder}/mishap-{name}-{width}-{scheme}.png", whole=whole)
         page.look(1280, 900)
 
     def selected(self, visitor):
@@ -459,7 +457,7 @@ class MishapTests(unittest.TestCase):
         visitor = self.visit()
         page = visitor.page
         visitor.in_device(visitor.pay("order"))
-        self.look_at(visitor, "widths")
+        self.look_at(visitor, "widths", whole=True)
         for width in (1280, 1024, 390, 320):
             page.look(width, 844)
             page.wait(f"innerWidth === {width}")
