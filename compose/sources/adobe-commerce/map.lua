@@ -68,6 +68,18 @@ local function summary(order, sum, currency, is_over)
     return items
 end
 
+-- Names are as a page of the shop has them.
+local entities = {
+    {"&reg;", "®"}, {"&trade;", "™"}, {"&copy;", "©"}, {"&quot;", '"'}, {"&#039;", "'"}, {"&nbsp;", " "},
+    {"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"},
+}
+
+local function title(item)
+    local name = text(item.name) or item.sku
+    for _, entity in ipairs(entities) do name = name:replace(entity[1], entity[2]) end
+    return name
+end
+
 -- A variant or a part of a bundle has a parent, which has the price. Of kilograms there are fractions.
 local function line_items(items, quantity_of, currency)
     local list, is_less = {}, false
@@ -78,7 +90,7 @@ local function line_items(items, quantity_of, currency)
         elseif quantity then
             local price = constants.tax_included and text(item.price_incl_tax) or text(item.price)
             list[#list + 1] = {
-                title = text(item.name) or item.sku,
+                title = title(item),
                 sku = text(item.sku),
                 quantity = waybill.number(decimal(quantity), "shortest"),
                 price = currency and price and waybill.money(minor(price, currency), currency, "minor"),
