@@ -285,6 +285,36 @@ import Testing
         #expect(isFound)
     }
 
+    /// Prices and sums of an example, by its constant.
+    @Test(arguments: [
+        ("\"tax_included\": false", "16.81", ["Subtotal 16.81", "Tax 3.19"]),
+        ("\"tax_included\": true", "20.00", ["Subtotal 20.00"]),
+    ]) func anExampleShowsPricesAsTheShopDoes(_ constant: String, _ price: String, _ sums: [String]) throws {
+        let folder = Repository.root.appending(path: "compose/sources/adobe-commerce")
+        func content(_ name: String) throws -> String {
+            String(decoding: try Data(contentsOf: folder.appending(path: name)), as: UTF8.self)
+        }
+        let fixture = try SourceFixture()
+        try fixture.put(
+            "a/source.json", try content("source.json").replacing("\"tax_included\": false", with: constant))
+        try fixture.put("a/map.lua", try content("map.lua"))
+        let source = try fixture.load("a")
+        let test = try #require(try SourceTest.all(of: folder.path()).first { $0.name == "four-places.json" })
+        guard case .mapped(let changes)? = test.outcome(source) else {
+            Issue.record("not mapped")
+            return
+        }
+        let value = try JSON(parsing: try #require(changes.first?.message.value))
+        let data = try #require(value.object?["data"]?.object)
+        #expect(data["lineItems"]?.array?.first?.object?["price"] == ["amount": .string(price), "currency": "EUR"])
+        let items = data["payment"]?.object?["summaryItems"]?.array ?? []
+        let shown = items.compactMap { item in
+            let (label, amount) = (item.object?["label"]?.string, item.object?["value"]?.object?["amount"]?.string)
+            return label.flatMap { label in amount.map { "\(label) \($0)" } }
+        }
+        #expect(shown == sums)
+    }
+
     @Test func aTestTellsTheDifference() throws {
         let fixture = try SourceFixture()
         try fixture.write(
