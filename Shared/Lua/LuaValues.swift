@@ -115,7 +115,7 @@ struct LuaInput {
 
     private func inside(_ place: Place, _ member: String) -> Place {
         switch place {
-        case .change: member == "data" ? .order(.order) : .elsewhere
+        case .change: member == "data" ? .order(.data) : .elsewhere
         case .order(let place): place.member(member).map { .order($0) } ?? (member == "owns" ? .owns : .elsewhere)
         case .changes, .owns, .elsewhere: .elsewhere
         }

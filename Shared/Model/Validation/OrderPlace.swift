@@ -6,6 +6,10 @@ public struct OrderPlace: Sendable {
     /// The order itself.
     public static let order = OrderPlace(shapes: [.object(OrderSchema.order)])
 
+    /// The data of a change: an order, a fulfillment or a return, whose members of one name are of one kind.
+    public static let data = OrderPlace(
+        shapes: [.object(OrderSchema.order), .fulfillment, .object(OrderSchema.return)])
+
     /// True if an array belongs here.
     public var isArray: Bool { self.shapes.contains { if case .array = $0 { true } else { false } } }
 
