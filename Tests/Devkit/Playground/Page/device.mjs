@@ -91,8 +91,8 @@ function returned(order, one) {
   lines.push(...ownLine(one.statusDescription));
   if (one.dropOffBy && ["open", "issue"].includes(one.status)) lines.push(line("Drop off by " + day(one.dropOffBy)));
   if (one.returnedAt) lines.push(line(day(one.returnedAt)));
-  if (one.returnNumber || one.carrier) lines.push(line(own(one.carrier || "Return"), " ", own(one.returnNumber || "")));
-  lines.push(...ownLine(one.notes));
+  if (one.returnNumber) lines.push(line("Return ", own(one.returnNumber)));
+  lines.push(...ownLine(one.carrier), ...ownLine(one.notes));
   if (one.returnLabel) lines.push(line(documentLink(order, one.returnLabel, "Open the return label")));
   return el("div", { class: "parts" }, ...lines);
 }
@@ -118,7 +118,7 @@ function pass(order, published = {}, version, isFresh) {
         : order.isAwaited ? "The device has the order details, and asks the web service."
           : "Wallet has the order details only. The transcript says what the web service answered."));
   }
-  const fulfillments = order.fulfillments || [];
+  const { fulfillments = [], transactions = [] } = order;
   const count = (order.lineItems || []).reduce((sum, item) => sum + (item.quantity || 1), 0);
   const updates = published.isRemoved ? "Removed by the shop" : order.isRegistered ? "Updates on" : "No updates";
   return card(
@@ -131,7 +131,7 @@ function pass(order, published = {}, version, isFresh) {
     ...ownLine(order.statusDescription),
     ...fulfillments.map((one) => part(order, one, fulfillments.length === 1)),
     ...(order.returns || []).map((one) => returned(order, one)),
-    ...(order.transactions || []).map((one) => paid(order, one)),
+    transactions.length > 0 ? el("div", { class: "parts" }, ...transactions.map((one) => paid(order, one))) : "",
     ...barcode(order.barcode),
     ...(count > 0 ? [line(count === 1 ? "1 item" : `${count} items`)] : []),
     line(updates, version ? ` · version ${version}` : ""));
