@@ -1,7 +1,8 @@
 /// The reading of JSON texts that other systems write, with what was mended in them.
 ///
-/// A lone surrogate becomes U+FFFD: JavaScript and Python write them where they cut a text in the middle of a character.
-/// A member that occurs twice with equal values counts once. Texts that publishers write for Waybill are read strictly.
+/// A lone surrogate becomes U+FFFD: JavaScript and Python write them where they cut a text in the middle of a
+/// character. A member that occurs twice with equal values counts once. Texts that publishers write for Waybill are
+/// read strictly.
 /// Source: RFC 8259 §4, §8.2
 public struct ForeignJSON: Hashable, Sendable {
     /// The value of a member that occurs with several.

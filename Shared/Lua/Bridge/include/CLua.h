@@ -4,10 +4,10 @@
 /// here, below a `lua_pcall`. Values go in and out as one block of bytes each, and a function of the host returns
 /// before an error that it reports is raised.
 ///
-/// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `d` and the text of a number (out only),
-/// `a` a count and that many values, `o` a count and that many texts with a value each, `e` an empty table, which may be
-/// either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as the machine
-/// is.
+/// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `d` and the text of a number (out
+/// only), `a` a count and that many values, `o` a count and that many texts with a value each, `e` an empty table,
+/// which may be either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as the
+/// machine is.
 #ifndef CLUA_H
 #define CLUA_H
 
