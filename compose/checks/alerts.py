@@ -76,6 +76,13 @@ def mapped(mapped, ignored, heartbeats=0):
             series('ignored_total{source="s",kind="heartbeat"', 0, heartbeats)]
 
 
+def omitted(before, then):
+    """Returns the members that are left out of 40 records each step: these numbers, the second in the last 40 minutes."""
+    return [("waybill_ingest_omitted_total{source=\"s\",member=\"m\"}",
+             f"0+{before}x{NOW // STEP - 20} {before * (NOW // STEP - 20) + then}+{then}x19"),
+            ("waybill_ingest_records_total{source=\"s\",outcome=\"mapped\"}", f"0+40x{NOW // STEP}")]
+
+
 # The series of a state in which each alert fires, and of one in which it is silent.
 CASES = {
     "WaybillDown": ([("up{job=\"waybill-gateway\"}", f"0x{NOW // STEP}")], [("up{job=\"node\"}", f"0x{NOW // STEP}")]),
@@ -120,6 +127,7 @@ CASES = {
     "WaybillPartitionsAdded": ([gauge('topic_partitions_added{topic="t"}', 1)],
                                [gauge('topic_partitions_added{topic="t"}', 0)]),
     "WaybillSourceMapsLess": (mapped(4, 36), mapped(4, 40, heartbeats=36)),
+    "WaybillSourceOmits": (omitted(1, 4), omitted(4, 4)),
     "WaybillFetchesFail": (fetches(200), fetches(50)),
     "WaybillFetchesFailSlowly": (fetches(80), fetches(50)),
     "WaybillGatewaySlow": (

@@ -37,6 +37,8 @@ LATE = "order.com.example.late"
 # The topic of a carrier, and the program that maps it.
 CARRIER = "carrier.scans"
 MAP = 'function map(scan) return {{order = scan.order, type = "patched", data = {statusDescription = scan.at}}} end'
+# The same with a link that is none.
+MAP_WITHOUT_LINK = MAP.replace("statusDescription", 'orderManagementURL = "ask us", statusDescription')
 LETTERS = "waybill.dead-letters"
 # The numbers of partitions by topic, in Redis.
 PARTITIONS = "waybill:1:{partitions}"
@@ -394,6 +396,11 @@ class Scenes(World):
             "/query", query="waybill:ingest_mapped:ratio_rate15m offset 1m > 0")["result"], 120)
         (self.carrier / "map.lua").write_text("function map(scan) end")
         yield ["WaybillSourceMapsLess"]
+        (self.carrier / "map.lua").write_text(MAP)
+
+    def source_omits(self):
+        (self.carrier / "map.lua").write_text(MAP_WITHOUT_LINK)
+        yield ["WaybillSourceOmits"]
         (self.carrier / "map.lua").write_text(MAP)
 
     def waiting_lost(self):
