@@ -112,8 +112,8 @@ struct ForgottenSearch: Sendable {
                     for record in records { newest[record.key ?? []] = record }
                 }
                 for record in newest.values {
-                    let headers = record.headers.flatMap { [0] + ($0.value ?? []) }
-                    let marks =
+                    let headers: [UInt8] = record.headers.flatMap { header -> [UInt8] in [0] + (header.value ?? []) }
+                    let marks: Set<Mark> =
                         record.value.map { Self.marks((record.key ?? []) + [0] + $0 + headers, self.marks) }
                         ?? Self.marks(headers, self.marks).subtracting([.order])
                     found += marks.map { "\($0) in the record at \(record.receipt.origin)" }
