@@ -38,7 +38,7 @@ end
 -- Without its last item an order is over, though nobody cancelled it.
 local function is_empty(order)
     for _, item in ipairs(order.line_items) do
-        if item.current_quantity ~= 0 then return false end
+        if item.current_quantity ~= 0 and not text(item.tip) then return false end
     end
     return #order.line_items > 0
 end
