@@ -123,16 +123,6 @@ import Testing
         var report = SourceTestReport()
         report.add("a", [], notes: wrong.omitted.map(\.description))
         #expect(report.text.contains("ok 1 - a\n# note: fulfillments.trackingURL is left out: $.fulfillments[0]"))
-        let early = SourceTest(
-            name: "", content: ["record": ["value": ["id": "1"]], "changes": []]
-        ).result(try self.source("createdAt = '2026-02-01T00:00:00Z'", fixture))
-        #expect(early.differences.last?.hasPrefix("give the record its \"time\"") == true, "\(early.differences)")
-    }
-
-    private func source(_ data: String, _ fixture: SourceFixture) throws -> Source {
-        try fixture.write(
-            "s", topics: ["events"], "function map(e) return {{order = e.id, data = {\(data)}}} end")
-        return try fixture.load("s")
     }
 
     /// All of them, and what would be hidden besides.

@@ -88,12 +88,12 @@ struct SourceTest {
             }
             switch Self.outcome(record, source, parcels, nowEpochSeconds: now) {
             case .refused(let fault):
-                if fault.code.rawValue == code { return [] }
+                if fault.code.rawValue == code { return ([], []) }
                 let isTimed = self.content.object?["record"]?.object?["time"] != nil
                 let isLater = fault.reason.contains("in the future") && !isTimed
-                return ["a dead letter: \(fault)"]
-                    + (isLater ? ["give the record its \"time\": without it the test takes place on \(Self.day)"] : [])
-            case .ignored: return Self.differences([], expected, code)
+                let hint = "give the record its \"time\": without it the test takes place on \(Self.day)"
+                return (["a dead letter: \(fault)"] + (isLater ? [hint] : []), [])
+            case .ignored: return (Self.differences([], expected, code), [])
             case .mapped(let changes):
                 let events = changes.map { (try? JSON(parsing: $0.message.value ?? [])) ?? .null }
                 let left = changes.flatMap(\.omitted)
