@@ -258,7 +258,7 @@ import Testing
         (#"source = "/aftership/" .. tracking.id,"#, ""),
         ("fields[constants.fulfillment]", "fields.fulfilment"), (" or tracking.id\n", "\n"),
         (#"is_returned and "issue" or "#, ""), ("aftership(tracking.tag)", "aftership(tracking.subtag)"),
-        ("waybill.url(text(leg.courier_tracking_link)) or carrier", "carrier"),
+        ("waybill.url(leg.courier_tracking_link) or carrier", "carrier"),
         ("moment(tracking.shipment_pickup_date)", "moment(tracking.shipment_delivery_date)"),
         ("not is_returned and tracking.tag", "tracking.tag"),
         ("waybill.time(value, constants.zone)", #"waybill.time(value, "UTC")"#),

@@ -8,9 +8,9 @@ local function text(value)
     if value ~= null and value ~= nil and value ~= "" then return value end
 end
 
--- Many carriers send local times: they are taken as of the zone that the shop delivers in.
+-- Many carriers send local times: they are taken as of the zone that the shop delivers in. What is no date is left out.
 local function moment(value)
-    if text(value) then return waybill.time(value, constants.zone) end
+    if text(value) and value:match("^%d%d%d%d%-%d%d%-%d%d") then return waybill.time(value, constants.zone) end
 end
 
 -- The day that is promised: of a range, its end. Of several forecasts, the one that AfterShip shows.
@@ -47,7 +47,7 @@ local function parcel(tracking)
     -- The word for a carrier that AfterShip does not know.
     if slug == "unrecognized" then slug = nil end
     local carrier = waybill.carrier(constants.carriers[slug or ""] or slug, text(leg.tracking_number))
-    return carrier, waybill.url(text(leg.courier_tracking_link)) or carrier.trackingURL
+    return carrier, waybill.url(leg.courier_tracking_link) or carrier.trackingURL
 end
 
 local pickup_states = {

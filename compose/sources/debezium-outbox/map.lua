@@ -22,9 +22,9 @@ local function line_items(lines, currency)
             title = line.title,
             subtitle = text(line.variant),
             sku = text(line.sku),
-            image = text(line.picture) and waybill.url(line.picture),
+            image = waybill.url(line.picture),
             -- Half a kilogram too.
-            quantity = waybill.number(line.qty),
+            quantity = waybill.number(line.qty, "shortest"),
             price = currency and waybill.money(line.unitPrice, currency, "minor") or nil,
         }
     end

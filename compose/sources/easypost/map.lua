@@ -51,7 +51,7 @@ function map(event)
             statusDescription = constants.descriptions[status] or null,
             carrier = carrier.carrier,
             trackingNumber = carrier.trackingNumber,
-            trackingURL = carrier.trackingURL or waybill.url(text(tracker.public_url)),
+            trackingURL = carrier.trackingURL or waybill.url(tracker.public_url),
             shippedAt = scanned(tracker, {in_transit = true, out_for_delivery = true, delivered = true}),
             deliveredAt = status == "delivered" and scanned(tracker, {delivered = true}, true) or nil,
             estimatedDeliveryAt = estimate(tracker),

@@ -31,7 +31,7 @@ local function transactions(charge, status, time)
         return {
             transactionType = kind,
             status = state,
-            amount = waybill.money(amount, charge.currency:upper(), "stripe"),
+            amount = waybill.money(amount, charge.currency, "stripe"),
             createdAt = moment,
             paymentMethod = {displayName = method(charge)},
         }
