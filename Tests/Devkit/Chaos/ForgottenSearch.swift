@@ -112,10 +112,10 @@ struct ForgottenSearch: Sendable {
                     for record in records { newest[record.key ?? []] = record }
                 }
                 for record in newest.values {
-                    let headers: [UInt8] = record.headers.flatMap { header -> [UInt8] in [0] + (header.value ?? []) }
-                    let marks: Set<Mark> =
-                        record.value.map { Self.marks((record.key ?? []) + [0] + $0 + headers, self.marks) }
-                        ?? Self.marks(headers, self.marks).subtracting([.order])
+                    var content: [[UInt8]] = record.headers.map { $0.value ?? [] }
+                    if let value = record.value { content += [record.key ?? [], value] }
+                    var marks = Self.marks(Array(content.joined(separator: [0])), self.marks)
+                    if record.value == nil { marks.remove(.order) }
                     found += marks.map { "\($0) in the record at \(record.receipt.origin)" }
                 }
             }
