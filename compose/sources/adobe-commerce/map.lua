@@ -32,14 +32,14 @@ local function minor(value, currency)
     return units(value, #(waybill.split(waybill.money(0, currency, "major").amount, ".")[2] or ""))
 end
 
--- What was cancelled or refunded since is taken off; of an order that is over, nothing is.
+-- Amounts that were cancelled or refunded since are taken off, but not of an order that is over.
 local function total(order, currency, is_over)
     local amount = units(order.grand_total, 4)
     if not is_over then amount = amount - units(order.total_refunded, 4) - units(order.total_canceled, 4) end
     return waybill.money(decimal(amount), currency, "major")
 end
 
--- The items add up to the total: what is none of these is one item. Wrapping and other columns of modules are such.
+-- The items add up to the total: the rest is one item, such as wrapping and the columns of modules.
 local function summary(order, sum, currency, is_over)
     local more = text(order.extension_attributes) or {}
     local items, rest = {}, minor(sum.amount, currency)
@@ -149,7 +149,7 @@ local function order_saved(order)
     local list, is_less = line_items(items, is_over and ordered or remaining, currency)
     local page = is_set(order.customer_is_guest) and "sales/guest/form" or "sales/order/view/order_id/" .. identifier
     return identifier, {
-        -- Items that are no longer sent would stay.
+        -- Items that an event lacks would stay.
         owns = is_less and {"lineItems"} or nil,
         createdAt = moment(order.created_at),
         orderNumber = order.increment_id,

@@ -16,7 +16,7 @@ local function line_items(fulfillment)
     return items, is_shipped or #items == 0
 end
 
--- Each parcel is a fulfillment of its own, since Wallet follows one number in each. What is inside is known together.
+-- Each parcel is a fulfillment of its own, since Wallet follows one number in each. Their contents are known together.
 local function shipments(fulfillment, status, is_sent, items)
     local numbers, links = waybill.list(fulfillment.tracking_numbers), waybill.list(fulfillment.tracking_urls)
     if #numbers == 0 then numbers = {text(fulfillment.tracking_number)} end

@@ -24,8 +24,8 @@ local function has_parcels(order)
     return false
 end
 
--- Fulfilled is handed to the carrier: the order is completed when every parcel arrived. What is sold at a counter
--- without shipping is handed to the customer.
+-- Fulfilled is handed to the carrier: the order is completed when every parcel arrived. At a counter, without shipping,
+-- it is handed to the customer.
 local function is_delivered(order)
     if order.fulfillment_status ~= "fulfilled" then return false end
     if order.source_name == "pos" and #waybill.list(order.shipping_lines) == 0 then return true end
@@ -73,7 +73,8 @@ local function minor(value)
     return waybill.integer(digits:replace(".", ""))
 end
 
--- What remains after edits and returns; of an order that is over, what was ordered. A tip is a line, but no item.
+-- The items that remain after edits and returns; of an order that is over, those that were ordered. A tip is a line, but
+-- no item.
 local function line_items(order, is_over)
     local items, tip = {}, 0
     for _, item in ipairs(order.line_items) do
@@ -106,7 +107,7 @@ local function shipping(order, is_over)
     return sum
 end
 
--- Duties, fees and refunds that are of no item have no total of their own: what the others lack is one item.
+-- Duties, fees and refunds that are of no item have no total of their own: the rest is one item.
 local function payment(order, is_over, tip)
     local prefix = not is_over and text(amount(order, "current_total_price")) and "current_" or ""
     local total = waybill.money(amount(order, prefix .. "total_price"), currency, "major")
