@@ -73,8 +73,8 @@ local function minor(value)
     return waybill.integer(digits:replace(".", ""))
 end
 
--- The items that remain after edits and returns; of an order that is over, those that were ordered. A tip is a line, but
--- no item.
+-- The items that remain after edits and returns; of an order that is over, those that were ordered. A tip is a line,
+-- and no item.
 local function line_items(order, is_over)
     local items, tip = {}, 0
     for _, item in ipairs(order.line_items) do
