@@ -112,6 +112,7 @@ local function payment_status(order, state)
     local payment = text(order.payment)
     if state[2] == "refunded" or state[2] == "voided" or state[2] == "paid" then return state[2] end
     local due = units(order.grand_total, 4) - units(order.total_canceled, 4)
+    if due <= 0 then return "paid" end
     if text(order.total_paid) and units(order.total_paid, 4) >= due then return "paid" end
     if payment and text(payment.amount_authorized) and units(payment.amount_authorized, 4) >= due then
         return state[2] or "authorized"
@@ -121,7 +122,9 @@ end
 
 local function ordered(item) return units(item.qty_ordered, 4) end
 
-local function remaining(item) return ordered(item) - units(item.qty_canceled, 4) - units(item.qty_refunded, 4) end
+local function remaining(item)
+    return math.max(ordered(item) - units(item.qty_canceled, 4) - units(item.qty_refunded, 4), 0)
+end
 
 -- An order without an amount stays complete when all of it is refunded.
 local function is_empty(items)
