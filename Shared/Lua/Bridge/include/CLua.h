@@ -6,8 +6,8 @@
 ///
 /// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `d` and the text of a number (out
 /// only), `a` a count and that many values, `o` a count and that many texts with a value each, `e` an empty table,
-/// which may be either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as the
-/// machine is.
+/// which may be either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as
+/// the machine is.
 #ifndef CLUA_H
 #define CLUA_H
 
