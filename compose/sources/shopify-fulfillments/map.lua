@@ -56,7 +56,7 @@ end
 
 function map(fulfillment)
     local items, is_shipped = line_items(fulfillment)
-    local request = fulfillment.status:lower()
+    local request = (text(fulfillment.status) or ""):lower()
     -- A cancelled fulfillment keeps the last status of its shipment.
     local movement = request ~= "cancelled" and text(fulfillment.shipment_status) or request
     movement = movement:lower()
