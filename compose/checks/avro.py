@@ -38,9 +38,9 @@ for name in ("int-time-millis", "long-time-micros"):
 
 
 def exact(read):
-    """Wraps fastavro's reader of decimals, which rounds one with more digits than its schema allows."""
+    """Wraps fastavro's reader of decimals, which rounds one with more digits than its schema allows, and reads no bytes."""
     def checked(content, writer, reader):
-        if len(str(abs(int.from_bytes(content, "big", signed=True)))) > writer["precision"]:
+        if not content or len(str(abs(int.from_bytes(content, "big", signed=True)))) > writer["precision"]:
             raise ValueError("too many digits")
         return read(content, writer, reader)
     return checked
@@ -81,6 +81,8 @@ def with_scale(content):
     """
     reader = io.BytesIO(content)
     unscaled, scale = (fastavro.schemaless_reader(reader, form, None) for form in ("bytes", "int"))
+    if reader.read() or not 1 <= len(unscaled) <= 64 or abs(scale) > 64:
+        raise ValueError("these are other bytes")
     number = int.from_bytes(unscaled, "big", signed=True)
     digits = tuple(map(int, str(abs(number))))
     return f"{decimal.Decimal((int(number < 0), digits, -scale)):f}"
@@ -362,7 +364,7 @@ def case(number, seed):
             parsed = fastavro.parse_schema(schema)
             fastavro.schemaless_writer(coded, parsed, maker.value(made, "", 8))
             value = fastavro.schemaless_reader(io.BytesIO(coded.getvalue()), parsed, None)
-        except (ValueError, fastavro.schema.UnknownType):
+        except (ValueError, EOFError, fastavro.schema.UnknownType):
             # Once in 600: fastavro writes another branch of a union, which cannot hold the value, or a union had a list
             # twice, and types inside the second one are not defined.
             continue
