@@ -75,11 +75,11 @@ struct WalletCommand: AsyncParsableCommand {
         if await self.isEnough(device, order, report) { return true }
         for await push in pushes {
             say("pushed (delivery \(push.sequence), topic \(push.topic))")
-            let versions = try await device.react()
+            let versions = try await device.react().compactMap { $0.report }
             if versions.isEmpty { say("listed: nothing new, the device has the latest version") }
-            for version in versions {
-                say("listed, fetched and verified: \(version.report.summary), \(Self.state(version.report))")
-                if await self.isEnough(device, order, version.report) { return true }
+            for report in versions {
+                say("listed, fetched and verified: \(report.summary), \(Self.state(report))")
+                if await self.isEnough(device, order, report) { return true }
             }
         }
         return false

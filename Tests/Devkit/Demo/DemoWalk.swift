@@ -87,10 +87,10 @@ final class DemoWalk: Sendable {
     private func nextVersion(of order: String, since start: ContinuousClock.Instant) async throws -> PackageReport {
         while .now < start + self.patience {
             let push = try await self.pushes.next(within: self.patience)
-            let versions = try await self.phone.react()
-            guard let version = versions.first(where: { $0.order == order }) else { continue }
+            let listed = try await self.phone.react()
+            guard let report = listed.first(where: { $0.order == order })?.report else { continue }
             self.say("pushed", "APNs told the phone that something of \(push.topic) changed", since: start)
-            return version.report
+            return report
         }
         throw ToolError(.timeout, "listing changed orders: \(order) is not among them")
     }

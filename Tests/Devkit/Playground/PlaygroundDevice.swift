@@ -119,11 +119,11 @@ final class PlaygroundDevice: Sendable {
             "note": "Played by the simulator of APNs, over HTTP/2 and TLS",
         ]
         do {
-            let versions = try await self.wallet.react()
-            entry.orders = versions.map(\.order)
+            let listed = try await self.wallet.react()
+            entry.orders = listed.map(\.order)
             self.note(entry)
-            for version in versions {
-                self.note(self.verified(version.report, version.order, "New version in Wallet"))
+            for case (let order, let report?) in listed {
+                self.note(self.verified(report, order, "New version in Wallet"))
             }
         } catch {
             self.note(entry)

@@ -221,19 +221,19 @@ actor WalletDevice {
     }
 
     /// Reacts to a push as a device does: lists, then fetches the listed orders that it has.
-    /// - Returns: the new versions.
-    func react() async throws(ToolError) -> [(order: String, report: PackageReport)] {
+    /// - Returns: these orders, each with its new version if it has one.
+    func react() async throws(ToolError) -> [(order: String, report: PackageReport?)] {
         let before = self.tag
         do throws(ToolError) {
-            var versions: [(order: String, report: PackageReport)] = []
+            var listed: [(order: String, report: PackageReport?)] = []
             for identifier in try await self.changedOrders() where self.orders[identifier] != nil {
                 switch try await self.fetch(identifier) {
-                case .version(let report): versions.append((identifier, report))
-                case .notModified, .unauthorized: break
+                case .version(let report): listed.append((identifier, report))
+                case .notModified, .unauthorized: listed.append((identifier, nil))
                 case .unavailable: throw ToolError(.unavailable, "fetching \(identifier): status 503")
                 }
             }
-            return versions
+            return listed
         } catch {
             // Orders that were listed but not fetched must be listed again.
             self.tag = before
