@@ -39,6 +39,21 @@ import Testing
         #expect(mapping.events.map { $0.object?["data"] } == [["orderNumber": "Sticker set \u{FFFD}"]])
     }
 
+    /// For the author, beside the test that it may be right in.
+    @Test func aTestNotesWordsThatATableLacks() throws {
+        let fixture = try SourceFixture()
+        let program = """
+            local states = waybill.words("states", {NEU = "open", ALT = false})
+            function map(e) return {{order = "1", data = {status = states[e.state]}}} end
+            """
+        try fixture.write("a", topics: ["events"], program)
+        let notes: [String: [String]] = ["NEU": [], "ALT": [], "WEG": [#"unknown value: states has no "WEG""#]]
+        for (word, notes) in notes {
+            let content: JSON = ["record": ["value": ["state": .string(word)]], "changes": []]
+            #expect(SourceTest(name: "", content: content).result(try fixture.load("a")).notes == notes)
+        }
+    }
+
     @Test func whatIsMendedIsCounted() throws {
         let value = #"{"id": "1", "number": "\ud83d \ud83d", "items": [1], "items": [1]}"#
         let mapping = try SourceFixture.map(Self.plain, value: value)
@@ -53,6 +68,7 @@ import Testing
                 mapping,
                 of: KafkaRecord(topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: nil, value: nil))
         }
+        #expect(mapping.notes.first == "mended: 2 halves of characters became U+FFFD")
         #expect(tally.text.contains("\n4 halves of characters became U+FFFD\n2 members were left out"))
     }
 

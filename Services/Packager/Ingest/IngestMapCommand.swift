@@ -81,19 +81,13 @@ struct IngestMapCommand: AsyncParsableCommand {
         let mapping = SourceMapping(
             record, source, topic: Topics().orderChanges, schemas: schemas, parcels: try self.parcels(),
             nowEpochSeconds: now)
-        for value in mapping.unknown {
-            StandardStream.error.write("unknown value: \(value.table) has no \"\(value.value)\"\n")
-        }
-        for fault in mapping.foreign.faults {
-            StandardStream.error.write("mended: \(fault.count) \(fault.sentence)\n")
-        }
+        for note in mapping.notes { StandardStream.error.write("note: \(note)\n") }
         switch mapping.outcome {
         case .ignored(let kind): StandardStream.error.write("ignored: \(kind.reason)\n")
         case .refused(let fault):
             StandardStream.error.write("\(fault)\n")
             throw ExitCode(1)
         case .mapped(let changes):
-            for member in mapping.omitted { StandardStream.error.write("note: \(member)\n") }
             if let path = self.against { return try Self.compare(changes, path, now) }
             for change in changes {
                 StandardStream.output.write("\(try self.text(of: change))\n")

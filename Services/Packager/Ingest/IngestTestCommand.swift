@@ -29,7 +29,7 @@ struct IngestTestCommand: AsyncParsableCommand {
                 if cases.isEmpty { report.add("\(name)", ["it has no file in tests"]) }
                 for test in cases {
                     let result = test.result(source)
-                    report.add("\(name)/\(test.name)", result.differences, notes: result.omitted.map(\.description))
+                    report.add("\(name)/\(test.name)", result.differences, notes: result.notes)
                 }
             } catch {
                 report.add(name, [error.description])
@@ -70,8 +70,8 @@ struct SourceTest {
     /// Returns the differences between expectation and result; none for a test that passes.
     func differences(_ source: Source) -> [String] { self.result(source).differences }
 
-    /// Returns the differences, and the members that the changes go without.
-    func result(_ source: Source) -> (differences: [String], omitted: [OmittedMember]) {
+    /// Returns the differences, the members that the changes go without, and notes for people, these among them.
+    func result(_ source: Source) -> (differences: [String], omitted: [OmittedMember], notes: [String]) {
         do throws(SourceError) {
             var test = try JSONMembers(self.content, path: "$") { SourceError($0) }
             let record = try Self.record(&test, source)
@@ -86,14 +86,15 @@ struct SourceTest {
             guard (code == nil) != (expected == nil) else {
                 throw SourceError("$: give either changes or deadLetter")
             }
-            switch Self.outcome(record, source, parcels, nowEpochSeconds: now) {
+            let mapping = Self.mapping(record, source, parcels, nowEpochSeconds: now)
+            switch mapping.outcome {
             case .refused(let fault):
-                if fault.code.rawValue == code { return ([], []) }
+                if fault.code.rawValue == code { return ([], [], mapping.notes) }
                 let isTimed = self.content.object?["record"]?.object?["time"] != nil
                 let isLater = fault.reason.contains("in the future") && !isTimed
                 let hint = "give the record its \"time\": without it the test takes place on \(Self.day)"
-                return (["a dead letter: \(fault)"] + (isLater ? [hint] : []), [])
-            case .ignored: return (Self.differences([], expected, code), [])
+                return (["a dead letter: \(fault)"] + (isLater ? [hint] : []), [], mapping.notes)
+            case .ignored: return (Self.differences([], expected, code), [], mapping.notes)
             case .mapped(let changes):
                 let events = changes.map { (try? JSON(parsing: $0.message.value ?? [])) ?? .null }
                 let left = changes.flatMap(\.omitted)
@@ -101,10 +102,10 @@ struct SourceTest {
                 if let omitted, Set(omitted) != Set(left.map(\.name)) {
                     differences.append("omitted: expected \(omitted.listed()), it is \(left.map(\.name).listed())")
                 }
-                return (differences, left)
+                return (differences, left, mapping.notes)
             }
         } catch {
-            return ([error.description], [])
+            return ([error.description], [], [])
         }
     }
 
@@ -113,17 +114,16 @@ struct SourceTest {
         guard var test = try? JSONMembers(self.content, path: "$", failure: { SourceError($0) }),
             let record = try? Self.record(&test, source), let parcels = try? Self.parcels(&test)
         else { return nil }
-        return Self.outcome(record, source, parcels, nowEpochSeconds: record.timestampMilliseconds / 1000)
+        return Self.mapping(record, source, parcels, nowEpochSeconds: record.timestampMilliseconds / 1000).outcome
     }
 
     /// The value of a format with schemas is the event, as the program gets it.
-    private static func outcome(
+    private static func mapping(
         _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?], nowEpochSeconds: Int64
-    ) -> SourceMapping.Outcome {
+    ) -> SourceMapping {
         let decoded = source.format.hasSchemas ? record.value.flatMap { try? JSON(parsing: $0) } : nil
         return SourceMapping(
-            record, source, topic: "changes", decoded: decoded, parcels: parcels, nowEpochSeconds: nowEpochSeconds
-        ).outcome
+            record, source, topic: "changes", decoded: decoded, parcels: parcels, nowEpochSeconds: nowEpochSeconds)
     }
 
     /// The orders of parcels, by which a test stands in for Redis.

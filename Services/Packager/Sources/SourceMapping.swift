@@ -43,6 +43,11 @@ struct SourceMapping {
     var omitted: [OmittedMember] {
         if case .mapped(let changes) = self.outcome { changes.flatMap(\.omitted) } else { [] }
     }
+    /// Sentences for people about words that are not known, and about what was mended or left out.
+    var notes: [String] {
+        self.unknown.map { "unknown value: \($0.table) has no \"\($0.value)\"" }
+            + self.foreign.faults.map { "mended: \($0.count) \($0.sentence)" } + self.omitted.map(\.description)
+    }
     /// The parcels whose orders the program needs and that were not given.
     private(set) var wanted: [Parcel] = []
 
