@@ -54,7 +54,7 @@ class CreateBlock {
     };
     this.note = el("p", { class: "note" });
     this.breakLabel = el("label", { class: "check break" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
-    this.declineLabel = el("label", { class: "check decline" }, this.declines, "Decline the payment once, as a shop does whose bank says no");
+    this.declineLabel = el("label", { class: "check decline" }, this.declines, "Decline the payment once, as a shop does when the bank refuses");
     this.choices = el(
       "div", { class: "choices", role: "group", "aria-label": "Editors" },
       ...Object.keys(this.editors).map((name) => el("button", { type: "button", onclick: () => this.choose(name) }, name)));
