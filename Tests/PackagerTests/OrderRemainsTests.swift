@@ -1,3 +1,4 @@
+import Brands
 import Foundation
 import Kafka
 import Logging
@@ -139,7 +140,7 @@ import Testing
         let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
         try await Fleet.run { fleet in
             let key = try ChangeLog.key("o1")
-            func forget() async throws -> (exit: ChildProcess.Exit, output: String) {
+            @Sendable func forget() async throws -> (exit: ChildProcess.Exit, output: String) {
                 let child = try ChildProcess(
                     program, ["forget", "--by", "anna", "--order", "\(key)"], environment: try fleet.settings())
                 return (try await child.exit(within: .seconds(60)), child.output)
