@@ -25,7 +25,7 @@ extension OrderFold {
     ) -> (change: OrderChange, omitted: [OmittedMember]) {
         var change = change
         var omitted: [OmittedMember] = []
-        // What is missing stays so.
+        // What is missing stays so, also if an earlier pass left it out.
         var missing: Set<[Violation.Step]> = []
         for _ in 0..<Self.passLimit {
             guard let part = change.part else { break }
@@ -43,7 +43,9 @@ extension OrderFold {
             for repair in repairs.values.sorted(by: { $1.place.precedes($0.place) })
             where !repair.place.indices.contains(where: { repairs[Array(repair.place[..<$0])]?.isOmission == true }) {
                 change.apply(repair, in: part)
-                if repair.isOmission { omitted.append(OmittedMember(name: repair.name, violation: repair.violation)) }
+                guard repair.isOmission else { continue }
+                missing.insert(repair.place)
+                omitted.append(OmittedMember(name: repair.name, violation: repair.violation))
             }
             if change == before { break }
         }
