@@ -60,12 +60,14 @@ local payments = waybill.words("shopify.financial_status", {
 local currency, is_shops
 
 -- Amounts without a set are in the currency of the shop.
-local function amount(owner, name)
-    local set = text(owner[name .. "_set"])
-    local paid = set and text(set.presentment_money)
-    if paid then return paid.amount end
-    if is_shops then return set and set.shop_money.amount or owner[name] end
+local function paid(set, amount)
+    set = text(set)
+    local money = set and text(set.presentment_money)
+    if money then return money.amount end
+    if is_shops then return set and set.shop_money.amount or amount end
 end
+
+local function amount(owner, name) return paid(owner[name .. "_set"], owner[name]) end
 
 -- Cents, for sums.
 local function minor(value)
@@ -79,7 +81,7 @@ local function line_items(order, is_over)
     local items, tip = {}, 0
     for _, item in ipairs(order.line_items) do
         local quantity = not is_over and text(item.current_quantity) or item.quantity
-        local price = text(amount(item, "price"))
+        local price = text(paid(item.price_set, item.price))
         if text(item.tip) then
             tip = tip + minor(price) * quantity
         elseif quantity ~= 0 then
@@ -150,8 +152,8 @@ function map(order)
     if order.test == true then return end
     if not text(order.line_items) then error("no line_items: orders/edited and orders/delete do not have the order") end
     local set = text(order.total_price_set)
-    local paid = set and text(set.presentment_money)
-    currency = paid and paid.currency_code or order.currency
+    local money = set and text(set.presentment_money)
+    currency = money and money.currency_code or order.currency
     is_shops = currency == order.currency
     local is_over = text(order.cancelled_at) or order.financial_status == "refunded" or is_empty(order)
     local items, tip = line_items(order, is_over)
