@@ -132,6 +132,15 @@ import Testing
         #expect(again.state?.contributions?.summaries.first?.keeps.count == 3)
     }
 
+    @Test func theDocumentBeforeHasTheLastValidValue() throws {
+        let document = OrderDocument(members: try #require(Self.order.object))
+        let before = OrderChange(key: self.key, source: "/shop", id: "0", kind: .replaced(document))
+        let broken = Self.order.setting("expired", "payment.status").setting("n/a", "fulfillments.0.trackingURL")
+        let change = self.tolerating(try self.merged(try #require(broken.object), owns: Self.owns)).change
+        let after = self.fold.fold(nil, changes: [(.at(1), before), (.at(2), change)], nowEpochSeconds: Examples.now)
+        #expect(after.state?.document == document)
+    }
+
     /// An element that the event has no more goes, and so does a member that another element lacks.
     @Test func anOwnedArrayIsThatOfTheEventButForWhatItCouldNotSay() throws {
         let parcels: JSON = [

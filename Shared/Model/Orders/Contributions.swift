@@ -25,7 +25,7 @@
 ///    order invalid. The one at fault that was written last does not count as long as they do. If it is the only one,
 ///    it is not shown; if the order needs it, what contains it is not shown.
 /// 9. **What an event could not say stays**: of the members in its `keeps`, the value that its source's part has counts
-///    as sent. If the part has none, the event is not refused for it.
+///    as sent; of a source without a part, that of the document before. If there is none, the event is not refused.
 /// 10. **A document that existed before** is the part of a source without a name, written before all others, and
 ///    `waybill.order.replaced` makes an order a plain document again.
 ///
@@ -79,9 +79,11 @@ public struct Contributions: Hashable, Sendable {
         _ sent: JSONObject, of source: String, owns: OwnedPaths? = nil, keeps: KeptMembers = KeptMembers(),
         at moment: Int64
     ) throws(ChangeFault) {
+        // What the source could not say in its first event is as in the document before.
+        let known = keeps.paths.isEmpty ? nil : self.part(of: source) ?? self.part(of: "")
         try self.change(source, at: moment) { part in
             let claim = owns?.claim
-            let said = keeps.filling(sent, from: part.document)
+            let said = known.map { keeps.filling(sent, from: $0.document) } ?? sent
             part.document = part.document.merging(contribution: said, owned: claim)
             if let owns { part.owns = owns }
             part.keeps = part.keeps.after(sent, claim: claim, keeping: keeps)
