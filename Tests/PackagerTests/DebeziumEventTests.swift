@@ -163,7 +163,7 @@ import Testing
     }
 
     @Test(arguments: [
-        // What ExtractNewRecordState makes of a row, also of one with columns like those of other records.
+        // A row that ExtractNewRecordState unwrapped, also one with columns like those of other records.
         (
             #"{"id": 1, "status": "open"}"#,
             "the value is no change of Debezium: $.op is missing. A topic that is unwrapped"

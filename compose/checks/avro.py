@@ -88,7 +88,7 @@ def with_scale(content):
     return f"{decimal.Decimal((int(number < 0), digits, -scale)):f}"
 
 
-# What fastavro does not know, by the specification.
+# Logical types that fastavro does not know, by the specification.
 fastavro.read.LOGICAL_READERS |= {
     "long-timestamp-nanos": lambda number, writer, reader: nanoseconds(number) + "Z",
     "long-local-timestamp-nanos": lambda number, writer, reader: nanoseconds(number),

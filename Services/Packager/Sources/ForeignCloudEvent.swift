@@ -4,8 +4,8 @@ import Model
 
 /// A CloudEvent of another system: its attributes as members of one object, with its `data`.
 ///
-/// The content type decides the mode: a structured event may repeat its attributes in headers. What bridges and
-/// libraries write that is no event of this binding is refused with the cure, since a part of it would be lost.
+/// The content type decides the mode: a structured event may repeat its attributes in headers. Records of bridges and
+/// libraries that are no events of this binding are refused with the cure, since a part of them would be lost.
 /// Source: CloudEvents Kafka binding 1.0.2 §3; CloudEvents JSON format 1.0.2 §3.1, §4
 enum ForeignCloudEvent {
     private static let prefix = "ce_"

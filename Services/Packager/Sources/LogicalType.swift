@@ -51,7 +51,7 @@ enum LogicalType: Hashable, Sendable {
 
     /// Returns a day or a moment as a text; the number itself of another meaning.
     ///
-    /// What is outside of the years 0000 to 9999 is the first or the last day or moment in them: databases have such
+    /// A number outside of the years 0000 to 9999 is the first or the last day or moment in them: databases have such
     /// numbers for infinity.
     func json(of number: Int64) -> JSON {
         switch self {
