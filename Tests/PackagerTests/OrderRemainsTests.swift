@@ -1,4 +1,3 @@
-import Brands
 import Foundation
 import Kafka
 import Logging
@@ -10,6 +9,7 @@ import TestKit
 import TestTraits
 import Testing
 
+@testable import Brands
 @testable import Packager
 
 /// What is left of removed orders, and how a second removal, `forget` and `expire` end it.
