@@ -63,16 +63,12 @@ def transaction(kind, receipt):
 
 
 class MishapTests(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = chromium.Browser()
-        cls.folder = os.environ.get("WAYBILL_SCREENSHOTS")
-        if cls.folder:
-            os.makedirs(cls.folder, exist_ok=True)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.close()
+    def setUp(self):
+        self.browser = chromium.Browser()
+        self.addCleanup(self.browser.close)
+        self.folder = os.environ.get("WAYBILL_SCREENSHOTS")
+        if self.folder:
+            os.makedirs(self.folder, exist_ok=True)
 
     def visit(self, **look):
         page = self.browser.page(**look)
@@ -80,7 +76,7 @@ class MishapTests(unittest.TestCase):
         # A page that is left open keeps one of the few connections that a browser has to a host.
         self.addCleanup(page.call, "Page.navigate", url="about:blank")
         page.call("Network.enable")
-        # A session for each test.
+        # A session for each visit.
         page.call("Network.clearBrowserCookies")
         return Visitor(page, URL)
 
