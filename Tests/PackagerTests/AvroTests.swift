@@ -253,7 +253,8 @@ import Testing
     @Test func recordsThatContainEachOtherMayBeItems() throws {
         let schema = """
             {"type":"record","name":"A","fields":[
-              {"name":"b","type":["null",{"type":"record","name":"B","fields":[{"name":"as","type":{"type":"array","items":"A"}}]}]},
+              {"name":"b","type":["null",{"type":"record","name":"B","fields":[
+                {"name":"as","type":{"type":"array","items":"A"}}]}]},
               {"name":"x","type":"int"}]}
             """
         #expect(

@@ -9,8 +9,9 @@ extension MetricRow {
                 "records that were mapped, ignored or refused"),
             MetricRow(
                 .counter, "waybill_ingest_ignored_total", by: ["source", "kind"],
-                "ignored records: `unmapped` by the program, `early`, `deletion`, and of Debezium what is about no row: "
-                    + "`message`, `truncation`, `transaction`, `heartbeat`, `schema-change`, `notification`"),
+                "ignored records: `unmapped` by the program, `early`, `deletion`, and of Debezium "
+                    + "what is about no row: `message`, `truncation`, `transaction`, `heartbeat`, `schema-change`, "
+                    + "`notification`"),
             MetricRow(.counter, "waybill_ingest_changes_total", by: ["source", "type"], "changes that were published"),
             MetricRow(
                 .counter, "waybill_ingest_unknown_values_total", by: ["source", "table"],

@@ -3,8 +3,8 @@ import Model
 
 /// A change of a row, by Debezium in JSON: with a schema beside it, or without; or in Avro, whose values are converted.
 ///
-/// Source: Debezium 3, "Data change events", "Data types", "Transaction metadata", "Schema change topic"; Kafka Connect,
-/// `JsonConverter`
+/// Source: Debezium 3, "Data change events", "Data types", "Transaction metadata", "Schema change topic"; Kafka
+/// Connect, `JsonConverter`
 enum DebeziumEvent {
     /// - Parameters:
     ///   - unavailable: stands for a column that the database did not send.

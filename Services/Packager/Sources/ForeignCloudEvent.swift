@@ -107,8 +107,8 @@ enum ForeignCloudEvent {
         }
         guard isPlain, text.hasPrefix("\""), text.hasSuffix("\"") else { return text }
         throw Self.fault(
-            "header \(header.name.prefix(80)) is in the quotation marks of JSON: let the producer write plain text, with "
-                + "Spring by texts instead of URI and time objects, and encodeStrings of the header mapper false")
+            "header \(header.name.prefix(80)) is in the quotation marks of JSON: let the producer write plain text, "
+                + "with Spring by texts instead of URI and time objects, and encodeStrings of the header mapper false")
     }
 
     /// Returns the reason why the attributes are not found; nil if there are none.
@@ -117,13 +117,13 @@ enum ForeignCloudEvent {
             let name = header.name.prefix(80).lowercased()
             if name.hasPrefix("ce-") {
                 return Self.fault(
-                    "header \(header.name.prefix(80)) is that of HTTP, in Kafka it begins with ce_: let the producer or "
-                        + "bridge use the Kafka binding")
+                    "header \(header.name.prefix(80)) is that of HTTP, in Kafka it begins with ce_: let the producer "
+                        + "or bridge use the Kafka binding")
             }
             if name.hasPrefix("cloudevents:") || name.hasPrefix("cloudevents_") {
                 return Self.fault(
-                    "header \(header.name.prefix(80)) is that of AMQP, in Kafka it begins with ce_: let the producer or "
-                        + "bridge use the Kafka binding, or publish structured events")
+                    "header \(header.name.prefix(80)) is that of AMQP, in Kafka it begins with ce_: let the producer "
+                        + "or bridge use the Kafka binding, or publish structured events")
             }
             if name.hasPrefix(Self.prefix) {
                 return Self.fault("header ce_specversion is missing beside \(header.name.prefix(80))")

@@ -230,14 +230,16 @@ extension Source {
     private static func unavailable(
         _ file: inout JSONMembers<SourceError>, _ format: Format
     ) throws(SourceError) -> UnavailableValue {
-        let name = "unavailableValuePlaceholder"
-        guard let text = try file.optionalText(name) else { return .standard }
+        guard let text = try file.optionalText("unavailableValuePlaceholder") else { return .standard }
         guard format == .debezium || format == .avroDebezium else {
-            throw file.wrong(name, "belongs to debezium and avro+debezium only")
+            throw file.wrong("unavailableValuePlaceholder", "belongs to debezium and avro+debezium only")
         }
         let digits = text.hasPrefix("hex:") ? text.dropFirst(4).lowercased() : nil
         guard let bytes = digits.map({ Hexadecimal.bytes($0) }) ?? Array(text.utf8), (1...1000).contains(bytes.count)
-        else { throw file.wrong(name, "must be 1 to 1000 bytes, as a text or as hex: with two digits for each") }
+        else {
+            throw file.wrong(
+                "unavailableValuePlaceholder", "must be 1 to 1000 bytes, as a text or as hex: with two digits for each")
+        }
         return UnavailableValue(bytes, uuid: MD5.digest(bytes).map { UnavailableValue.uuid(of: $0) })
     }
 
