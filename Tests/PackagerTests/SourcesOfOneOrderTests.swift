@@ -24,7 +24,7 @@ import Testing
                     Issue.record("\(name) \(file): \(outcome.debugDescription)")
                     return []
                 }
-                return changes.map(\.change)
+                return try changes.map { try Self.named("\(name) \(file)", $0) }
             }
         }
         return try changes("shopify-orders", ["pending", "paid"], [0, 1])
@@ -94,7 +94,7 @@ import Testing
             + files.map { file in
                 let outcome = try #require(tests.first { $0.name == "\(file).json" }?.outcome(source))
                 guard case .mapped(let changes) = outcome else { throw SourceError("\(file): \(outcome)") }
-                return try #require(changes.first).change
+                return try Self.named(file, try #require(changes.first))
             }
         #expect(Set(changes.map(\.key)).count == 1)
         let rules = BrandRules(
@@ -114,6 +114,14 @@ import Testing
             #expect(payment?["status"] == "refunded", "\(order.map { (["shop"] + files)[$0] })")
             #expect(payment?["total"] == ["amount": "29.90", "currency": "EUR"])
         }
+    }
+
+    /// Returns a change under an identifier of its own: events of tests may share one.
+    private static func named(_ id: String, _ change: SourceMapping.Change) throws -> OrderChange {
+        var event = try #require(try JSON(parsing: change.message.value ?? []).object)
+        event["id"] = .string(id)
+        return try OrderChange.decode(
+            key: change.message.key ?? [], event: event, value: event.serialized, headers: [])
     }
 
     private static func permutations(_ items: [Int]) -> [[Int]] {
