@@ -29,7 +29,7 @@ struct clua {
     int program, globals;
 };
 
-const char *clua_version(void) { return LUA_RELEASE + 4; }
+const char *clua_version(void) { return &LUA_RELEASE[4]; }
 
 static int64_t now(clockid_t clock) {
     struct timespec time;
