@@ -100,11 +100,11 @@ import Testing
         #expect(after.withheld.isEmpty)
         #expect(after.state?.contributions?.summaries.first?.keeps.count == 1)
 
-        // The next event says it again.
+        // The next event says it again: the order is as it was.
         let next = self.fold.fold(
             after.state, changes: [(.at(3), try self.merged(whole, owns: Self.owns, id: "3"))],
             nowEpochSeconds: Examples.now)
-        #expect(next.outcomes == [.applied])
+        #expect(next.outcomes == [.unchanged])
         #expect(next.state?.contributions?.summaries.first?.keeps == [])
 
         // Of a new order, its change waits at most: it is not refused for this.
