@@ -45,21 +45,20 @@ def change(verb, order, identifier, source, data=None):
 
 
 def publish(producer, event):
-    """Returns the record once the event is published, or raises KafkaException.
+    """Returns once the event is published, or raises KafkaException.
 
     It is retried for delivery.timeout.ms, five minutes by default. For many events: produce them all, call
     `producer.poll(0)` after each, and flush once.
     """
-    outcomes, records = [], []
+    outcomes = []
     message = to_structured_event(event, key_mapper=CloudEvent.get_subject)
     producer.produce(
         TOPIC, key=message.key, value=message.value, headers=message.headers,
-        on_delivery=lambda error, record: (outcomes.append(error), records.append(record)))
+        on_delivery=lambda error, _: outcomes.append(error))
     producer.flush()
     # KafkaError cannot be compared with None by ==.
     if outcomes[0] is not None:
         raise KafkaException(outcomes[0])
-    return records[0]
 
 
 def main(words):
@@ -75,10 +74,10 @@ def main(words):
     except (OSError, ValueError) as error:
         sys.exit(f"over_kafka: {error}")
     try:
-        record = publish(Producer(settings), event)
-        print(f"published: {record.topic()}/{record.partition()}/{record.offset()}")
+        publish(Producer(settings), event)
     except KafkaException as error:
         sys.exit(f"over_kafka: not published, publish it again under the same ID: {error}")
+    print(f"published: {identifier}")
 
 
 if __name__ == "__main__":
