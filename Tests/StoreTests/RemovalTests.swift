@@ -9,7 +9,15 @@ import Testing
 /// What arrives in Redis after the removal of its order. Serialized: each test has its own server.
 @Suite(.server, .serialized) struct RemovalTests {
     private func keys(_ fixture: StoreFixture, _ pattern: String) async throws -> [String] {
-        (try await fixture.raw("KEYS", pattern).array ?? []).compactMap(\.text)
+        let scan = OrderScan(redis: fixture.redis)
+        var found: Set<String> = []
+        var cursor: String?
+        repeat {
+            let (keys, next) = try await scan.keys(pattern, from: cursor, count: 1000)
+            found.formUnion(keys.compactMap(\.text))
+            cursor = next
+        } while cursor != nil
+        return found.sorted()
     }
 
     /// Removes order 1 as a packager does.

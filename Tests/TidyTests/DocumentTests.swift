@@ -42,10 +42,10 @@ import Testing
         }
     }
 
-    @Test func redisKeysAreDefinedOnlyInStoreKeysAndNameTheirFormat() throws {
+    @Test func redisKeysAreDefinedOnlyAsKindsAndNameTheirFormat() throws {
         for source in try TidyTests.sources(["Services", "Shared"]) {
-            guard source.path.hasSuffix("/StoreKeys.swift") else {
-                #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeys.swift")
+            guard source.path.hasSuffix("/StoreKeyKind.swift") else {
+                #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeyKind.swift")
                 continue
             }
             let formats = source.text.matches(of: /"waybill:(?<format>[^:]*):/).map { String($0.output.format) }

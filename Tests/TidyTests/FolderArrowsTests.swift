@@ -18,7 +18,7 @@ import Testing
             "Changes": ["DeadLetters", "Pipeline", "Settings", "Worker"],
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
-            "Forgetting": ["CommandLine", "DeadLetters", "Pipeline", "Settings"],
+            "Forgetting": ["Changes", "CommandLine", "DeadLetters", "Pipeline", "Settings"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Inspecting": ["DeadLetters", "Pipeline", "Settings"],
             "Pictures": ["Pipeline"],

@@ -79,7 +79,7 @@ public struct Contributions: Hashable, Sendable {
         _ sent: JSONObject, of source: String, owns: OwnedPaths? = nil, keeps: KeptMembers = KeptMembers(),
         at moment: Int64
     ) throws(ChangeFault) {
-        // What the source could not say in its first event is as in the document before.
+        // A member that the source could not say in its first event is as in the document before.
         let known = keeps.paths.isEmpty ? nil : self.part(of: source) ?? self.part(of: "")
         try self.change(source, at: moment) { part in
             let claim = owns?.claim
