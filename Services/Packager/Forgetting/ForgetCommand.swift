@@ -17,10 +17,9 @@ struct ForgetCommand: AsyncParsableCommand {
             notifications that only Kafka has get their tombstones, entries of parcels are deleted, and its dead \
             letters are closed; a marker says who did it. What Kafka and Redis's files keep for a while is listed with \
             the last date, from the settings of the topics as they are. Orders that are unknown are removed too, in \
-            case a change is on its way. The removals have to be the last changes: one after them creates the order again. \
-            The command can be run again at any time. Reads the same configuration as the service.
-
-            Exit codes: 0: done; 1: something is not done (it is named; run it again); 64: it could not start.
+            case a change is on its way. The removals have to be the last changes: one after them creates the order \
+            again. The command can be run again at any time. Reads the same configuration as the service. Exit \
+            codes: 0: done; 1: something is not done (it is named; run it again); 64: it could not start.
             """)
 
     @Option(
