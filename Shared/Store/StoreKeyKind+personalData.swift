@@ -14,7 +14,7 @@ extension StoreKeyKind {
         public let end: End
     }
 
-    /// What the keys have of a person, once an order is removed or before; nil: nothing.
+    /// The data of a person that the keys have, once an order is removed or before; nil: none.
     ///
     /// `privacy.md` and the report of `forget` name each of them.
     public var personalData: PersonalData? {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Devkit
 
-/// What the playground's page gets of packages and of answers of the gateway.
+/// The parts that the playground's page gets of packages and of answers of the gateway.
 @Suite struct PlaygroundPageTests {
     @Test(arguments: [
         ("receipt.pdf", "application/pdf"), ("en.lproj/label.PNG", "image/png"), ("a.b.jpeg", "image/jpeg"),

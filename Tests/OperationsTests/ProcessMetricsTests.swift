@@ -5,7 +5,7 @@ import Testing
 
 @testable import Operations
 
-/// What the kernel says of this process.
+/// The kernel's figures of this process.
 @Suite struct ProcessMetricsTests {
     @Test func openFilesAreCounted() throws {
         // Other tests of this process open and close files meanwhile: these are more than all of theirs.

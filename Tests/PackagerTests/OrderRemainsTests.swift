@@ -12,7 +12,7 @@ import Testing
 @testable import Brands
 @testable import Packager
 
-/// What is left of removed orders, and how a second removal, `forget` and `expire` end it.
+/// The remains of removed orders, and how a second removal, `forget` and `expire` end it.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct OrderRemainsTests {
     private static let record = Result {
         RegistrationRecord(pushToken: try PushToken("ab12"), registeredEpochMilliseconds: ChangeLog.noon * 1000)
@@ -135,7 +135,7 @@ import Testing
         }
     }
 
-    /// What came between the two runs, with a packager: the late end of a registration, and one that only Kafka has.
+    /// Two things that came between the two runs, with a packager: the late end of a registration, and one that only Kafka has.
     @Test func forgetEndsTheSecondTimeWhatCameInBetween() async throws {
         let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
         try await Fleet.run { fleet in

@@ -265,7 +265,7 @@ struct RemovalModel: ExploredModel {
 
     private func isLive(_ world: World) -> Bool { self.fields(world).map { $0["removed"] == nil } ?? false }
 
-    /// What `forget` waits for.
+    /// The condition that `forget` waits for.
     private func isRemovalDone(_ world: World) -> Bool {
         !self.isLive(world) && world.processed == world.changes.count && world.redis[self.names.devices] == nil
     }

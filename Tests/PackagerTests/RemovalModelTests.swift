@@ -34,7 +34,7 @@ import Testing
         ProcessInfo.processInfo.environment["WAYBILL_MODEL_STEPS"].flatMap { Int($0) } ?? standard
     }
 
-    /// What an order may get, with the longest sequence of steps.
+    /// The things that an order may get, with the longest sequence of steps.
     static let cases: [(things: Set<RemovalModel.Thing>, steps: Int)] = [
         ([.registration], 10), ([.parcel], 12), ([.notification], 10),
     ]

@@ -73,7 +73,7 @@ import Testing
     /// The events of a provider, whatever their sequence, of an order that the shop sent with a pending payment.
     @Test(arguments: [
         ("adyen", ["declined", "authorised", "captured", "refund-of-all"]),
-        ("stripe", ["attempt-failed", "reserved", "captured-in-part", "refunded"]),
+        ("stripe", ["attempt-failed", "reserved", "captured-in-part", "refunded-twice-in-part"]),
     ])
     func aPaymentEndsAlikeInAnySequence(_ name: String, _ files: [String]) throws {
         let folder = Repository.root.appending(path: "compose/sources/\(name)").path()

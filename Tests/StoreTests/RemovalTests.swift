@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// What arrives in Redis after the removal of its order. Serialized: each test has its own server.
+/// Registrations and parcels that arrive in Redis after the removal of its order. Serialized: each test has its own server.
 @Suite(.server, .serialized) struct RemovalTests {
     private func keys(_ fixture: StoreFixture, _ pattern: String) async throws -> [String] {
         let scan = OrderScan(redis: fixture.redis)
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    /// What a removal lists with the order is ended on both sides, wherever the attempt before stopped.
+    /// A registration that a removal lists with the order is ended on both sides, wherever the attempt before stopped.
     @Test func anEndThatStopsHalfwayIsFoundWithTheOrder() async throws {
         try await StoreFixture.with { fixture in
             let key = try registration("device", "1")

@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    /// What Redis says of the beginnings of a key.
+    /// The beginnings of a key, as Redis has them.
     private func beginnings(_ fixture: StoreFixture, of key: [UInt8]) async throws -> Int? {
         try await self.marks(fixture, "g").examine()[SuspectKeys.Digest(key)]?.count
     }

@@ -4,7 +4,7 @@
 public protocol ExploredModel: Sendable {
     associatedtype World: Sendable
     associatedtype Step: Sendable, CustomStringConvertible
-    /// What is read of a world once, before the steps that follow it.
+    /// The facts that are read of a world once, before the steps that follow it.
     associatedtype Sight: Sendable
 
     var start: World { get }

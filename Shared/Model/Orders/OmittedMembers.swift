@@ -25,7 +25,7 @@ extension OrderFold {
     ) -> (change: OrderChange, omitted: [OmittedMember]) {
         var change = change
         var omitted: [OmittedMember] = []
-        // What is missing stays so, also if an earlier pass left it out.
+        // A missing member stays missing, also if an earlier pass left it out.
         var missing: Set<[Violation.Step]> = []
         for _ in 0..<Self.passLimit {
             guard let part = change.part else { break }
@@ -175,7 +175,8 @@ extension OrderChange {
         if case .replaced = self.kind { true } else { false }
     }
 
-    /// What the change says of an order that nothing is known of, without what it removes; nil if it says nothing.
+    /// The document that the change makes of an order that nothing is known of, without what it removes; nil if it says
+    /// nothing.
     fileprivate var part: JSONObject? {
         var parts = Contributions()
         switch self.kind {

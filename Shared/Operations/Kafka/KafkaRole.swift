@@ -125,7 +125,7 @@ public enum AccessListFormat: String, CaseIterable, Sendable {
     /// Resources of the provider Mongey/kafka of Terraform.
     case terraform
 
-    /// What a KafkaUser has besides its rights.
+    /// The parts of a KafkaUser besides its rights.
     public struct StrimziUser: Sendable {
         let cluster: String
         let authentication: StrimziAuthentication

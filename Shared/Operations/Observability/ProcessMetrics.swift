@@ -1,7 +1,7 @@
 import Glibc
 
-/// What the kernel says of this process, by the names that all Prometheus clients use, so that dashboards and alerts
-/// which are there already have it.
+/// The kernel's figures of this process, by the names that all Prometheus clients use, so that dashboards and alerts
+/// which are there already have them.
 ///
 /// Read for each answer; the open files are not counted one by one where the kernel has their number.
 /// Source: Prometheus, "Writing client libraries", process metrics; proc(5)
