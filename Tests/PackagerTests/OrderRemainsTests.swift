@@ -135,7 +135,8 @@ import Testing
         }
     }
 
-    /// Two things that came between the two runs, with a packager: the late end of a registration, and one that only Kafka has.
+    /// Two things that came between the two runs, with a packager: the late end of a registration, and one that only
+    /// Kafka has.
     @Test func forgetEndsTheSecondTimeWhatCameInBetween() async throws {
         let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
         try await Fleet.run { fleet in

@@ -6,7 +6,8 @@ import Testing
 
 @testable import Store
 
-/// Registrations and parcels that arrive in Redis after the removal of its order. Serialized: each test has its own server.
+/// Registrations and parcels that arrive in Redis after the removal of the order. Serialized: each test has its own
+/// server.
 @Suite(.server, .serialized) struct RemovalTests {
     private func keys(_ fixture: StoreFixture, _ pattern: String) async throws -> [String] {
         let scan = OrderScan(redis: fixture.redis)
