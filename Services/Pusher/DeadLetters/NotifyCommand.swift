@@ -12,11 +12,11 @@ struct NotifyCommand: AsyncParsableCommand {
         commandName: "notify",
         abstract: "Notifies devices whose notifications were dropped.",
         discussion: """
-            Reads the open dead letters whose codes begin with push- and writes each device to push-pending, for each \
-            order that they name. The pushers notify it from there like any other: once for all its orders, with its \
-            current push token, and not at all if it is registered for none of them. Needs only Kafka, and reads the same \
-            configuration as the service. A notification has no content, so repeating it is harmless; the command can \
-            be stopped and run again at any time.
+            Reads the open dead letters whose codes begin with push- and writes each device to push-pending, for \
+            each order that they name. The pushers notify it from there like any other: once for all its orders, \
+            with its current push token, and not at all if it is registered for none of them. Needs only Kafka, and \
+            reads the same configuration as the service. A notification has no content, so repeating it is harmless; \
+            the command can be stopped and run again at any time.
             """)
 
     @Flag(help: "Notify the devices named by dead letters.")

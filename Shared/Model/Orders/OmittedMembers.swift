@@ -14,12 +14,13 @@ extension OrderFold {
     private static let passLimit = 8
     private static let violationLimit = 4096
 
-    /// Returns a change without what is not valid in any order and need not be there; links that are certain are mended.
+    /// Returns a change without what is not valid in any order and need not be there; links that are certain are
+    /// mended.
     ///
-    /// A member that is left out counts as not sent and, for this event, as not owned: `keeps` has its path. Money, what
-    /// says which thing an object is, and members that no order has stay as they are. In an object without an identity
-    /// of its own, such as a place, a required member takes the object with it. A member that the change owns, that is
-    /// required and that it does not have counts as left out too.
+    /// A member that is left out counts as not sent and, for this event, as not owned: `keeps` has its path. Money,
+    /// what says which thing an object is, and members that no order has stay as they are. In an object without an
+    /// identity of its own, such as a place, a required member takes the object with it. A member that the change owns,
+    /// that is required and that it does not have counts as left out too.
     public func tolerating(
         _ change: OrderChange, nowEpochSeconds now: Int64
     ) -> (change: OrderChange, omitted: [OmittedMember]) {
@@ -39,7 +40,8 @@ extension OrderFold {
                 if repairs[repair.place] == nil { repairs[repair.place] = repair }
             }
             let before = change
-            // The last first, so that the places of the others stay right; what is in something that goes, goes with it.
+            // The last first, so that the places of the others stay right; what is in something that goes, goes with
+            // it.
             for repair in repairs.values.sorted(by: { $1.place.precedes($0.place) })
             where !repair.place.indices.contains(where: { repairs[Array(repair.place[..<$0])]?.isOmission == true }) {
                 change.apply(repair, in: part)

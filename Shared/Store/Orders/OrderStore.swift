@@ -214,7 +214,8 @@ public struct OrderStore: Sendable {
         case written
         /// Another worker wrote in between: read and fold again.
         case conflict
-        /// Redis refused this write, with its error text. If it is only a parcel that has no room, the order is written.
+        /// Redis refused this write, with its error text. If it is only a parcel that has no room, the order is
+        /// written.
         case refused(String)
     }
 

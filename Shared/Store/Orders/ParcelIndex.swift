@@ -3,12 +3,12 @@ import Redis
 
 /// The orders of parcels: carrier and tracking number -> order and fulfillment.
 ///
-/// It follows from the documents: the parcels of a version are noted once Redis has that, so a restore brings them back,
-/// and those that an order no longer has are forgotten. A version is published after that: one whose parcels a crash
-/// kept from being noted is published again, and its parcels are noted then. Of two orders with one parcel the one that
-/// was modified later is found, in whichever sequence they are noted. No order is read for it: an entry names the
-/// version that it is of, so one that a crash left behind, or one of a server that fell back, finds nothing. An entry
-/// lives for `keptSeconds` after its version, and no longer than its order unless a crash leaves it.
+/// It follows from the documents: the parcels of a version are noted once Redis has that, so a restore brings them
+/// back, and those that an order no longer has are forgotten. A version is published after that: one whose parcels a
+/// crash kept from being noted is published again, and its parcels are noted then. Of two orders with one parcel the
+/// one that was modified later is found, in whichever sequence they are noted. No order is read for it: an entry names
+/// the version that it is of, so one that a crash left behind, or one of a server that fell back, finds nothing. An
+/// entry lives for `keptSeconds` after its version, and no longer than its order unless a crash leaves it.
 ///
 /// Earlier releases noted the order alone, under a key of its own. That is read where it says something else, and then
 /// the order's document has the fulfillment, unless it is cold; and it is written for a week, so that an earlier
@@ -132,8 +132,8 @@ public struct ParcelIndex: Sendable {
         return refusals
     }
 
-    /// Forgets all parcels of removed orders, in one pass over the keys of Redis: a removed order does not know which it
-    /// had.
+    /// Forgets all parcels of removed orders, in one pass over the keys of Redis: a removed order does not know which
+    /// it had.
     ///
     /// - Parameter orders: those that exist keep theirs.
     /// - Returns: the number of entries of each order.

@@ -3,8 +3,8 @@ import Redis
 /// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
 /// set of orders. They hold the registrations. Each has a hash of stamps, member -> `RegistrationStamp`, and a hash of
 /// the ends, kept for an hour. A member without a stamp is older than any new one; a stamp without its member means
-/// nothing. The ends have digests of the members, since they outlive what was removed; earlier releases wrote the members
-/// themselves.
+/// nothing. The ends have digests of the members, since they outlive what was removed; earlier releases wrote the
+/// members themselves.
 ///
 /// KEYS of all but `admit` and `retire`: hash or set, stamps, ends. ARGV: member, offset, moment, origin, …
 extension StoreScripts {

@@ -198,8 +198,8 @@ extension StoreScripts {
 
     /// Claims the job without an owner that has the least progress.
     ///
-    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that have to be done before any other
-    /// begins.
+    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that have to be done before any
+    /// other begins.
     /// Returns job, from, to, done; or the number of open jobs, all assigned to others; -1 if there is another plan.
     static let claimJob = RedisScript(
         Self.clock + """

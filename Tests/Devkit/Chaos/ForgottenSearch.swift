@@ -5,8 +5,8 @@ import Operations
 import Redis
 import Store
 
-/// Searches Redis and the topics, as compaction would leave them, for what must not be left of forgotten orders: contacts,
-/// push tokens and devices anywhere, and the orders themselves wherever a removal ends them.
+/// Searches Redis and the topics, as compaction would leave them, for what must not be left of forgotten orders:
+/// contacts, push tokens and devices anywhere, and the orders themselves wherever a removal ends them.
 ///
 /// Changes and dead letters stay in their topics until the retention ends, so only open dead letters count.
 struct ForgottenSearch: Sendable {
@@ -19,7 +19,8 @@ struct ForgottenSearch: Sendable {
     private let keys: Set<String>
     let marks: [String: Mark]
 
-    /// - Parameter orders: those that are gone; devices that are registered for no other order are searched for as well.
+    /// - Parameter orders: those that are gone; devices that are registered for no other order are searched for as
+    ///   well.
     init(_ run: ChaosRun, _ orders: [Int]) async throws {
         self.run = run
         var marks: [String: Mark] = [:]
