@@ -44,7 +44,7 @@ import Testing
                 let text = "https://a.example/\(Character(Unicode.Scalar(first)))\(Character(Unicode.Scalar(second)))"
                 guard let link = WebLink.mended(text) else { continue }
                 let isValid = isURL(link.utf8.span)
-                #expect(isValid)
+                #expect(isValid, "\(link)")
                 #expect(WebLink.mended(link) == link)
             }
         }

@@ -82,6 +82,7 @@ struct DryRunTally {
     private var ignored: [IgnoredRecord: Int] = [:]
     private var refused: [String: (count: Int, first: String)] = [:]
     private var unknown: [String: Int] = [:]
+    private var mended: [String: Int] = [:]
     private var omitted: [String: (count: Int, first: String)] = [:]
 
     var isRefused: Bool { !self.refused.isEmpty }
@@ -90,6 +91,7 @@ struct DryRunTally {
         for value in mapping.unknown where self.unknown.count < Self.reasonLimit {
             self.unknown["\(value.table) has no \"\(value.value)\"", default: 0] += 1
         }
+        for fault in mapping.foreign.faults { self.mended[fault.sentence, default: 0] += fault.count }
         // As many as order.json has members.
         for member in mapping.omitted {
             let first = "\(DeadLetter.origin(of: record)): \(member.violation)"
@@ -119,6 +121,7 @@ struct DryRunTally {
         for (text, count) in self.unknown.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
             lines.append("\(count) unknown: \(text)")
         }
+        for (sentence, count) in self.mended.sorted(by: { $0.key < $1.key }) { lines.append("\(count) \(sentence)") }
         for (name, entry) in self.omitted.sorted(by: { ($1.value.count, $0.key) < ($0.value.count, $1.key) }) {
             lines.append("\(entry.count) left out: \(name), the first at \(entry.first)")
         }

@@ -12,9 +12,7 @@ struct ProgramLint {
     init(_ text: String) {
         let tokens = Self.tokens(text)
         let declared = Self.declared(tokens)
-        let lookups = Self.lookups(tokens)
-        var known = Set(["order", "type", "data", "id", "sequence", "time", "source", "silent", "brand", "owns"])
-        Self.collect(.order, into: &known, depth: 0)
+        let tables = ProgramTables(tokens, known: Self.known)
         var seen: Set<String> = []
         for (index, token) in tokens.enumerated() where token.isName {
             let before = index > 0 ? tokens[index - 1].text : ""
@@ -29,8 +27,9 @@ struct ProgramLint {
                 self.globals.append("map.lua:\(member.line): there is no \(member.text)")
             }
             if after == "=", before == "{" || before == "," || before == ";" {
-                if lookups.contains(where: { $0.contains(index) }) { continue }
-                if !known.contains(token.text), !declared.contains(token.text), seen.insert(token.text).inserted {
+                if tables.isMember(index, token.text), !Self.known.contains(token.text), !declared.contains(token.text),
+                    seen.insert(token.text).inserted
+                {
                     self.members.append("map.lua:\(token.line): note: no order has a member \(token.text)")
                 }
                 continue
@@ -61,25 +60,12 @@ struct ProgramLint {
         return nil
     }
 
-    /// Returns the tables from which the program takes a value by a key that it computes, `words[event.status]`: their
-    /// keys are those of the other system.
-    private static func lookups(_ tokens: [Token]) -> [Range<Int>] {
-        var indexed: Set<String> = []
-        for (token, next) in zip(tokens, tokens.dropFirst()) where token.isName && next.text == "[" {
-            indexed.insert(token.text)
-        }
-        var open: [Int] = []
-        var lookups: [Range<Int>] = []
-        for (index, token) in tokens.enumerated() {
-            if token.text == "{" { open.append(index) }
-            guard token.text == "}", let start = open.popLast(), start > 1 else { continue }
-            let isNamed = tokens[start - 1].text == "=" && indexed.contains(tokens[start - 2].text)
-            // `({A = "open"})[event.status]`
-            let isIndexed = tokens[index...].dropFirst().prefix(2).map(\.text) == [")", "["]
-            if isNamed || isIndexed { lookups.append(start..<index) }
-        }
-        return lookups
-    }
+    /// The members of changes, and of orders at any place.
+    private static let known: Set<String> = {
+        var known = Set(["order", "type", "data", "id", "sequence", "time", "source", "silent", "brand", "owns"])
+        Self.collect(.order, into: &known, depth: 0)
+        return known
+    }()
 
     /// Adds the names of all members below a place; fulfillments nest the deepest.
     private static func collect(_ place: OrderPlace, into names: inout Set<String>, depth: Int) {

@@ -32,33 +32,9 @@ struct FollowUps: Sendable {
     ///   and the effect is not done.
     private func finish(_ effect: PushEffect) async -> [RegistrationKey: RegistrationRecord]? {
         var round = Round()
-        var attempt = 0
-        while true {
-            do {
-                var current: [RegistrationKey: RegistrationRecord] = [:]
-                switch effect.work {
-                case .retire(let dead): current = try await self.retire(dead, &round)
-                case .report(let deadLetters):
-                    let messages = deadLetters.map { $0.message(self.topics) }
-                    for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
-                    for deadLetter in deadLetters {
-                        self.metrics[deadLetter.registration.order.orderType.rawValue].deadLetter(deadLetter.code)
-                    }
-                case .suspend(let pushes):
-                    let now = Int64(Date().timeIntervalSince1970 * 1000)
-                    let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }
-                    for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
-                    self.metrics.pendingWritten.increment(by: pushes.count)
-                }
-                if attempt > 0 { self.log.isBack(.followUps) }
-                return current
-            } catch {
-                attempt += 1
-                self.log.isAway(.followUps, "\(error)")
-                let delay = backoff(attempt: attempt, random: self.random)
-                // The partition's next owner repeats uncommitted work.
-                do { try await Task.sleep(for: delay) } catch { return nil }
-            }
+        // The partition's next owner repeats uncommitted work.
+        return try? await self.log.retrying(.followUps, random: self.random) {
+            try await self.perform(effect, &round)
         }
     }
 

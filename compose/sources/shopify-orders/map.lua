@@ -120,7 +120,7 @@ local function payment(order, is_over, tip)
     end
     add("Subtotal", minor(amount(order, prefix .. "subtotal_price")))
     add("Shipping", shipping(order, is_over))
-    local tax = order.taxes_included and 0 or minor(amount(order, prefix .. "total_tax"))
+    local tax = order.taxes_included == true and 0 or minor(amount(order, prefix .. "total_tax"))
     if tip == 0 then tip = minor(amount(order, "total_tip_received")) end
     if rest >= tax + tip then add("Tip", tip) end
     add("Tax", tax)
