@@ -117,7 +117,9 @@ class FollowedBench(CrewBench):
         return wait
 
     def ask(self, order):
-        if not hasattr(self.own, "connection"):
+        # The gateway closes those that are idle for longer.
+        if time.monotonic() - getattr(self.own, "asked", 0) > 30:
             self.own.connection = Connection(self.stack.gateway_port)
+        self.own.asked = time.monotonic()
         token = derived_token(self.secret, f"{self.stack.type}/{order}")
         return self.own.connection.get(self.stack.path(order), showing(token))
