@@ -10,7 +10,7 @@ import TestKit
 /// One order with a device and a parcel, in Redis and on the topics, and all that works on it while it is removed: the
 /// steps that each may take next.
 ///
-/// What runs on Redis is the real code, and what a topic is asked for is decided by the real code. The topics are those
+/// The scripts of Redis are the real ones, and the real code decides what a topic is asked for. The topics are those
 /// of the world; of a compacted one the last record counts. Each may end between any two of its steps.
 struct RemovalModel: ExploredModel {
     /// The things that the order may get.

@@ -59,7 +59,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         }
     }
 
-    /// Writes to standard output. If the reader closes the pipe, SIGPIPE ends the program, as is customary.
+    /// Writes to standard output. A reader that went away is no reason to stop.
     static func say(_ text: String) {
         StandardStream.output.write(text + "\n")
     }

@@ -79,7 +79,7 @@ struct NotifyCommand: AsyncParsableCommand {
         Self.say("\(found.keys.count) registrations written to \(topics.pushPending)")
     }
 
-    /// Writes to standard output. If the reader is gone, SIGPIPE ends the program, as is customary.
+    /// Writes to standard output. A reader that went away is no reason to stop.
     private static func say(_ text: String) {
         StandardStream.output.write(text + "\n")
     }
