@@ -657,23 +657,7 @@ static int read_only(lua_State *L) {
     return fail(L);
 }
 
-/// Returns a table that has no members, and calls a function with itself and a key for each that is asked for.
-static int table_lookup(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_settop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 3);
-    lua_pushvalue(L, 1);
-    lua_setfield(L, -2, "__index");
-    lua_pushcfunction(L, read_only);
-    lua_setfield(L, -2, "__newindex");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_setmetatable(L, -2);
-    return 1;
-}
-
-/// Replaces the table on top of the stack by one through which it can be read, but not written.
+/// Replaces the table or function on top of the stack by a table through which it can be read, but not written.
 static void protect(lua_State *L) {
     lua_newtable(L);
     lua_createtable(L, 0, 3);
@@ -684,6 +668,14 @@ static void protect(lua_State *L) {
     lua_pushboolean(L, 0);
     lua_setfield(L, -2, "__metatable");
     lua_setmetatable(L, -2);
+}
+
+/// Returns a table that has no members, and calls a function with itself and a key for each that is asked for.
+static int table_lookup(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    protect(L);
+    return 1;
 }
 
 static void open_library(lua_State *L, lua_CFunction open) {
