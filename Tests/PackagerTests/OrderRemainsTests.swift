@@ -78,17 +78,22 @@ import Testing
         }
     }
 
+    /// Makes the orders o1 and o2, and removes the former.
+    private static func removeOneOfTwo(_ fixture: PackagerFixture) async throws {
+        var log = ChangeLog()
+        let processor = try fixture.processor()
+        try await processor.process([
+            log.change("order.replaced", "o1", ChangeLog.document()),
+            log.change("order.replaced", "o2", ChangeLog.document()),
+        ])
+        try await processor.process([log.change("order.removed", "o1", nil)])
+    }
+
     /// Registrations, notifications and parcels that Redis does not list with the order.
     @Test func whatOnlyTheTopicsHaveIsEnded() async throws {
         try await PackagerFixture.run { fixture in
             try fixture.broker.create(.init(fixture.topics.pushPending, partitions: 3))
-            var log = ChangeLog()
-            let processor = try fixture.processor()
-            try await processor.process([
-                log.change("order.replaced", "o1", ChangeLog.document()),
-                log.change("order.replaced", "o2", ChangeLog.document()),
-            ])
-            try await processor.process([log.change("order.removed", "o1", nil)])
+            try await Self.removeOneOfTwo(fixture)
             let (gone, kept) = (try self.registration("a/b", "o1"), try self.registration("a/b", "o2"))
             for key in [gone, kept] {
                 try await self.publish(fixture, key)
@@ -180,13 +185,7 @@ import Testing
 
     @Test func expireEndsWhatIsLeftOfOrdersThatAreRemoved() async throws {
         try await PackagerFixture.run { fixture in
-            var log = ChangeLog()
-            let processor = try fixture.processor()
-            try await processor.process([
-                log.change("order.replaced", "o1", ChangeLog.document()),
-                log.change("order.replaced", "o2", ChangeLog.document()),
-            ])
-            try await processor.process([log.change("order.removed", "o1", nil)])
+            try await Self.removeOneOfTwo(fixture)
             let (gone, kept) = (try self.registration("d", "o1"), try self.registration("d", "o2"))
             for key in [gone, kept] { try await self.publish(fixture, key) }
             let reader = try KafkaReader(KafkaConfiguration(bootstrap: fixture.broker.bootstrap))

@@ -1,5 +1,4 @@
 import Foundation
-import NIOPosix
 import Redis
 import TestKit
 import TestTraits
@@ -16,18 +15,9 @@ import Testing
         _ url: String, _ things: Set<RemovalModel.Thing>, steps: Int, _ limits: RemovalModel.Limits = .init(),
         _ fault: RemovalModel.Fault? = nil
     ) async throws -> Exploration {
-        var configuration = try RedisConfiguration(url: url)
-        configuration.commandDeadline = .seconds(20)
-        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let result: Result<Exploration, any Error>
-        do {
-            let model = try RemovalModel(redis: redis, things: things, limits: limits, fault: fault)
-            result = .success(try await Exploration.run(model, steps: steps))
-        } catch {
-            result = .failure(error)
+        try await Exploration.run(on: url, steps: steps) {
+            try RemovalModel(redis: $0, things: things, limits: limits, fault: fault)
         }
-        await redis.close()
-        return try result.get()
     }
 
     private static func steps(_ standard: Int) -> Int {

@@ -1,6 +1,5 @@
 import Foundation
 import Model
-import NIOPosix
 import Redis
 import TestKit
 import TestTraits
@@ -92,17 +91,7 @@ private let isOnServer = ProcessInfo.processInfo.environment["WAYBILL_TEST_CLUST
         _ url: String, steps: Int,
         model: (RedisClient) throws -> OrderModel = { try OrderModel(redis: $0) }
     ) async throws -> Exploration {
-        var configuration = try RedisConfiguration(url: url)
-        configuration.commandDeadline = .seconds(20)
-        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let result: Result<Exploration, any Error>
-        do {
-            result = .success(try await Exploration.run(try model(redis), steps: steps))
-        } catch {
-            result = .failure(error)
-        }
-        await redis.close()
-        return try result.get()
+        try await Exploration.run(on: url, steps: steps, model)
     }
 }
 

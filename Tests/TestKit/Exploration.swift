@@ -1,3 +1,6 @@
+import NIOPosix
+public import Redis
+
 /// A system whose worlds are explored: all that is there between two steps is one world.
 ///
 /// The steps run real code on a real system, which the explorer brings into a world before each of them.
@@ -62,6 +65,27 @@ public struct Exploration: Sendable, CustomStringConvertible {
     }
 
     private init() {}
+
+    /// Explores a model of what is in a Redis.
+    ///
+    /// - Parameters:
+    ///   - url: of the server, which the model has alone.
+    ///   - make: returns the model.
+    public static func run<Model: ExploredModel>(
+        on url: String, steps: Int, _ make: (RedisClient) throws -> Model
+    ) async throws -> Exploration {
+        var configuration = try RedisConfiguration(url: url)
+        configuration.commandDeadline = .seconds(20)
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Result<Exploration, any Error>
+        do {
+            result = .success(try await Self.run(try make(redis), steps: steps))
+        } catch {
+            result = .failure(error)
+        }
+        await redis.close()
+        return try result.get()
+    }
 
     /// - Parameter steps: the longest sequence.
     public static func run<Model: ExploredModel>(_ model: Model, steps: Int) async throws -> Exploration {

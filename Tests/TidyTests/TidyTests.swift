@@ -93,7 +93,7 @@ import Testing
         "Shared/Fetch": 1650,
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4320,
-        "Shared/Kafka": 4690,
+        "Shared/Kafka": 4730,
         "Shared/Lua": 1540,
         "Shared/Model": 7100,
         "Shared/Operations": 5500,

@@ -98,12 +98,16 @@ class Visitor:
         self.page.wait(f"{radio}.checked && {self.inside('update', 'textarea')}.value")
         self.page.wait("!document.querySelector('#update-button').disabled")
 
-    def update(self, change):
+    def send(self, change):
         """Makes a quick change and sends it."""
         self.choose("update", change)
         # The button is disabled while the new text is checked.
         self.page.wait("!document.querySelector('#update-button').disabled")
         self.page.click("document.querySelector('#update-button')")
+
+    def update(self, change):
+        """Sends a quick change, and waits for its version."""
+        self.send(change)
         self.page.wait(f"{self.inside('update', '.verdict')}.textContent.includes('is signed')")
 
     def press(self, name, text):

@@ -98,6 +98,6 @@ struct RequestBody {
         let count = self.rest.members.count
         guard count > 0 else { return }
         throw CheckoutFailure(
-            .invalidParameter, "the body has \(count) member\(count == 1 ? "" : "s") that this path does not know")
+            .invalidParameter, "the body has \(count.counted("member")) that this path does not know")
     }
 }

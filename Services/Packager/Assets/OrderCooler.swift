@@ -56,8 +56,7 @@ final class OrderCooler: Sendable {
     /// - Throws: `StoreError`
     func cool(_ orders: [OrderKey]) async throws -> Set<OrderKey> {
         var cooled: Set<OrderKey> = []
-        for first in stride(from: 0, to: orders.count, by: Self.chunk) where self.isReady() {
-            let keys = Array(orders[first..<min(first + Self.chunk, orders.count)])
+        for keys in orders.chunks(of: Self.chunk) where self.isReady() {
             var lost: [OrderKey] = []
             let outcomes = try await self.store.cool(keys, except: self.tally.silent)
             self.state.withLock { tally in

@@ -67,8 +67,8 @@ struct RegistrationCleanup: Sendable {
         let removed = published.filter(\.endsRegistrations).map {
             Removed(place: $0.place, key: $0.key, version: $0.state?.version)
         }
-        for start in stride(from: 0, to: removed.count, by: Self.ordersAtOnce) {
-            var open = Array(removed[start..<min(removed.count, start + Self.ordersAtOnce)])
+        for some in removed.chunks(of: Self.ordersAtOnce) {
+            var open = some
             while !open.isEmpty {
                 do {
                     let next = try await self.endPages(of: open, now: now, &batchOutcomes)
@@ -92,8 +92,7 @@ struct RegistrationCleanup: Sendable {
     func end(_ found: [Found], now: Int64) async throws -> [OrderKey: Int] {
         var ended: [OrderKey: Int] = [:]
         let byOrder = Dictionary(grouping: found, by: \.key.order).sorted { $0.key.description < $1.key.description }
-        for start in stride(from: 0, to: byOrder.count, by: Self.ordersAtOnce) {
-            let some = Array(byOrder[start..<min(byOrder.count, start + Self.ordersAtOnce)])
+        for some in byOrder.chunks(of: Self.ordersAtOnce) {
             var outcomes = BatchOutcomes(count: some.count)
             var removed: [Removed] = []
             let standing = try await self.store.storedVersions(some.map(\.key))
@@ -147,9 +146,7 @@ struct RegistrationCleanup: Sendable {
         let items = removed.flatMap(\.ended).map {
             Registrations.Restored(key: $0.key, registration: nil, stamp: $0.stamp)
         }
-        for start in stride(from: 0, to: items.count, by: Self.pipeline) {
-            try await self.registrations.restore(Array(items[start..<min(items.count, start + Self.pipeline)]))
-        }
+        for some in items.chunks(of: Self.pipeline) { try await self.registrations.restore(some) }
         return removed
     }
 

@@ -139,14 +139,16 @@ extension DeadLetterTopic {
     func removals(
         since entries: [DeadLetterIndex.Entry], of letters: DeadLetterIndex, topics: Topics
     ) async throws -> RemovalLedger {
-        let ledger = Mutex(RemovalLedger(try await self.known(topics.orderChanges), entries, of: letters.entries))
+        let ledger = Mutex(
+            RemovalLedger(try await self.reader.boundsIfKnown(of: topics.orderChanges), entries, of: letters.entries))
         let changes = ledger.withLock { $0.ranges(entries) }
-        try await self.each(changes, of: topics.orderChanges) { records in
+        try await self.reader.read(changes, of: topics.orderChanges) { records in
             ledger.withLock { ledger in for record in records { ledger.add(change: record) } }
         }
         let isCertain = ledger.withLock { ledger in entries.allSatisfy { ledger.isCertain($0) } }
         if !isCertain {
-            try await self.each(try await self.known(topics.orders), of: topics.orders) { records in
+            try await self.reader.read(try await self.reader.boundsIfKnown(of: topics.orders), of: topics.orders) {
+                records in
                 ledger.withLock { ledger in for record in records { ledger.add(order: record) } }
             }
         }
@@ -156,31 +158,11 @@ extension DeadLetterTopic {
     /// Adds the removals since `ledger` was made or last updated.
     func readOn(_ ledger: RemovalLedger, topics: Topics) async throws -> RemovalLedger {
         let ledger = Mutex(ledger)
-        let bounds = try await self.known(topics.orderChanges)
+        let bounds = try await self.reader.boundsIfKnown(of: topics.orderChanges)
         let changes = ledger.withLock { $0.readOn(to: bounds) }
-        try await self.each(changes, of: topics.orderChanges) { records in
+        try await self.reader.read(changes, of: topics.orderChanges) { records in
             ledger.withLock { ledger in for record in records { ledger.add(change: record) } }
         }
         return ledger.withLock { $0 }
-    }
-
-    /// Returns the bounds of a topic's partitions; none if the topic does not exist.
-    private func known(_ topic: String) async throws -> [OffsetRange] {
-        do {
-            return try await self.reader.bounds(of: topic)
-        } catch {
-            guard error.code == .unknownTopic else { throw error }
-            return []
-        }
-    }
-
-    private func each(
-        _ ranges: [OffsetRange], of topic: String, _ take: @escaping @Sendable ([KafkaRecord]) -> Void
-    ) async throws {
-        try await Self.spread(ranges) { range in
-            try await self.reader.read(
-                topic, partition: range.partition, from: range.first, to: range.end, records: 1000, bytes: 1 << 20
-            ) { take($0) }
-        }
     }
 }

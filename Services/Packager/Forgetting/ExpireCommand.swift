@@ -101,13 +101,14 @@ struct ExpireCommand: AsyncParsableCommand {
         }
         return try await withCleanup(close) {
             var (damaged, unread) = (0, 0)
-            for (type, retention) in kept {
+            var removed: Set<OrderKey> = []
+            for (index, (type, retention)) in kept.enumerated() {
                 let line = ProgressLine(head: "\(type): ", to: .error)
                 let run = ExpireRun(
                     topics: common.topics, scan: OrderScan(redis: redis), store: store, remains: remains,
                     producer: producer, logger: environment.logger, rate: self.rate
                 ) { line.show($0, isLast: $1) }
-                let tally = try await run.run(type, retention)
+                let tally = try await run.run(type, retention, &removed, isLast: index == kept.count - 1)
                 damaged += tally.damaged
                 unread += tally.unread
             }

@@ -56,16 +56,28 @@ struct ExpireRun: Sendable {
 
     /// - Throws: `StoreError`, `KafkaError`; what was published before stays published.
     func run(_ type: OrderTypeIdentifier, _ retention: OrderRetention) async throws -> Tally {
+        var removed: Set<OrderKey> = []
+        return try await self.run(type, retention, &removed, isLast: true)
+    }
+
+    /// Goes through one of several brands. A pass over the topics for the remains takes the same time for many orders
+    /// as for one, so those of all brands are looked for together.
+    ///
+    /// - Parameters:
+    ///   - removed: the removed orders of the brands before, and then of this one too, of which the remains are not
+    ///     ended yet.
+    ///   - isLast: true to end them.
+    func run(
+        _ type: OrderTypeIdentifier, _ retention: OrderRetention, _ removed: inout Set<OrderKey>, isLast: Bool
+    ) async throws -> Tally {
         var tally = Tally()
         var pace = RateLimiter(perSecond: self.rate)
         let clock = ContinuousClock()
         let start = clock.now
         var cursor: String?
-        var removed: Set<OrderKey> = []
         repeat {
             let page = try await self.scan.page(of: type, from: cursor)
-            for first in stride(from: 0, to: page.orders.count, by: Self.chunk) {
-                let keys = Array(page.orders[first..<min(first + Self.chunk, page.orders.count)])
+            for keys in page.orders.chunks(of: Self.chunk) {
                 let removals = try await self.removals(of: keys, retention, &tally, &removed)
                 for outcome in await self.producer?.produce(removals) ?? [] { _ = try outcome.get() }
                 tally.removed += removals.count
@@ -74,7 +86,7 @@ struct ExpireRun: Sendable {
                 try await Task.sleep(for: pace.wait(after: removals.count, now: clock.now - start))
             }
             cursor = page.next
-            if removed.count >= Self.removedOrders || cursor == nil {
+            if removed.count >= Self.removedOrders || (isLast && cursor == nil) {
                 let ended = try await self.remains?.end(of: removed) ?? [:]
                 tally.remains += ended.values.reduce(0) { $0 + $1.sum }
                 removed = []

@@ -38,9 +38,7 @@ struct ForgetRun: Sendable {
         let remains = OrderRemains(
             topics: self.topics, reader: self.letters.reader, store: self.store, registrations: self.registrations,
             producer: self.producer)
-        for first in stride(from: 0, to: keys.count, by: Self.chunk) {
-            orders += try await self.remove(Array(keys[first..<min(first + Self.chunk, keys.count)]))
-        }
+        for some in keys.chunks(of: Self.chunk) { orders += try await self.remove(some) }
         // After the removals, so that those are found that came in between.
         let ended = try await remains.end(of: Set(orders.filter { !$0.isLeft }.map(\.key)))
         for index in orders.indices {

@@ -11,7 +11,7 @@ import Synchronization
 /// A removal ends what Redis lists. A gateway that was killed behind its record, and a pusher whose APNs is away, leave
 /// records that Redis does not list, so the topics themselves are asked: one pass for all orders. A registration that
 /// has its tombstone is ended in Redis once more: who published that may not have come so far.
-/// Bounded: `KeyedRecords.limit` records at a time, `DeadLetterTopic.spread` partitions at a time.
+/// Bounded: `KeyedRecords.limit` records at a time.
 struct OrderRemains: Sendable {
     /// The numbers of things that were ended.
     struct Counts: Hashable, Sendable {
@@ -73,10 +73,8 @@ struct OrderRemains: Sendable {
     }
 
     private func removed(_ orders: Set<OrderKey>) async throws -> Set<OrderKey> {
-        let keys = Array(orders)
         var removed: Set<OrderKey> = []
-        for first in stride(from: 0, to: keys.count, by: Self.batch) {
-            let some = Array(keys[first..<min(first + Self.batch, keys.count)])
+        for some in Array(orders).chunks(of: Self.batch) {
             for (key, stored) in zip(some, try await self.store.storedVersions(some)) where stored?.isRemoved ?? true {
                 removed.insert(key)
             }
@@ -91,27 +89,14 @@ struct OrderRemains: Sendable {
         var isOverfull = true
         while isOverfull {
             let found = Mutex(none)
-            try await DeadLetterTopic.spread(try await self.bounds(of: topic)) { range in
-                try await self.reader.read(
-                    topic, partition: range.partition, from: range.first, to: range.end, records: 1000, bytes: 1 << 20
-                ) { records in
-                    found.withLock { found in for record in records { found.add(record) } }
-                }
+            try await self.reader.read(try await self.reader.boundsIfKnown(of: topic), of: topic) { records in
+                found.withLock { found in for record in records { found.add(record) } }
             }
             let read = found.withLock { $0 }
-            if !read.records.isEmpty { try await end(read.records) }
+            let records = read.records
+            if !records.isEmpty { try await end(records) }
             // Without tombstones the next pass would find the same.
-            isOverfull = read.isOverfull && self.producer != nil && read.records.contains { $0.value != nil }
-        }
-    }
-
-    /// Returns the bounds of a topic's partitions; none if it does not exist.
-    private func bounds(of topic: String) async throws(KafkaError) -> [OffsetRange] {
-        do {
-            return try await self.reader.bounds(of: topic)
-        } catch {
-            guard error.code == .unknownTopic else { throw error }
-            return []
+            isOverfull = read.isOverfull && self.producer != nil && records.contains { $0.value != nil }
         }
     }
 
@@ -128,9 +113,7 @@ struct OrderRemains: Sendable {
                 ended.append(.init(key: key, registration: nil, stamp: record.stamp))
             }
         }
-        for first in stride(from: 0, to: ended.count, by: Self.batch) {
-            try await self.registrations.restore(Array(ended[first..<min(first + Self.batch, ended.count)]))
-        }
+        for some in ended.chunks(of: Self.batch) { try await self.registrations.restore(some) }
         return try await RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: producer
         ).end(found, now: self.now())
@@ -139,8 +122,8 @@ struct OrderRemains: Sendable {
     private func endNotifications(_ records: [KeyedRecords.Record]) async throws -> [OrderKey: Int] {
         guard let producer = self.producer else { return Self.counts(records) }
         let waiting = records.filter { $0.value != nil }
-        for first in stride(from: 0, to: waiting.count, by: Self.batch) {
-            let tombstones = waiting[first..<min(first + Self.batch, waiting.count)].map { record in
+        for some in waiting.chunks(of: Self.batch) {
+            let tombstones = some.map { record in
                 // The pusher ends what it has in hand of these records, too.
                 KafkaMessage(
                     topic: self.topics.pushPending, partition: record.partition, key: Array(record.key.utf8),

@@ -96,8 +96,7 @@ extension Remainder {
     static func life(_ seconds: Int64) -> String {
         let (unit, length): (String, Int64) =
             seconds % 86_400 == 0 ? ("day", 86_400) : seconds % 3600 == 0 ? ("hour", 3600) : ("minute", 60)
-        let count = seconds / length
-        return "\(count) \(unit)\(count == 1 ? "" : "s")"
+        return (seconds / length).counted(unit)
     }
 }
 

@@ -18,7 +18,7 @@ enum OrderFormatter {
         let waiting = Self.shown(facts.waiting) { waiting in
             waiting.isEmpty
                 ? "nothing"
-                : waiting.map { "\(OrderVerdict.count($0.changes, "change")) from \($0.place) on" }
+                : waiting.map { "\($0.changes.counted("change")) from \($0.place) on" }
                     .joined(separator: ", ")
         }
         lines += [("letters", letters), ("waiting", waiting)]

@@ -155,7 +155,7 @@ extension OrderVerdict {
                 self.fault(
                     .notCreated,
                     "the order does not exist, only changes of it: \(changes) that wait, "
-                        + "\(Self.count(letters, "dead letter")), \(redis.early) kept until it is created\(self.lack)",
+                        + "\(letters.counted("dead letter")), \(redis.early) kept until it is created\(self.lack)",
                     fix: "look at those below; an order is created by waybill.order.replaced or waybill.order.merged")
                 break
             }
@@ -224,8 +224,6 @@ extension OrderVerdict {
         let ordinal = version & (1 << OrderState.ordinalBits - 1)
         return ordinal == version ? "\(version)" : "\(ordinal) (\(version))"
     }
-
-    static func count(_ number: Int, _ noun: String) -> String { "\(number) \(noun)\(number == 1 ? "" : "s")" }
 }
 
 /// The brand, the package and the token.
@@ -248,9 +246,9 @@ extension OrderVerdict {
                 let name = "the brand's \(certificate.use.rawValue) certificate"
                 let fix = "replace it, then waybill-packager resign --brand \(type)"
                 if days < 0 {
-                    self.fault(.certificateEnded, "\(name) expired \(Self.count(Int(-days), "day")) ago", fix: fix)
+                    self.fault(.certificateEnded, "\(name) expired \(Int(-days).counted("day")) ago", fix: fix)
                 } else {
-                    self.warning(.certificateEnds, "\(name) expires in \(Self.count(Int(days), "day"))", fix: fix)
+                    self.warning(.certificateEnds, "\(name) expires in \(Int(days).counted("day"))", fix: fix)
                 }
             }
         }
@@ -266,7 +264,7 @@ extension OrderVerdict {
         } else if order.missingAssets > 0 {
             self.fault(
                 .assetsMissing,
-                "Redis lacks \(order.missingAssets) of the package's \(Self.count(order.assets, "file")): the gateway "
+                "Redis lacks \(order.missingAssets) of the package's \(order.assets.counted("file")): the gateway "
                     + "cannot serve the order",
                 fix: touch)
         } else if order.isSigned == false {
@@ -311,7 +309,7 @@ extension OrderVerdict {
     }
 
     private mutating func judge(_ pictures: PictureFacts, isUnpackaged: Bool, _ touch: String) {
-        let all = Self.count(pictures.named, "picture")
+        let all = pictures.named.counted("picture")
         let reasons = pictures.failures.isEmpty ? "" : ": \(pictures.failures.listed(separator: "; "))"
         if pictures.failing > 0 {
             self.fault(
@@ -363,14 +361,14 @@ extension OrderVerdict {
             let named = letters.suffix(Self.namedLetters).map { "\($0.code) \($0.position)" }.joined(separator: ", ")
             self.fault(
                 .deadLetters,
-                "\(Self.count(letters.count, "open dead letter")): "
+                "\(letters.count.counted("open dead letter")): "
                     + (letters.count > Self.namedLetters ? "… " : "") + named,
                 fix: "waybill-packager dead-letters show \(letters.last.map { "\($0.position)" } ?? ""); mend the "
                     + "cause; waybill-packager dead-letters replay --order \(key)")
         }
         if case .success(let redis) = self.facts.redis, redis.early > 0, redis.order?.isRemoved ?? true {
             self.warning(
-                .earlyChanges, "kept until the order is created: \(Self.count(redis.early, "change"))",
+                .earlyChanges, "kept until the order is created: \(redis.early.counted("change"))",
                 fix: "publish the order: they are applied with it")
         }
         switch self.facts.waiting {
@@ -382,7 +380,7 @@ extension OrderVerdict {
             guard let oldest = waiting.min(by: { $0.milliseconds < $1.milliseconds }) else { break }
             let changes = waiting.reduce(0) { $0 + $1.changes }
             let isLate = self.facts.nowMilliseconds - oldest.milliseconds >= Self.patienceMilliseconds
-            let text = "\(Self.count(changes, "change")) not applied yet, from \(oldest.place) on\(self.lack)"
+            let text = "\(changes.counted("change")) not applied yet, from \(oldest.place) on\(self.lack)"
             if isLate {
                 self.fault(
                     .changesWait, "\(text), since \(DeadLetterFormatter.time(oldest.milliseconds))",

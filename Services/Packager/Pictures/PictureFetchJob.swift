@@ -152,9 +152,8 @@ struct PictureFetchJob: Sendable {
         while let from = cursor {
             let (waiting, next) = try await self.pictures.waiting(for: claim.key, from: from)
             cursor = next
-            for start in stride(from: 0, to: waiting.count, by: Self.orderCount) {
+            for part in waiting.chunks(of: Self.orderCount) {
                 try Task.checkCancellation()
-                let part = Array(waiting[start..<min(start + Self.orderCount, waiting.count)])
                 let ready = try await self.ready(part)
                 // Each once: the scan may give an order twice.
                 let postponed = try await self.repackage(Array(Set(ready.map(\.order))))

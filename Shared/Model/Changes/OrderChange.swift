@@ -273,6 +273,11 @@ func clipped(_ text: String, to limit: Int = 60) -> String {
     text.utf8.count <= limit ? text : "\(String(text.unicodeScalars.prefix(limit)))…"
 }
 
+extension BinaryInteger {
+    /// Returns the number with a noun whose plural ends with s: `1 day`, `2 days`.
+    public func counted(_ noun: String) -> String { "\(self) \(noun)\(self == 1 ? "" : "s")" }
+}
+
 extension Collection<String> {
     /// The first of these texts, each of at most 400 scalars, and how many more there are: `a, b, and 3 more`.
     ///

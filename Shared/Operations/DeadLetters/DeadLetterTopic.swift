@@ -3,10 +3,8 @@ import Synchronization
 
 /// Reads `waybill.dead-letters`: all of it for the index, or single dead letters.
 ///
-/// Bounded: the index by its limit; at most `concurrency` partitions are read at a time, each with one batch.
+/// Bounded: the index by its limit; some partitions are read at a time, each with one batch.
 public struct DeadLetterTopic: Sendable {
-    /// Partitions that are read concurrently.
-    private static let concurrency = 8
     /// The gap in offsets up to which dead letters are read in one go.
     private static let reach: Int64 = 500
 
@@ -55,13 +53,9 @@ public struct DeadLetterTopic: Sendable {
         var index = index
         let ranges = index.readOn(to: bounds)
         let ledger = Mutex(index)
-        try await Self.spread(ranges) { range in
-            try await self.reader.read(
-                self.topic, partition: range.partition, from: range.first, to: range.end, records: 1000, bytes: 1 << 20
-            ) { records in
-                let readings = records.map(DeadLetterRecord.read)
-                ledger.withLock { ledger in for reading in readings { ledger.add(reading) } }
-            }
+        try await self.reader.read(ranges, of: self.topic) { records in
+            let readings = records.map(DeadLetterRecord.read)
+            ledger.withLock { ledger in for reading in readings { ledger.add(reading) } }
         }
         return ledger.withLock { $0 }
     }
@@ -89,17 +83,11 @@ public struct DeadLetterTopic: Sendable {
     ) async throws -> [DeadLetterPosition: Value] {
         let wanted = Set(positions)
         let found = Mutex<[DeadLetterPosition: Value]>([:])
-        try await Self.spread(Self.runs(positions)) { runs in
-            for run in runs {
-                try await self.reader.read(
-                    self.topic, partition: run.partition, from: run.first, to: run.end, records: 500, bytes: 1 << 20
-                ) { records in
-                    for case .letter(let letter) in records.map(DeadLetterRecord.read)
-                    where wanted.contains(letter.position) {
-                        let value = make(letter)
-                        found.withLock { $0[letter.position] = value }
-                    }
-                }
+        try await self.reader.read(Self.runs(positions).flatMap(\.self), of: self.topic, records: 500) { records in
+            for case .letter(let letter) in records.map(DeadLetterRecord.read)
+            where wanted.contains(letter.position) {
+                let value = make(letter)
+                found.withLock { $0[letter.position] = value }
             }
         }
         return found.withLock { $0 }
@@ -122,18 +110,5 @@ public struct DeadLetterTopic: Sendable {
             }
         }
         return runs
-    }
-
-    /// Calls `body` for each item, for at most `concurrency` of them at a time.
-    public static func spread<Item: Sendable>(
-        _ items: [Item], _ body: @escaping @Sendable (Item) async throws -> Void
-    ) async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for (index, item) in items.enumerated() {
-                if index >= Self.concurrency { _ = try await group.next() }
-                group.addTask { try await body(item) }
-            }
-            try await group.waitForAll()
-        }
     }
 }

@@ -74,8 +74,7 @@ public struct PreflightReport: Sendable {
         }
         for (area, reason) in self.unchecked { lines.append("skipped  \(area.rawValue): \(reason)") }
         let warnings = self.findings.count - self.faults.count
-        func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
-        lines.append("\(counted(self.faults.count, "fault")), \(counted(warnings, "warning"))")
+        lines.append("\(self.faults.count.counted("fault")), \(warnings.counted("warning"))")
         return lines.map { "\($0)\n" }.joined()
     }
 
