@@ -38,11 +38,13 @@ import Testing
             "orders": webhook("shopify", "shopify.orders", "id"),
             "charges": webhook("stripe", "stripe.charges", "order.id"),
             "transfers": webhook("adyen", "adyen.transfers"),
+            "payments": webhook("basic", "adyen.payments", "notificationItems.0.NotificationRequestItem.pspReference"),
         ]
         options.files = [
             ("shopify", "shpss_0123456789abcdef0123456789ab\nshpss_the-former-secret-of-shop\n"),
             ("stripe", Self.stripeSecret + "\n"),
             ("adyen", "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056\n"),
+            ("basic", "adyen:correct horse battery staple\nadyen:former horse battery\n"),
         ].map { ("merchants/shop/\($0.0).secret", Array($0.1.utf8)) }
         return options
     }
@@ -53,7 +55,7 @@ import Testing
         var options = Self.options
         options.hasRedis = hasRedis
         try await Fixture.with(options) { fixture in
-            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers"] {
+            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers", "adyen.payments"] {
                 try fixture.broker.create(.init(topic, partitions: 1))
             }
             try await body(fixture)
@@ -109,6 +111,31 @@ import Testing
         }
     }
 
+    /// A standard webhook of Adyen signs eight members of each item: its request has a password.
+    @Test func eventsOfASenderWithAPasswordAreTaken() async throws {
+        try await Self.with(redis: true) { fixture in
+            let event =
+                #"{"live": "true", "notificationItems": [{"NotificationRequestItem": {"eventCode": "CAPTURE", "#
+                + #""pspReference": "8835511210681324", "merchantReference": "A-7"}}]}"#
+            func basic(_ text: String) -> String { "Authorization: Basic \(Data(text.utf8).base64EncodedString())" }
+            let password = "adyen:correct horse battery staple"
+            let rows: [(source: String, field: String?, status: Int)] = [
+                ("payments", basic(password), 202), ("payments", basic(password), 202),
+                ("payments", basic("adyen:former horse battery"), 202),
+                ("payments", basic("adyen:wrong horse battery staple"), 401), ("payments", basic(""), 401),
+                ("payments", "Authorization: Bearer \(password)", 401), ("payments", nil, 401),
+                ("payments", "Authorization: Basic *", 401), ("orders", basic(password), 401),
+            ]
+            for row in rows {
+                let answer = try await Self.send(fixture, row.source, row.field, body: event)
+                #expect(answer.status == row.status, "\(row.source) \(row.field ?? "")")
+            }
+            let records = try await fixture.changes(2, topic: "adyen.payments")
+            #expect(records.map(\.key) == [Array("8835511210681324".utf8), Array("8835511210681324".utf8)])
+            #expect(try await fixture.published(topic: "adyen.payments") == 2, "one for each password, once")
+        }
+    }
+
     @Test func whatIsNotSignedOrNotKnownIsRefused() async throws {
         try await Self.with { fixture in
             let header = "X-Shopify-Hmac-Sha256: \(Self.shopify)"
@@ -134,7 +161,7 @@ import Testing
             let get = try await fixture.once("GET", "/v1/checkout/sources/orders")
             #expect(get.status == 405)
             #expect(get["allow"] == "POST")
-            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers"] {
+            for topic in ["shopify.orders", "stripe.charges", "adyen.transfers", "adyen.payments"] {
                 #expect(try await fixture.published(topic: topic) == 0)
             }
         }

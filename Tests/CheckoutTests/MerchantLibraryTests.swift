@@ -116,6 +116,7 @@ import Testing
             ("a", ["secret": "../secret"], #"$.webhooks["a"].secret"#),
             ("a", ["secret": "none"], "none: it cannot be read"),
             ("a", ["signature": "adyen"], "secret: a key of Adyen must be hexadecimal digits"),
+            ("a", ["signature": "basic"], "secret: a line must be user:password"),
             ("a", ["secret": "short"], "short: a line must be a secret of 16 printable characters at least"),
             ("a", ["more": true], "more"), ("a/b", [:], "$.webhooks: \"a/b\" must be 1 to 128 letters"),
         ]

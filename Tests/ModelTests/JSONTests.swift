@@ -120,6 +120,16 @@ import Testing
         #expect(JSONScan.text(at: ["id"], in: Array(text.utf8)) == found)
     }
 
+    @Test(arguments: [
+        (#"{"items": [{"id": "a"}, {"id": 2}]}"#, "0", "a"), (#"{"items":[ {"id": "a"} , {"id": 2}"#, "1", "2"),
+        (#"{"items": [{"id": "a"}]}"#, "1", nil), (#"{"items": []}"#, "0", nil), (#"{"items": ["#, "0", nil),
+        (#"{"items": {"0": {"id": "b"}}}"#, "0", "b"), (#"{"items": [{"id": "a"}]}"#, "x", nil),
+        (#"{"items": [{"id": "a"}]}"#, "-1", nil), (#"{"items": [[1, 2], {"id": "c"}, "#, "1", "c"),
+    ])
+    func anElementIsFoundByItsPlace(_ text: String, _ place: String, _ found: String?) {
+        #expect(JSONScan.text(at: ["items", place, "id"], in: Array(text.utf8)) == found)
+    }
+
     /// A body that no parser takes still has its key.
     @Test func aMemberIsFoundBesideWhatIsTooDeepOrTooMuch() throws {
         let deep = String(repeating: "[", count: 100_000) + String(repeating: "]", count: 100_000)

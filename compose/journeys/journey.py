@@ -56,11 +56,13 @@ JOURNEYS = {
          "rate": number(20, "changes, fetches, registrations and payments a second (20)")}),
     "ingest": (
         "mapped:Mapped",
-        "workers of `waybill-packager ingest` are killed, registries fail, and sources wait, flood, fail and loop; "
-        "no event is lost, applied twice or delayed by another source",
+        "workers of `waybill-packager ingest` are killed, registries fail, events have members that are not valid, and "
+        "sources wait, flood, fail and loop; no event is lost, applied twice or delayed by another source",
         {"events": number(6000, "events of three topics while workers are killed (6000)"),
          "kills": number(4, "kills of a worker (4)", most=99),
          "seconds": number(8, "seconds that a registry is away (8)"),
+         "adorned": number(40, "seconds of events with members that are not valid, which an alert notices; 0: none "
+                           "(40)", 0),
          "waiting": number(20_000, "records of one source that wait; 0: no delays are measured (20000)", 0, 10_000_000),
          "seed": number(1, "the seed of the events and disturbances (1)")}),
     "traces": (
@@ -133,7 +135,7 @@ def main(words):
               "    the images run with Docker Compose, and each service is restarted")
         return 2
     arguments = parser(name).parse_args(words[1:])
-    needs = "alerts" if name == "alerts" else "trials"
+    needs = "alerts" if name in ("alerts", "ingest") else "trials"
     subprocess.run([f"{ROOT}/compose/prepare", needs], check=True, stdout=sys.stderr)
     return travel(JOURNEYS[name][0], arguments)
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from ingest.registry import UNKNOWN, Registry
 from latency import stamps
 from mapped_events import (
-    BEGAN, DEPOT, MERCHANT, NOISE, SCANS, SCHEMA, SHOP, STATUSES, TRACKERS, URL, Event, difference, disturbances,
-    document, interleaved, record, repeatable, scan, story)
+    BEGAN, DEPOT, MERCHANT, NOISE, SCANS, SCHEMA, SHOP, STATUSES, TRACKERS, URL, Event, adorned, difference,
+    disturbances, document, interleaved, record, repeatable, scan, story)
 from metrics import Metrics
 from pace import paced
 from processes import memory_mb
+from prometheus import Prometheus
 from report import percentile
-from stack import ROOT, eventually, say
+from stack import ROOT, Failure, eventually, say
 from subject import QUICK_SESSIONS
 from topics import CHANGES, Producer, Reader
 from world import World
@@ -46,6 +47,9 @@ SLOW, PROMPT = 4, 20
 RATE, STEADY, LATE = 40, 120, 1000
 # Orders for which a source waits; of each of them one in so many records says something.
 WAITING_ORDERS, SAYING = 96, 50
+# Events a second of which every tenth has a member that is not valid; what counts such members, and warns of them.
+STREAM, TENTH = 300, 10
+OMITTED, OMITS = "waybill_ingest_omitted_total", "WaybillSourceOmits"
 # The most memory of a worker in MiB, however many records wait.
 MEMORY = 200
 # Records of a source that floods, fails, or whose program loops until its limit.
@@ -103,6 +107,8 @@ class Mapped(World):
             self.repeat()
             for trouble in TROUBLES:
                 self.trouble(trouble)
+            if self.arguments.adorned:
+                self.adorn()
             if self.arguments.waiting:
                 self.crowd()
         self.reader.close()
@@ -277,6 +283,46 @@ class Mapped(World):
         self.findings.saw("records that waited for a registry", waiting)
         self.judge_documents(orders)
         self.judge_letters()
+
+    # --- members that are not valid ------------------------------------------------------------------------------
+
+    def adorn(self):
+        """Streams reports of which every tenth has a member that is not valid, between others that are valid."""
+        self.findings.phase = "members that are not valid"
+        say(self.findings.phase)
+        targets = {"waybill-ingest": [f"127.0.0.1:{self.operations_port(worker)}" for worker in WORKERS]}
+        prometheus = Prometheus(os.path.abspath(f"{self.arguments.dir}/prometheus"), targets)
+        try:
+            # An hour is a minute.
+            prometheus.load(quick=True)
+            for name, every in (("valid", 0), ("broken", TENTH), ("mended", 0)):
+                self.stream(name, every)
+                try:
+                    eventually(
+                        f"{OMITS} {'fires' if every else 'is silent'}",
+                        lambda every=every: (OMITS in prometheus.firing()) == (every > 0), 30, 0.2)
+                except Failure as failure:
+                    self.findings.add(f"{name}: {failure}")
+                self.await_done()
+        finally:
+            prometheus.stop()
+        self.judge_documents()
+        self.judge_letters()
+
+    def stream(self, name, every):
+        """Streams orders with this many reports to a member that is not valid, and compares what was left out."""
+        before, count = self.metric_of_all(OMITTED), self.arguments.adorned * STREAM // EACH
+        orders = (adorned(order, EACH, every, self.lot) for order in self.names(name, count))
+        events = list(interleaved(orders, ACTIVE, self.lot))
+        for event in paced(events, STREAM):
+            self.events[event.order].append(event)
+            self.put(event)
+        self.producer.flush()
+        broken = sum(event.broken != "" for event in events)
+        self.findings.saw(f"reports with a member that is not valid, of {len(events)} events", broken)
+        eventually("the last of them", lambda: self.lag() <= 0, 60)
+        if (left := self.metric_of_all(OMITTED) - before) != broken:
+            self.findings.add(f"of {broken} members that are not valid {left} were left out")
 
     # --- sources that wait, flood, fail and loop ---------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ URL = "https://shop.example/orders/"
 BEGAN = datetime(2026, 1, 5, 10, tzinfo=timezone.utc)
 # Few, so that sources often repeat a value, and often contradict each other.
 STATUSES = ("processing", "onTheWay", "issue", "delivered")
+DEPOT_MEMBERS = {"link": "trackingURL", "shipped": "shippedAt", "status": "status"}
+# What depots send in the place of members that an order can do without.
+BROKEN = {"link": "see the mail", "shipped": "yesterday", "status": "TELEPORTED"}
 SCHEMA = {"type": "record", "name": "Scan", "fields": [
     {"name": name, "type": "long" if name == "at" else "string"}
     for name in ("carrier", "parcel", "status", "place", "at", "id")]}
@@ -29,6 +32,8 @@ class Event(typing.NamedTuple):
     order: str
     number: int
     body: dict
+    # The member of its body that its record has in a form that is not valid.
+    broken: str = ""
 
     @property
     def moment(self):
@@ -75,6 +80,28 @@ def story(order, count, lot):
             else:
                 body |= {"place": f"place {lot.randrange(3)}", "id": f"{order}/{number}" if has_id(order) else ""}
         events.append(Event(topic, order, number, body))
+    return events
+
+
+def adorned(order, count, every, lot):
+    """
+    Returns an order of the shop and reports of its depot; of `every` reports one has a member that is not valid.
+
+    >>> import random
+    >>> events = adorned("a", 9, 4, random.Random(1))
+    >>> [event.topic.split(".")[0] for event in events[:3]], [bool(event.broken) for event in events].count(True)
+    (['shop', 'depot', 'depot'], 2)
+    >>> events[0].broken + events[1].broken
+    ''
+    """
+    events = [Event(SHOP, order, 0, {"state": "open", "cents": 1, "items": []})]
+    for number in range(1, count):
+        moment = BEGAN + timedelta(minutes=number)
+        body = {
+            "shipment": "f0", "parcel": f"{order}-f0", "status": lot.choice(STATUSES), "note": None,
+            "link": f"https://carrier.example/{order}/{number}", "shipped": text_of(moment)}
+        broken = lot.choice(sorted(BROKEN)) if every and (number + 1) % every == 0 else ""
+        events.append(Event(DEPOT, order, number, body, broken))
     return events
 
 
@@ -130,6 +157,8 @@ def record(event, schema):
     ('carrier.trackers', 'p', b'\\x00\\x00\\x00\\x00\\x07\\x0eExpress\\x02p\\nissu')
     """
     moment, body = text_of(event.moment), event.body
+    if event.broken:
+        body = body | {event.broken: BROKEN[event.broken]}
     if event.topic == SHOP:
         whole = body | {
             "number": event.order, "revision": event.number, "placed": text_of(BEGAN), "changed": moment}
@@ -176,6 +205,8 @@ def document(events):
     'issue'
     >>> status(shop, depot(1, "issue"), carrier(2, "delivered"), depot(3, "issue"))
     'delivered'
+    >>> status(shop, depot(1, "issue"), depot(2, "delivered")._replace(broken="status"))
+    'issue'
     >>> document([shop])["payment"]["total"], document([depot(1, "issue")])
     ({'amount': '1.00', 'currency': 'EUR'}, None)
     """
@@ -189,6 +220,9 @@ def document(events):
             said = {
                 "fulfillmentType": "shipping", "status": body["status"], "carrier": CARRIER,
                 "trackingNumber": body["parcel"], "notes": body["note"]}
+            said |= {DEPOT_MEMBERS[name]: body[name] for name in ("link", "shipped") if name in body}
+            # As if it had not been sent: what was valid before stays.
+            said.pop(DEPOT_MEMBERS.get(event.broken), None)
         else:
             said = {"status": body["status"], "statusDescription": body["place"]}
         voice = voices.setdefault(body["shipment"], {}).setdefault(event.topic, {})

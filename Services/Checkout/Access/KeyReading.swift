@@ -32,16 +32,28 @@ enum KeyReading {
     }
 
     private static func key(authorization: String) -> String? {
-        guard let space = authorization.firstIndex(of: " ") else { return nil }
-        let credential = String(authorization[authorization.index(after: space)...].drop { $0 == " " })
-        switch authorization[..<space].lowercased() {
+        guard let (scheme, credential) = Self.parts(of: authorization) else { return nil }
+        switch scheme {
         case "bearer": return credential
         case "basic":
-            guard let data = Data(base64Encoded: credential), let text = String(validating: data, as: UTF8.self),
+            guard let bytes = Self.credential(basic: authorization),
+                let text = String(validating: bytes, as: UTF8.self),
                 text.last == ":"
             else { return nil }
             return String(text.dropLast())
         default: return nil
         }
+    }
+
+    /// Returns `user:password` of `Authorization: Basic`; nil for another scheme.
+    static func credential(basic authorization: String) -> [UInt8]? {
+        guard let (scheme, credential) = self.parts(of: authorization), scheme == "basic" else { return nil }
+        return Data(base64Encoded: credential).map { [UInt8]($0) }
+    }
+
+    private static func parts(of authorization: String) -> (scheme: String, credential: String)? {
+        guard let space = authorization.firstIndex(of: " ") else { return nil }
+        let credential = authorization[authorization.index(after: space)...].drop { $0 == " " }
+        return (authorization[..<space].lowercased(), String(credential))
     }
 }

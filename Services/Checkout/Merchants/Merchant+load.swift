@@ -282,6 +282,9 @@ extension Merchant {
                 }
                 secrets = keys
             }
+            guard scheme != .basic || secrets.allSatisfy({ $0.contains(UInt8(ascii: ":")) }) else {
+                throw MerchantError("\(secret): a line must be user:password")
+            }
             let key = try members.optionalText("key")?.split(separator: ".").map(String.init) ?? []
             let limits = Webhook.bodyLimits
             let limit = Int(clamping: try members.optionalInteger("bodyLimit") ?? Int64(Webhook.defaultBodyLimit))

@@ -5,7 +5,7 @@ import Model
 
 /// A source of events that another system sends, signed, to `POST /v1/checkout/sources/{name}`. No I/O, no clock.
 struct Webhook: Sendable {
-    /// The scheme of a signature, by the provider that uses it: HMAC with SHA-256.
+    /// The scheme of a signature, by the provider that uses it: HMAC with SHA-256; or a password.
     enum Scheme: String, CaseIterable, Sendable {
         /// Base64, of the body.
         case shopify
@@ -14,12 +14,16 @@ struct Webhook: Sendable {
         /// Base64, of the body, with a key in hexadecimal digits.
         case adyen
 
-        /// The field that has the signature.
-        var field: RequestField.Name {
+        /// `user:password` of `Authorization: Basic`, for providers that sign a part of a body or nothing.
+        case basic
+
+        /// Returns the value of the field that has the signature; nil without one, or with several.
+        func signature(in fields: Request.Fields) -> String? {
             switch self {
-            case .shopify: .shopifySignature
-            case .stripe: .stripeSignature
-            case .adyen: .adyenSignature
+            case .shopify: fields[.shopifySignature]
+            case .stripe: fields[.stripeSignature]
+            case .adyen: fields[.adyenSignature]
+            case .basic: fields.authorization
             }
         }
     }
@@ -46,10 +50,11 @@ struct Webhook: Sendable {
 
     var claims: [MerchantClaim] { [.webhook(self.name), .topic(self.topic)] }
 
-    /// Returns the code by which one of the secrets signs a body; nil if none does. Compares in constant time.
+    /// Returns the code of a body by the secret that signs it, or that a request has as its password; nil if none does.
+    /// Compares in constant time.
     ///
     /// Source: Shopify, "Deliver webhooks through HTTPS"; Stripe, "Verify webhook signatures"; Adyen, "Verify HMAC
-    /// signatures", webhooks with the signature in the header
+    /// signatures", webhooks with the signature in the header; RFC 7617 §2
     func code(of body: [UInt8], by signature: String, nowEpochSeconds now: Int64) -> [UInt8]? {
         var (signed, given): ([UInt8], [[UInt8]]) = (body, [])
         switch self.scheme {
@@ -64,6 +69,11 @@ struct Webhook: Sendable {
                 (now - Self.tolerance...now + Self.tolerance).contains(seconds)
             else { return nil }
             signed = Array("\(time).".utf8) + body
+        case .basic:
+            guard let password = KeyReading.credential(basic: signature),
+                let secret = self.secrets.first(where: { constantTimeEqual(password, $0) })
+            else { return nil }
+            return HMACSHA256.authenticate(body, key: secret)
         }
         var found: [UInt8]?
         for secret in self.secrets {

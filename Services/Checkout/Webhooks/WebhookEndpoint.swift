@@ -41,7 +41,7 @@ final class WebhookEndpoint: Sendable {
     ///
     /// The place itself is taken once the signature was found right: strangers would hold all of them otherwise.
     func bodyLimit(_ request: Request, _ webhook: Webhook) -> Int? {
-        guard request.fields[webhook.scheme.field] != nil,
+        guard webhook.scheme.signature(in: request.fields) != nil,
             self.places.withLock({ $0.hasRoom(webhook.name) })
         else { return nil }
         return webhook.bodyLimit
@@ -52,7 +52,7 @@ final class WebhookEndpoint: Sendable {
     func answer(
         _ request: Request, _ webhook: Webhook, of merchant: Merchant
     ) async throws(CheckoutFailure) -> Answer {
-        guard let signature = request.fields[webhook.scheme.field] else { throw Self.refused }
+        guard let signature = webhook.scheme.signature(in: request.fields) else { throw Self.refused }
         guard !request.isBodyIgnored else { throw Self.crowded }
         let body = Array(request.body.readableBytesView)
         guard let code = webhook.code(of: body, by: signature, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
@@ -118,8 +118,8 @@ final class WebhookEndpoint: Sendable {
 
     /// The refusal of a signature, the same for a missing, a wrong and an old one.
     private static var refused: CheckoutFailure {
-        var failure = CheckoutFailure(.signatureRefused, "the signature is missing, wrong or too old")
-        failure.headers = ["www-authenticate": "Signature"]
+        var failure = CheckoutFailure(.signatureRefused, "the signature or password is missing, wrong or too old")
+        failure.headers = ["www-authenticate": "Signature, Basic realm=\"waybill\""]
         failure.isGuess = true
         return failure
     }

@@ -56,13 +56,19 @@ public enum JSONScan {
     /// All that is beside the way to the member is passed over, so neither its depth, its size nor a fault in it costs
     /// the member. Of members of one name the last one counts. Bounded: each byte is looked at once for each name.
     /// - Parameters:
-    ///   - names: lead from the outermost object to the member.
+    ///   - names: lead from the outermost object to the member; `0` to the first element of an array.
     ///   - bytes: UTF-8.
     public static func text(at names: [String], in bytes: [UInt8]) -> String? {
         let start = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? 3 : 0
         var range = start..<bytes.endIndex
         for name in names {
-            guard let found = self.member(name, in: bytes, range) else { return nil }
+            let at = self.afterSpace(bytes, range.lowerBound, range.upperBound)
+            guard at < range.upperBound else { return nil }
+            let found =
+                bytes[at] == UInt8(ascii: "[")
+                ? self.element(name, in: bytes, at..<range.upperBound)
+                : self.member(name, in: bytes, at..<range.upperBound)
+            guard let found else { return nil }
             range = found
         }
         var foreign = ForeignJSON()
@@ -73,10 +79,24 @@ public enum JSONScan {
         }
     }
 
-    /// Returns the place of a member's value in an object.
+    /// Returns the place of an element of an array that begins a range.
+    private static func element(_ place: String, in bytes: [UInt8], _ range: Range<Int>) -> Range<Int>? {
+        guard let count = UInt16(place) else { return nil }
+        var at = range.lowerBound
+        for index in 0...count {
+            let start = self.afterSpace(bytes, at + 1, range.upperBound)
+            at = self.afterValue(bytes, start, range.upperBound)
+            if index == count { return start < at ? start..<at : nil }
+            at = self.afterSpace(bytes, at, range.upperBound)
+            guard at < range.upperBound, bytes[at] == UInt8(ascii: ",") else { return nil }
+        }
+        return nil
+    }
+
+    /// Returns the place of a member's value in an object that begins a range.
     private static func member(_ name: String, in bytes: [UInt8], _ range: Range<Int>) -> Range<Int>? {
-        var at = self.afterSpace(bytes, range.lowerBound, range.upperBound)
-        guard at < range.upperBound, bytes[at] == UInt8(ascii: "{") else { return nil }
+        var at = range.lowerBound
+        guard bytes[at] == UInt8(ascii: "{") else { return nil }
         var found: Range<Int>?
         repeat {
             at = self.afterSpace(bytes, at + 1, range.upperBound)

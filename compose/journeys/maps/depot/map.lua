@@ -9,6 +9,7 @@ function map(event)
         data = {
             fulfillmentIdentifier = shipment.shipment, fulfillmentType = "shipping", status = shipment.status,
             carrier = shipment.carrier, trackingNumber = shipment.parcel, notes = shipment.note,
+            trackingURL = shipment.link, shippedAt = shipment.shipped,
         },
     }}
 end
