@@ -55,7 +55,7 @@ class Shop:
                 "status": "success", "orderIdentifier": "1", "orderDetails": DETAILS}),
             "POST /wallet": (200, {}),
         }
-        self.requests = []
+        self.requests, self.policy = [], POLICY
         shop = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,7 +68,8 @@ class Shop:
                 self.send_response(status)
                 for name, value in {
                     "Content-Type": content_type, "Content-Length": len(body), "Cache-Control": "no-store",
-                    "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff",
+                    "Content-Security-Policy": shop.policy, "X-Content-Type-Options": "nosniff",
+                    "Access-Control-Allow-Origin": "*",
                 }.items():
                     self.send_header(name, str(value))
                 try:

@@ -449,6 +449,99 @@ class ModuleTests(unittest.TestCase):
         page.evaluate("waybillModule.addToWallet({ orderIdentifier: '1', link: async () => '/track' })")
         page.wait("document.title === 'tracked'")
 
+    # What a device with Wallet answers, without Apple's script.
+    WALLET = ("window.ApplePaySession = { canMakePayments: () => true, supportsVersion: (n) => n <= 15 };"
+              "const supports = CSS.supports; CSS.supports = (...given) => given[1] === '-apple-pay-button' ||"
+              " supports.apply(CSS, given)")
+    TRACK = """
+        import * as waybill from "/applepay/waybill.mjs";
+        window.errors = [];
+        window.violations = 0;
+        document.addEventListener("securitypolicyviolation", () => { window.violations += 1; });
+        const element = document.querySelector("#pay");
+        element.addEventListener("waybill:error", (event) => errors.push(event.detail.stage));
+        waybill.attachTrackButton(element, Object.assign({ orderIdentifier: "1", link: "/track" }, window.options))
+          .then((value) => { window.hasButton = value; }, (error) => { window.refused = error.message; });
+        """
+    CHILD = "document.querySelector('#pay').firstChild?.localName"
+    SDK = "customElements.define('apple-wallet-button', class extends HTMLElement {})"
+
+    def shown(self, page):
+        return page.evaluate("(({ hidden, children: [child] }) => [hidden, child && child.localName])("
+                             "document.querySelector('#pay'))")
+
+    def test_the_track_button_is_a_link_without_apple_s_script(self):
+        self.shop.pages["/track"] = "<title>tracked</title>"
+        for options in ("", "link: async () => '/track'", "sdk: { src: '/missing/apple-pay-sdk.js' }"):
+            with self.subTest(options):
+                page = self.open(options, before=self.WALLET, polyfill=False, script=self.TRACK)
+                page.wait("window.hasButton === true")
+                self.assertEqual(self.shown(page), [False, "a"])
+                self.assertEqual(page.evaluate("document.querySelector('#pay').textContent"), "Track with Apple Wallet")
+                page.evaluate("void document.querySelector('#pay a').focus()")
+                page.press("Enter")
+                page.wait("document.title === 'tracked'")
+
+    def test_the_track_button_is_apple_s_element_once_its_script_is_there(self):
+        self.shop.pages["/track"] = "<title>tracked</title>"
+        self.shop.scripts["/1.3.8/apple-pay-sdk.js"] = self.SDK
+        page = self.open("sdk: { src: '/1.3.8/apple-pay-sdk.js' }, style: 'white-border', compact: true, locale: 'de-DE'",
+                         before=self.WALLET, polyfill=False, script=self.TRACK)
+        page.wait("window.hasButton === true")
+        page.wait(f"{self.CHILD} === 'apple-wallet-button'")
+        self.assertEqual(page.evaluate("Object.fromEntries([...document.querySelector('#pay').firstChild.attributes]"
+                                       ".map(({ name, value }) => [name, value]))"),
+                         {"buttonstyle": "white-border", "compact": "true", "locale": "de-DE"})
+        # Under a hash that is not that of the file a browser runs nothing of it.
+        refused = self.open("sdk: { src: '/1.3.8/apple-pay-sdk.js', integrity: 'sha384-AAAA' }",
+                            before=self.WALLET, polyfill=False, script=self.TRACK)
+        refused.wait("window.hasButton === true")
+        self.assertEqual(self.shown(refused), [False, "a"])
+        page.evaluate("void document.querySelector('#pay').firstChild.click()")
+        page.wait("document.title === 'tracked'")
+
+    def test_the_track_button_s_script_needs_a_line_of_the_policy(self):
+        apple = shops.Shop()
+        self.addCleanup(apple.close)
+        apple.scripts["/apple-pay-sdk.js"] = self.SDK
+        for policy, shown in ((shops.POLICY, "a"),
+                              (shops.POLICY.replace("script-src 'self'", f"script-src 'self' {apple.url}"),
+                               "apple-wallet-button")):
+            self.shop.policy = policy
+            page = self.open(f"sdk: {{ src: '{apple.url}/apple-pay-sdk.js' }}", before=self.WALLET, polyfill=False,
+                             script=self.TRACK)
+            page.wait("window.hasButton === true")
+            page.wait("violations" if shown == "a" else f"{self.CHILD} === '{shown}'")
+            self.assertEqual(self.shown(page), [False, shown])
+
+    def test_the_track_button_is_there_only_where_wallet_has_orders(self):
+        shapes = {
+            "another browser": "1",
+            "Apple's script in another browser": self.WALLET.split(";const")[0],
+            "an older Safari": self.WALLET.replace("15", "14"),
+        }
+        for name, before in shapes.items():
+            with self.subTest(name):
+                page = self.open("sdk: { src: '/1.3.8/apple-pay-sdk.js' }", before=before, polyfill=False,
+                                 script=self.TRACK)
+                page.wait("window.hasButton === false")
+                self.assertEqual(self.shown(page), [True, None])
+                self.assertEqual(self.shop.asked("/1.3.8/apple-pay-sdk.js"), [])
+
+    def test_the_track_button_refuses_what_is_wrong_and_says_what_fails(self):
+        for options, message in (("orderIdentifier: ''", "orderIdentifier and link must be there"),
+                                 ("link: 'javascript:alert(1)'", "link must be an http or https URL"),
+                                 ("link: ''", "orderIdentifier and link must be there")):
+            with self.subTest(options):
+                page = self.open(options, before=self.WALLET, polyfill=False, script=self.TRACK)
+                page.wait("window.refused")
+                self.assertEqual(page.evaluate("refused"), message)
+        page = self.open("link: async () => { throw new Error('no session'); }", script=self.TRACK)
+        page.wait(f"{self.CHILD} === 'apple-wallet-button'")
+        page.click("document.querySelector('#pay').firstChild.shadowRoot.querySelector('button')")
+        page.wait("errors.length === 1")
+        self.assertEqual(page.evaluate("errors"), ["track"])
+
     def test_a_return_url_is_a_web_address(self):
         page = self.open()
         page.wait("window.hasButton")

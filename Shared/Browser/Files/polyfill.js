@@ -1203,6 +1203,35 @@
     });
   }
 
+  if (!customElements.get("apple-wallet-button")) {
+    customElements.define("apple-wallet-button", class extends HTMLElement {
+      connectedCallback() {
+        if (this.shadowRoot) return;
+        const root = this.attachShadow({ mode: "open", delegatesFocus: true });
+        sheetOf(root, `
+          :host { display: inline-block; }
+          button {
+            background: #000; border: 1px solid #000; border-radius: var(--apple-wallet-button-border-radius, 8px);
+            color: #fff; cursor: pointer; font: 500 15px/1.2 -apple-system, system-ui, "Helvetica Neue", sans-serif;
+            height: var(--apple-wallet-button-height, 44px); padding: var(--apple-wallet-button-padding, 0 12px);
+            width: var(--apple-wallet-button-width, auto);
+          }
+          button:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }
+          :host([buttonstyle^="white"]) button { background: #fff; border-color: #fff; color: #000; }
+          :host([buttonstyle="white-border"]) button { border-color: #000; }
+          small { font-size: 12px; font-weight: 400; opacity: .7; }`);
+        const text = this.getAttribute("compact") === "true" ? "Track " : "Track with Apple Wallet ";
+        const button = element("button", { type: "button" }, text, element("small", {}, "simulated"));
+        button.setAttribute("aria-label", "Track with Apple Wallet (simulated)");
+        root.append(button);
+      }
+    });
+  }
+  // Pages ask a browser for the system's button before they show that of Wallet.
+  const supports = CSS.supports.bind(CSS);
+  CSS.supports = (...given) => given.join(":").replace(/[\s()]/g, "") === "-webkit-appearance:-apple-pay-button"
+    || supports(...given);
+
   control.problems = problems;
   for (const [name, value] of Object.entries({ ApplePaySession, ApplePayError, PaymentRequest })) {
     Object.defineProperty(window, name, { value, writable: true, configurable: true });

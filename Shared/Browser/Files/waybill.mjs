@@ -835,7 +835,85 @@ async function addToWallet({ orderIdentifier, orderTypeIdentifier, link } = {}) 
   window.location.assign(webAddress(address, "link"));
 }
 
+// WebKit of iOS 17 and macOS 14, the first with the button.
+const TRACKING_VERSION = 15;
+const APPLE_SCRIPT = "https://applepay.cdn-apple.com/jsapi/1.latest/apple-pay-sdk.js";
+const SCRIPT_MILLISECONDS = 10000;
+
+/** Returns true if Wallet has orders on this device. Synchronous; never throws. */
+function isTrackingSupported() {
+  try {
+    // Apple's script makes an ApplePaySession in other browsers, too, but never the system's button.
+    return isSupportedByDevice() && window.ApplePaySession.supportsVersion(TRACKING_VERSION)
+      && CSS.supports("-webkit-appearance", "-apple-pay-button");
+  } catch (error) {
+    return false;
+  }
+}
+
+/** Loads Apple's script, unless the page has done so. Resolves to true once it has defined an element, else to false. */
+async function appleElement(name, sdk) {
+  if (sdk && !document.querySelector('script[src*="/apple-pay-sdk.js"]')) {
+    const script = Object.assign(document.createElement("script"), { async: true, crossOrigin: "anonymous" });
+    Object.assign(script, { src: APPLE_SCRIPT }, sdk);
+    document.head.appendChild(script);
+  }
+  const defined = window.customElements.whenDefined(name).then(() => true);
+  return within(SCRIPT_MILLISECONDS, defined, () => false);
+}
+
+/**
+ * Shows the button that adds an order to Wallet, where Wallet has orders.
+ *
+ * A plain link stands there until Apple's script has defined its element, and stays if it never does.
+ *
+ * @param element where it is shown; it stays hidden where Wallet has no orders.
+ * @param options those of `addToWallet`, and `{style?, compact?, locale?, text?, sdk?, onError?}`. `style` is "black",
+ *   "white" or "white-border". `sdk`: true loads Apple's script, `{src, integrity}` a certain version of it.
+ * @returns true if the button or link is there. Rejects for options that are wrong.
+ */
+async function attachTrackButton(element, options = {}) {
+  const { style = "black", compact = false, text = "Track with Apple Wallet", sdk, onError } = options;
+  if (!options.orderIdentifier || !options.link) throw new WaybillError("orderIdentifier and link must be there");
+  if (typeof options.link !== "function") webAddress(options.link, "link");
+  if (!isTrackingSupported()) {
+    element.hidden = true;
+    return false;
+  }
+  const language = options.locale || document.documentElement.lang || "en-US";
+  const follow = (event) => {
+    event.preventDefault();
+    addToWallet(options).catch((error) => {
+      element.dispatchEvent(new CustomEvent("waybill:error", { detail: { stage: "track", error }, bubbles: true }));
+      if (onError) onError({ stage: "track", error });
+    });
+  };
+  const show = (shown) => {
+    shown.addEventListener("click", follow);
+    element.replaceChildren(shown);
+    element.hidden = false;
+  };
+  const link = document.createElement("a");
+  link.className = "waybill-track";
+  link.textContent = text;
+  // A link without an address is none for keyboards.
+  link.href = typeof options.link === "function" ? "#" : options.link;
+  show(link);
+  const name = "apple-wallet-button";
+  appleElement(name, sdk).then((isDefined) => {
+    if (!isDefined || !link.isConnected) return;
+    const button = document.createElement(name);
+    for (const [key, value] of Object.entries({ buttonstyle: style, compact, locale: language })) {
+      button.setAttribute(key, value);
+    }
+    const isFocused = document.activeElement === link;
+    show(button);
+    if (isFocused) button.focus();
+  });
+  return true;
+}
+
 export {
   isSupportedByDevice, isSupportedForCheckout, createController, completeSafely, completeResponseSafely, confirmPayment,
-  addToWallet, paymentRequestArguments, requiredVersion,
+  addToWallet, attachTrackButton, isTrackingSupported, paymentRequestArguments, requiredVersion,
 };
