@@ -21,7 +21,7 @@ struct Packager: AsyncParsableCommand {
         subcommands: [
             RunCommand.self, OrderCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self,
             RestoreCommand.self, ForgetCommand.self, ExpireCommand.self, DeadLettersCommand.self, TopicsCommand.self,
-            CheckCommand.self, IngestCommand.self, HealthCommand.self,
+            CheckCommand.self, IngestCommand.self, ImportCommand.self, HealthCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 

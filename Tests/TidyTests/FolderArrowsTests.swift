@@ -19,6 +19,7 @@ import Testing
             "CommandLine": [],
             "DeadLetters": ["CommandLine", "Pipeline", "Sources", "Worker"],
             "Forgetting": ["Changes", "CommandLine", "DeadLetters", "Pipeline", "Settings"],
+            "Importing": ["CommandLine", "Pipeline", "Settings"],
             "Ingest": ["Changes", "DeadLetters", "Pipeline", "Sources", "Worker"],
             "Inspecting": ["DeadLetters", "Pipeline", "Settings"],
             "Pictures": ["Pipeline"],

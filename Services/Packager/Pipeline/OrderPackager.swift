@@ -9,7 +9,7 @@ import Tokens
 /// Makes packages of one brand's orders, on any number of threads at once.
 struct OrderPackager: Sendable {
     private let rules: BrandRules
-    private let fold: OrderFold
+    let fold: OrderFold
     private let build: Build
     /// Nil in tests with a `build` of their own, which sign each package.
     private let builder: PackageBuilder?

@@ -71,17 +71,20 @@ public enum FileContent {
 /// An open file.
 ///
 /// Owner: this value owns the descriptor.
-private struct OpenFile: ~Copyable {
+struct OpenFile: ~Copyable {
     let descriptor: CInt
     /// The type among the bits of the mode. Source: inode(7)
     let kind: mode_t
     /// The size of a regular file in bytes.
-    private let size: Int
+    private(set) var size: Int
+    /// Nanoseconds since 1970 when the content was written.
+    let changedNanoseconds: Int64
 
     private init(_ descriptor: CInt, _ info: stat) {
         self.descriptor = descriptor
         self.kind = info.st_mode & S_IFMT
         self.size = info.st_size
+        self.changedNanoseconds = Int64(info.st_mtim.tv_sec) * 1_000_000_000 + Int64(info.st_mtim.tv_nsec)
     }
 
     deinit { close(self.descriptor) }
@@ -102,6 +105,54 @@ private struct OpenFile: ~Copyable {
         return OpenFile(descriptor, info)
     }
 
+    /// Opens a file without a name, which ends with this value, and fills it with the rest of another one.
+    ///
+    /// - Throws: `Failure`, also for more than `limit` bytes.
+    static func copy(_ source: consuming OpenFile, to folder: String, limit: Int) throws(FileContent.Failure)
+        -> OpenFile
+    {
+        var name = Array("\(folder)/waybill-XXXXXX".utf8CString)
+        let descriptor = unsafe mkstemp(&name)
+        guard descriptor >= 0 else { throw FileContent.Failure.system("no copy in \(folder): ") }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        unsafe unlink(name)
+        var copy = OpenFile(descriptor, stat())
+        var count = 0
+        while true {
+            let part = try source.part()
+            if part.isEmpty { break }
+            count += part.count
+            guard count <= limit else { throw FileContent.Failure(description: "it has more than \(limit) bytes") }
+            var rest = part[...]
+            while !rest.isEmpty {
+                let written = unsafe rest.withUnsafeBytes { unsafe write(copy.descriptor, $0.baseAddress, $0.count) }
+                guard written >= 0 || errno == EINTR else { throw FileContent.Failure.system("no copy in \(folder): ") }
+                rest = rest.dropFirst(max(0, written))
+            }
+        }
+        copy.size = count
+        try copy.seek(to: 0)
+        return copy
+    }
+
+    /// Returns the next bytes, at most 64 KiB; none at the end.
+    func part() throws(FileContent.Failure) -> [UInt8] {
+        var part = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = unsafe Glibc.read(self.descriptor, &part, part.count)
+            if count >= 0 {
+                part.removeLast(part.count - count)
+                return part
+            }
+            guard errno == EINTR else { throw FileContent.Failure.system() }
+        }
+    }
+
+    /// Goes to a byte of a regular file.
+    func seek(to place: Int64) throws(FileContent.Failure) {
+        guard lseek(self.descriptor, Int(place), SEEK_SET) == Int(place) else { throw FileContent.Failure.system() }
+    }
+
     /// The system's name of this open file. Source: proc(5), "/proc/[pid]/fd/"
     var entry: String { "/proc/self/fd/\(self.descriptor)" }
 
@@ -113,16 +164,10 @@ private struct OpenFile: ~Copyable {
             throw FileContent.Failure(description: "it has \(self.size) bytes, at most \(limit) are allowed")
         }
         var content: [UInt8] = []
-        var part = [UInt8](repeating: 0, count: 65_536)
         while content.count <= limit {
-            let most = min(part.count, limit + 1 - content.count)
-            let count = unsafe Glibc.read(self.descriptor, &part, most)
-            guard count >= 0 else {
-                if errno == EINTR { continue }
-                throw FileContent.Failure.system()
-            }
-            if count == 0 { return content }
-            content += part[..<count]
+            let part = try self.part()
+            if part.isEmpty { return content }
+            content += part
         }
         throw FileContent.Failure(description: "it has more than \(limit) bytes")
     }

@@ -9,7 +9,7 @@ import threading
 import time
 
 from pace import paced
-from packager.followed import CLIENTS, FOLLOWED, FollowedBench
+from packager.followed import FOLLOWED, FollowedBench
 from processes import Usage
 from report import percentile
 from stack import Failure, eventually
@@ -21,6 +21,8 @@ DESCRIPTION = "completed a month ago"
 # Fetches a second of warm orders, of packages on request, and of cold orders that cannot be read; the number of warm
 # and of cold ones. Each package is asked for once.
 WARM_A_SECOND, REQUESTS_A_SECOND, COLD_A_SECOND, SOME = 100, 20, 20, 500
+# The answers of as many seconds are awaited at a time: a fetch of a cold order that cannot be read takes up to 6.
+COLD_SECONDS = 8
 CHANGED = "not packaged yet"
 # A fleet of thirty days, and the days after which an order is cold.
 DAYS, WARM_DAYS = 30, 6
@@ -127,7 +129,7 @@ class ColdBench(FollowedBench):
 
     def outage(self, name, quiet, warm, asked, cold, change):
         ended, answers, (begin, end) = threading.Event(), collections.Counter(), change
-        with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
+        with concurrent.futures.ThreadPoolExecutor(COLD_A_SECOND * COLD_SECONDS) as pool:
             begin()
             try:
                 fetching = pool.submit(self.fetch_cold, cold, ended, answers, pool)
