@@ -34,10 +34,11 @@ import Testing
     }
 
     private static func line(_ number: Int, _ extra: [(String, JSON)] = []) -> String {
-        var document = ChangeLog.document(extra: extra)
-        document["orderIdentifier"] = .string("o\(number)")
-        document["orderTypeIdentifier"] = .string(BrandFixture.orderType)
-        return String(decoding: JSON.object(document).serialized, as: UTF8.self)
+        let document = ChangeLog.document(
+            extra: extra + [
+                ("orderIdentifier", .string("o\(number)")), ("orderTypeIdentifier", .string(BrandFixture.orderType)),
+            ])
+        return String(decoding: document.serialized, as: UTF8.self)
     }
 
     private func with(
@@ -77,7 +78,7 @@ import Testing
                 #expect(String(decoding: record.value ?? [], as: UTF8.self).contains("\"silent\":true"))
             }
 
-            // What is done is done; the same lines by another way are the same changes.
+            // A second run has nothing to do; the same lines by another way are the same changes.
             let again = try await self.importing(fixture, renewed, [file])
             #expect(again.output.contains("0 lines judged"), "\(again.output)")
             let piped = try await self.importing(

@@ -2,6 +2,7 @@ import ArgumentParser
 import Brands
 import FoundationEssentials
 import Kafka
+import Logging
 import Model
 import Operations
 

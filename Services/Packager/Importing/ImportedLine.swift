@@ -7,13 +7,13 @@ import Model
 /// A line is an event of `waybill.order-changes` in structured mode, or a document in the form of `order.json` with its
 /// `orderIdentifier`.
 struct ImportedLine: Sendable {
-    /// What lines without an envelope have in common.
+    /// The attributes of documents, which have no envelope.
     struct Defaults: Sendable {
         /// The order type of documents without `orderTypeIdentifier`.
         var orderType: OrderTypeIdentifier?
         /// The `source` of their changes.
         var source = "/import"
-        /// The time of their changes: what other sources wrote later stays.
+        /// The time of their changes: members that other sources wrote later stay.
         var time = ""
         /// False if devices are to be notified.
         var isSilent = true

@@ -28,7 +28,8 @@ public struct FileLines: ~Copyable {
     /// Opens a file that an option names.
     ///
     /// - Parameters:
-    ///   - path: anything but a regular file is copied to a file without a name first, in the folder for temporary ones.
+    ///   - path: anything but a regular file is copied first, to a file without a name in the folder for temporary
+    ///     ones.
     ///   - limit: the most bytes of a line.
     ///   - copyLimit: the most bytes of such a copy.
     public init(_ path: String, limit: Int, copyLimit: Int) throws(FileContent.Failure) {
