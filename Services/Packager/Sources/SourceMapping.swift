@@ -318,17 +318,17 @@ struct ChangeDrafts {
         _ event: JSONObject, _ key: String, _ type: ChangeType
     ) throws(ChangeFault) -> SourceMapping.Change {
         let draft = try self.draft(event, key, type)
-        let fault = self.fault(of: draft.change)
+        let fold = Self.fold(draft.change.key.orderType)
+        let fault = fold.fault(of: draft.change, nowEpochSeconds: self.now)
         if !self.source.isStrict, fault != nil || draft.change.isPartial {
-            let (change, omitted) = Self.fold(draft.change.key.orderType)
-                .tolerating(draft.change, nowEpochSeconds: self.now)
+            let (change, omitted) = fold.tolerating(draft.change, nowEpochSeconds: self.now)
             if change != draft.change, var data = change.data {
                 var event = event
                 if let owns = event["data"]?.object?["owns"] { data["owns"] = owns }
                 event["data"] = .object(data)
                 var mended = try self.draft(event, key, type)
                 mended.omitted = omitted
-                if let fault = self.fault(of: mended.change) { throw fault }
+                if let fault = fold.fault(of: mended.change, nowEpochSeconds: self.now) { throw fault }
                 return mended
             }
         }
@@ -347,15 +347,6 @@ struct ChangeDrafts {
             key: message.key ?? [], event: event, value: message.value ?? [],
             headers: message.headers.map { ($0.name, $0.value) })
         return SourceMapping.Change(message: message, change: change, type: type)
-    }
-
-    /// Applies a change to an order that does not exist, which finds values that no order may have. Members that are
-    /// missing may come from other sources.
-    private func fault(of change: OrderChange) -> ChangeFault? {
-        let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
-        let result = Self.fold(change.key.orderType).fold(nil, changes: [(position, change)], nowEpochSeconds: self.now)
-        guard case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder else { return nil }
-        return fault
     }
 
     /// Returns the fold of an order whose brand is not known.

@@ -329,6 +329,22 @@ extension OrderFold {
         return isChanged
     }
 
+    /// Returns the reason why a change would be refused whatever other sources say of its order; nil if there is none.
+    public func fault(of change: OrderChange, nowEpochSeconds now: Int64) -> ChangeFault? {
+        let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
+        if case .merged = change.kind {
+            // Most of the work would be to make an order of it.
+            var parts = Contributions()
+            let item = FoldWork.Item(
+                index: 0, position: position, change: change, epochMilliseconds: change.epochMilliseconds ?? 0)
+            do throws(ChangeFault) { try self.merge(item, into: &parts, now) } catch { return error }
+            return nil
+        }
+        let result = self.fold(nil, changes: [(position, change)], nowEpochSeconds: now)
+        guard case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder else { return nil }
+        return fault
+    }
+
     /// Keeps a change of an order that does not exist, and creates the order if the changes so far make a valid one.
     ///
     /// Regardless of which arrives first, the order exists as soon as all changes together make a valid one. One of
