@@ -1,30 +1,47 @@
 import FoundationEssentials
 import Model
 
-/// Reads a value of Avro's binary encoding as JSON.
+/// Reads a value of Avro's binary encoding as JSON text.
 ///
 /// A logical type has its form as text, bytes are base64; a number that is not finite is refused. Bounded: depth by
-/// `AvroSchema.depthLimit`, and values by the bytes: an item of a list has at least one.
+/// `AvroSchema.depthLimit`, values by the bytes (an item of a list has at least one), and the text by `textLimit`: each
+/// record has the names of its schema.
 /// Source: Apache Avro 1.12 specification, "Binary Encoding", "Logical Types"
 struct AvroDecoder {
     /// The most values, which the fields of empty records count towards.
     private static let valueLimit = JSON.entryLimit
+    /// The most bytes of the text.
+    private static let textLimit = 16 << 20
 
     private let schema: AvroSchema
     private let bytes: [UInt8]
     private var position: Int
     private var values = 0
+    private var text: [UInt8] = []
 
     /// Decodes all bytes from a position on.
     ///
     /// - Throws: `AvroError` with the byte's number.
     static func decode(_ bytes: [UInt8], from position: Int = 0, _ schema: AvroSchema) throws(AvroError) -> JSON {
+        let text = try self.text(of: bytes, from: position, schema)
+        do { return try JSON(parsing: text, entries: .max, depth: AvroSchema.depthLimit + 1) } catch {
+            throw AvroError(error.code == .duplicateName ? "a map has a name twice" : "the value has no text: \(error)")
+        }
+    }
+
+    /// Returns all bytes from a position on as JSON text. A map that has a name twice has it twice in the text.
+    ///
+    /// - Throws: `AvroError` with the byte's number.
+    static func text(
+        of bytes: [UInt8], from position: Int = 0, _ schema: AvroSchema
+    ) throws(AvroError) -> [UInt8] {
         var decoder = AvroDecoder(schema: schema, bytes: bytes, position: position)
-        let value = try decoder.value(schema.root, depth: 0)
+        decoder.text.reserveCapacity(3 * bytes.count)
+        try decoder.value(schema.root, depth: 0)
         guard decoder.position == bytes.count else {
             throw AvroError("\(bytes.count - decoder.position) bytes follow the value: the schema is another one")
         }
-        return value
+        return decoder.text
     }
 
     private init(schema: AvroSchema, bytes: [UInt8], position: Int) {
@@ -35,73 +52,95 @@ struct AvroDecoder {
 
     private func error(_ problem: String) -> AvroError { AvroError("\(problem) (at byte \(self.position))") }
 
-    private mutating func value(_ type: Int, depth: Int) throws(AvroError) -> JSON {
+    private mutating func value(_ type: Int, depth: Int) throws(AvroError) {
         self.values += 1
         guard depth <= AvroSchema.depthLimit else { throw self.error("nested too deeply") }
         guard self.values <= Self.valueLimit else { throw self.error("too many values") }
-        let node = self.schema.nodes[type]
-        switch node.kind {
-        case .null: return .null
+        guard self.text.count <= Self.textLimit else { throw self.error("the value is too large as JSON") }
+        let meaning = self.schema.nodes[type].meaning
+        switch self.schema.nodes[type].kind {
+        case .null: self.text.append(contentsOf: "null".utf8)
         case .boolean:
             switch try self.byte() {
-            case 0: return .bool(false)
-            case 1: return .bool(true)
+            case 0: self.text.append(contentsOf: "false".utf8)
+            case 1: self.text.append(contentsOf: "true".utf8)
             default: throw self.error("a boolean is 0 or 1")
             }
         case .int:
             let number = try self.long()
             guard Int32(exactly: number) != nil else { throw self.error("an int has 32 bits") }
-            return node.meaning?.json(of: number) ?? .integer(number)
+            self.write(meaning?.json(of: number) ?? .integer(number))
         case .long:
             let number = try self.long()
-            return node.meaning?.json(of: number) ?? .integer(number)
-        case .float: return try self.double(Double(Float(bitPattern: UInt32(try self.littleEndian(4)))), isFloat: true)
-        case .double: return try self.double(Double(bitPattern: try self.littleEndian(8)), isFloat: false)
-        case .bytes: return try self.binary(Array(try self.take(try self.length())), node.meaning)
-        case .fixed(let size): return try self.binary(Array(try self.take(size)), node.meaning)
+            self.write(meaning?.json(of: number) ?? .integer(number))
+        case .float: try self.double(Double(Float(bitPattern: UInt32(try self.littleEndian(4)))), isFloat: true)
+        case .double: try self.double(Double(bitPattern: try self.littleEndian(8)), isFloat: false)
+        case .bytes: self.write(try self.binary(Array(try self.take(try self.length())), meaning))
+        case .fixed(let size): self.write(try self.binary(Array(try self.take(size)), meaning))
         case .string:
-            let text = try self.text()
-            return .string(node.meaning == .isoDate && text.hasSuffix("Z") ? String(text.dropLast()) : text)
+            let text = try self.string()
+            self.write(quoted: meaning == .isoDate && text.last == UInt8(ascii: "Z") ? text.dropLast() : text)
         case .symbols(let symbols):
             let index = try self.long()
             guard symbols.indices.contains(Int(index)) else { throw self.error("there is no symbol \(index)") }
-            return .string(symbols[Int(index)])
+            self.write(quoted: Array(symbols[Int(index)].utf8)[...])
         case .union(let types):
             let index = try self.long()
             guard types.indices.contains(Int(index)) else { throw self.error("a union has no type \(index)") }
-            return try self.value(types[Int(index)], depth: depth)
+            try self.value(types[Int(index)], depth: depth)
         case .array(let items):
-            var elements: [JSON] = []
+            self.text.append(UInt8(ascii: "["))
+            var isFirst = true
             while let count = try self.block(items, keyed: false) {
-                for _ in 0..<count { elements.append(try self.value(items, depth: depth + 1)) }
-            }
-            return .array(elements)
-        case .map(let values):
-            var members: [JSONObject.Member] = []
-            while let count = try self.block(values, keyed: true) {
                 for _ in 0..<count {
-                    members.append(.init(name: try self.text(), value: try self.value(values, depth: depth + 1)))
+                    if !isFirst { self.text.append(UInt8(ascii: ",")) }
+                    isFirst = false
+                    try self.value(items, depth: depth + 1)
                 }
             }
-            return .object(try self.object(members))
-        case .record(let fields):
-            var members: [JSONObject.Member] = []
-            members.reserveCapacity(fields.count)
-            for field in fields {
-                members.append(.init(name: field.name, value: try self.value(field.type, depth: depth + 1)))
+            self.text.append(UInt8(ascii: "]"))
+        case .map(let values):
+            self.text.append(UInt8(ascii: "{"))
+            var isFirst = true
+            while let count = try self.block(values, keyed: true) {
+                for _ in 0..<count {
+                    if !isFirst { self.text.append(UInt8(ascii: ",")) }
+                    isFirst = false
+                    self.write(quoted: try self.string())
+                    self.text.append(UInt8(ascii: ":"))
+                    try self.value(values, depth: depth + 1)
+                }
             }
-            let object = try self.object(members)
-            guard let meaning = node.meaning else { return .object(object) }
-            guard let json = meaning.json(of: object) else { throw self.error("a record is not of its meaning") }
-            return json
+            self.text.append(UInt8(ascii: "}"))
+        case .record(let fields):
+            let start = self.text.count
+            self.text.append(UInt8(ascii: "{"))
+            for (index, field) in fields.enumerated() {
+                if index > 0 { self.text.append(UInt8(ascii: ",")) }
+                self.text.append(contentsOf: field.quoted)
+                try self.value(field.type, depth: depth + 1)
+            }
+            self.text.append(UInt8(ascii: "}"))
+            guard let meaning else { return }
+            let object = (try? JSON(parsing: Array(self.text[start...]), entries: .max))?.object
+            guard let json = object.flatMap({ meaning.json(of: $0) }) else {
+                throw self.error("a record is not of its meaning")
+            }
+            self.text.removeSubrange(start...)
+            self.write(json)
         }
     }
 
-    private func object(_ members: [JSONObject.Member]) throws(AvroError) -> JSONObject {
-        var duplicate: String?
-        let object = JSONObject(unsorted: members, duplicate: &duplicate)
-        if duplicate != nil { throw self.error("a map has a name twice") }
-        return object
+    private mutating func write(_ json: JSON) { self.text.append(contentsOf: json.serialized) }
+
+    /// - Parameter bytes: UTF-8.
+    private mutating func write(quoted bytes: ArraySlice<UInt8>) {
+        guard !bytes.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }) else {
+            return self.write(.string(String(decoding: bytes, as: UTF8.self)))
+        }
+        self.text.append(UInt8(ascii: "\""))
+        self.text.append(contentsOf: bytes)
+        self.text.append(UInt8(ascii: "\""))
     }
 
     /// - Returns: the number of items of the next block; nil at the end.
@@ -139,11 +178,9 @@ struct AvroDecoder {
 
     private var decimalError: AvroError { self.error("a decimal has no bytes, more than 64, or more than 128 places") }
 
-    private func double(_ number: Double, isFloat: Bool) throws(AvroError) -> JSON {
+    private mutating func double(_ number: Double, isFloat: Bool) throws(AvroError) {
         guard number.isFinite else { throw self.error("a number is not finite") }
-        let text = isFloat ? "\(Float(number))" : "\(number)"
-        guard let json = try? JSON(parsing: Array(text.utf8)) else { throw self.error("a number has no text") }
-        return json
+        self.text.append(contentsOf: (isFloat ? "\(Float(number))" : "\(number)").utf8)
     }
 
     // MARK: bytes
@@ -184,9 +221,9 @@ struct AvroDecoder {
         return Int(length)
     }
 
-    private mutating func text() throws(AvroError) -> String {
+    private mutating func string() throws(AvroError) -> ArraySlice<UInt8> {
         let bytes = try self.take(try self.length())
-        guard let text = String(validating: bytes, as: UTF8.self) else { throw self.error("a text is not UTF-8") }
-        return text
+        guard (try? UTF8Span(validating: bytes.span)) != nil else { throw self.error("a text is not UTF-8") }
+        return bytes
     }
 }

@@ -21,7 +21,8 @@ struct AvroSchema: Sendable {
         case array(of: Int)
         case map(of: Int)
         case union([Int])
-        case record([(name: String, type: Int)])
+        /// With the fields' names as members of JSON: in quotes, with a colon.
+        case record([(quoted: [UInt8], type: Int)])
     }
 
     struct Node: Sendable {
@@ -156,7 +157,7 @@ struct AvroSchema: Sendable {
         ) throws(AvroError) -> Int {
             let index = try self.add(.record([]), Self.meaning(object, .record([])), path)
             let inner = try self.define(object, namespace, path, index)
-            var fields: [(name: String, type: Int)] = []
+            var fields: [(quoted: [UInt8], type: Int)] = []
             var names: Set<String> = []
             for (position, field) in (object["fields"]?.array ?? []).enumerated() {
                 let place = "\(path).fields[\(position)]"
@@ -167,7 +168,7 @@ struct AvroSchema: Sendable {
                         "\(place) needs a name of its own of 1 to \(AvroSchema.nameLimit) bytes, and a type")
                 }
                 let inside = try self.type(type, namespace: inner, path: place, depth: depth + 1)
-                fields.append((name, inside))
+                fields.append((JSON.string(name).serialized + [UInt8(ascii: ":")], inside))
             }
             self.nodes[index].kind = .record(fields)
             return index
