@@ -12,59 +12,106 @@ struct DecimalNumber {
     }
 
     private var isNegative = false
-    private var digits: [UInt8] = []
+    /// The values of the first `count` digits, without zeros at the beginning: none for zero.
+    private var digits = InlineArray<40, UInt8>(repeating: 0)
+    private var count = 0
     private var exponent = 0
 
     /// - Returns: nil for what is not a number of JSON but for its marks, or has too many digits. More zeros at its
     ///   beginning are no fault.
     init?(_ value: HostValue, _ marks: Marks = Marks()) {
-        let text: String
         switch value {
-        case .integer(let number): text = String(number)
-        case .text(let given):
-            guard given.utf8.count <= 4 * Self.limit else { return nil }
-            text = given
-        case .decimal(let number): text = number
+        case .integer(let number):
+            self.isNegative = number < 0
+            self.append(number.magnitude)
+        case .text(let text):
+            guard text.utf8.count <= 4 * Self.limit else { return nil }
+            if marks.grouping == nil {
+                guard self.read(text.utf8.span, marks.decimal == "," ? UInt8(ascii: ",") : UInt8(ascii: ".")) else {
+                    return nil
+                }
+            } else {
+                guard let plain = Self.ungrouped(text, marks), self.read(plain.utf8.span, UInt8(ascii: ".")) else {
+                    return nil
+                }
+            }
+        case .decimal(let text): guard self.read(text.utf8.span, UInt8(ascii: ".")) else { return nil }
         case .null, .error: return nil
         }
-        var rest = text[...]
-        if rest.first == "-" {
-            self.isNegative = true
-            rest = rest.dropFirst()
+    }
+
+    private mutating func append(_ number: UInt64) {
+        if number >= 10 { self.append(number / 10) }
+        _ = self.append(digit: UInt8(number % 10))
+    }
+
+    /// - Returns: false if there are too many.
+    private mutating func append(digit: UInt8) -> Bool {
+        if digit == 0, self.count == 0 { return true }
+        guard self.count < Self.limit else { return false }
+        self.digits[self.count] = digit
+        self.count += 1
+        return true
+    }
+
+    /// Reads a whole text.
+    private mutating func read(_ text: Span<UInt8>, _ mark: UInt8) -> Bool {
+        self.isNegative = text.count > 0 && text[0] == UInt8(ascii: "-")
+        var position = self.isNegative ? 1 : 0
+        guard let whole = self.readDigits(text, &position), whole > 0 else { return false }
+        if position < text.count, text[position] == mark {
+            position += 1
+            guard let places = self.readDigits(text, &position), places > 0 else { return false }
+            self.exponent = -places
         }
+        guard position < text.count else { return true }
+        guard text[position] | 0x20 == UInt8(ascii: "e"), let power = Self.power(text, from: position + 1) else {
+            return false
+        }
+        self.exponent += power
+        return true
+    }
+
+    /// - Returns: the number of digits; nil for too many.
+    private mutating func readDigits(_ text: Span<UInt8>, _ position: inout Int) -> Int? {
+        let start = position
+        while position < text.count, text[position] &- UInt8(ascii: "0") < 10 {
+            guard self.append(digit: text[position] - UInt8(ascii: "0")) else { return nil }
+            position += 1
+        }
+        return position - start
+    }
+
+    private static func power(_ text: Span<UInt8>, from start: Int) -> Int? {
+        guard start < text.count else { return nil }
+        let isSigned = text[start] == UInt8(ascii: "-") || text[start] == UInt8(ascii: "+")
+        var power = 0
+        var position = isSigned ? start + 1 : start
+        guard position < text.count else { return nil }
+        while position < text.count {
+            let digit = text[position] &- UInt8(ascii: "0")
+            power = power * 10 + Int(digit)
+            guard digit < 10, power <= Self.limit else { return nil }
+            position += 1
+        }
+        return text[start] == UInt8(ascii: "-") ? -power : power
+    }
+
+    /// Returns a text without the marks of groups, and with a point for decimals; nil if a mark is at another place.
+    private static func ungrouped(_ text: String, _ marks: Marks) -> String? {
+        guard let mark = marks.grouping else { return text }
+        let sign = text.hasPrefix("-") ? "-" : ""
+        let rest = text.dropFirst(sign.count)
         let mantissa = rest.prefix { $0 != "e" && $0 != "E" }
         let parts = mantissa.split(separator: marks.decimal, maxSplits: 1, omittingEmptySubsequences: false)
-        guard let whole = Self.ungrouped(parts[0], marks.grouping), Self.areDigits(whole),
-            parts.count == 1 || Self.areDigits(parts[1])
-        else { return nil }
-        self.digits = Array(whole.utf8)
-        if parts.count > 1 {
-            self.digits += parts[1].utf8
-            self.exponent = -parts[1].utf8.count
+        let groups = parts[0].split(separator: mark, omittingEmptySubsequences: false)
+        guard groups.allSatisfy({ $0.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 } }) else { return nil }
+        if groups.count > 1 {
+            guard let first = groups.first, let last = groups.last, (1...3).contains(first.utf8.count),
+                last.utf8.count == 3, groups.dropFirst().allSatisfy({ (2...3).contains($0.utf8.count) })
+            else { return nil }
         }
-        if mantissa.endIndex < rest.endIndex {
-            guard let power = Int(rest[rest.index(after: mantissa.endIndex)...]), abs(power) <= Self.limit else {
-                return nil
-            }
-            self.exponent += power
-        }
-        while self.digits.count > 1, self.digits.first == UInt8(ascii: "0") { self.digits.removeFirst() }
-        guard self.digits.count <= Self.limit else { return nil }
-    }
-
-    private static func areDigits(_ text: Substring) -> Bool {
-        !text.isEmpty && text.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 }
-    }
-
-    /// Returns the digits without the marks of their groups; nil if one is at another place.
-    private static func ungrouped(_ text: Substring, _ mark: Character?) -> Substring? {
-        guard let mark else { return text }
-        let groups = text.split(separator: mark, omittingEmptySubsequences: false)
-        if groups.count == 1 { return text }
-        guard let first = groups.first, let last = groups.last, (1...3).contains(first.utf8.count),
-            last.utf8.count == 3, groups.dropFirst().allSatisfy({ (2...3).contains($0.utf8.count) })
-        else { return nil }
-        return groups.joined()[...]
+        return sign + groups.joined() + (parts.count > 1 ? ".\(parts[1])" : "") + rest[mantissa.endIndex...]
     }
 
     /// The decimal places that it is written with.
@@ -73,11 +120,10 @@ struct DecimalNumber {
     /// The number without zeros at the end of its decimal places.
     var shortest: DecimalNumber {
         var number = self
-        while number.exponent < 0, number.digits.last == UInt8(ascii: "0") {
-            number.digits.removeLast()
+        while number.exponent < 0, number.count == 0 || number.digits[number.count - 1] == 0 {
+            number.count = max(0, number.count - 1)
             number.exponent += 1
         }
-        if number.digits.isEmpty { number.digits = [UInt8(ascii: "0")] }
         return number
     }
 
@@ -86,24 +132,24 @@ struct DecimalNumber {
 
     /// Returns the number times ten to the power of `shift`; nil if it has more decimal places.
     func text(places: Int, shift: Int) -> String? {
-        var digits = self.digits
-        var exponent = self.exponent + shift
-        let zero = UInt8(ascii: "0")
-        while exponent < -places {
-            guard digits.popLast() ?? zero == zero else { return nil }
-            exponent += 1
+        var count = self.count
+        var zeros = self.exponent + shift + places
+        while zeros < 0, count > 0 {
+            guard self.digits[count - 1] == 0 else { return nil }
+            count -= 1
+            zeros += 1
         }
-        while exponent > -places {
-            digits.append(zero)
-            exponent -= 1
+        if count == 0 { zeros = 0 }
+        let total = max(count + zeros, places + 1)
+        var text: [UInt8] = []
+        text.reserveCapacity(total + 2)
+        if self.isNegative, count > 0 { text.append(UInt8(ascii: "-")) }
+        for index in 0..<total {
+            if index == total - places { text.append(UInt8(ascii: ".")) }
+            let place = index - (total - count - zeros)
+            text.append(UInt8(ascii: "0") + (place >= 0 && place < count ? self.digits[place] : 0))
         }
-        if digits.count <= places { digits = Array(repeating: zero, count: places + 1 - digits.count) + digits }
-        while digits.count > places + 1, digits.first == zero { digits.removeFirst() }
-        let isZero = digits.allSatisfy { $0 == zero }
-        var text = self.isNegative && !isZero ? "-" : ""
-        text += String(decoding: digits.dropLast(places), as: UTF8.self)
-        if places > 0 { text += ".\(String(decoding: digits.suffix(places), as: UTF8.self))" }
-        return text
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// Returns -1, 0 or 1 as this number is less than, equal to or greater than another one.

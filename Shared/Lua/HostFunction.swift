@@ -2,31 +2,36 @@ import CLua
 import Model
 
 /// The functions of the library `waybill` that are computed here.
-enum HostFunction: String, CaseIterable {
+enum HostFunction: Int, CaseIterable {
     case time, amount, integer, number, compare, url, note, owner
 
-    static func call(_ number: Int, _ arguments: [HostValue], _ notes: HostNotes) -> HostValue {
-        guard Self.allCases.indices.contains(number) else { return .error("there is no such function") }
-        func argument(_ index: Int) -> HostValue { index < arguments.count ? arguments[index] : .null }
-        switch Self.allCases[number] {
-        case .time: return Moment.text(of: argument(0), argument(1).text)
+    /// Their names in the order of their numbers.
+    static var names: String { Self.allCases.map { "\($0)" }.joined(separator: " ") }
+
+    /// The most arguments.
+    static let argumentLimit = 4
+    typealias Arguments = InlineArray<4, HostValue>
+
+    func call(_ arguments: Arguments, _ notes: HostNotes) -> HostValue {
+        switch self {
+        case .time: return Moment.text(of: arguments[0], arguments[1].text)
         case .amount:
             return MoneyAmount.text(
-                of: argument(0), currency: argument(1).text, unit: argument(2).text, marks: argument(3),
+                of: arguments[0], currency: arguments[1].text, unit: arguments[2].text, marks: arguments[3],
                 minorUnits: notes.minorUnits)
-        case .integer: return DecimalNumber.integer(argument(0))
-        case .number: return DecimalNumber.value(of: argument(0), marks: argument(1), form: argument(2))
-        case .compare: return DecimalNumber.compare(argument(0), argument(1))
+        case .integer: return DecimalNumber.integer(arguments[0])
+        case .number: return DecimalNumber.value(of: arguments[0], marks: arguments[1], form: arguments[2])
+        case .compare: return DecimalNumber.compare(arguments[0], arguments[1])
         case .url:
-            guard let link = argument(0).text.flatMap({ WebLink.mended($0) }), link.utf8.count <= CLUA_TEXT else {
+            guard let link = arguments[0].text.flatMap({ WebLink.mended($0) }), link.utf8.count <= CLUA_TEXT else {
                 return .null
             }
             return .text(link)
         case .owner:
-            return Self.owner(argument(0).text, number: argument(1), [argument(2), argument(3)], notes)
+            return Self.owner(arguments[0].text, number: arguments[1], [arguments[2], arguments[3]], notes)
         case .note:
-            guard notes.unknown.count < HostNotes.limit, let table = argument(0).text else { return .null }
-            notes.unknown.append(UnknownValue(table: table, value: argument(1).shown))
+            guard notes.unknown.count < HostNotes.limit, let table = arguments[0].text else { return .null }
+            notes.unknown.append(UnknownValue(table: table, value: arguments[1].shown))
             return .null
         }
     }
@@ -96,10 +101,13 @@ enum HostValue: Hashable {
     /// - Parameter text: has room for `CLUA_TEXT` bytes.
     @unsafe func write(to result: UnsafeMutablePointer<clua_value>, _ text: UnsafeMutablePointer<CChar>) {
         func put(_ string: String, _ kind: clua_kind) {
-            let bytes = Array(string.utf8.prefix(Int(CLUA_TEXT)))
-            for (index, byte) in bytes.enumerated() { unsafe text[index] = CChar(bitPattern: byte) }
+            var count = 0
+            for byte in string.utf8.prefix(Int(CLUA_TEXT)) {
+                unsafe text[count] = CChar(bitPattern: byte)
+                count += 1
+            }
             unsafe result.pointee.kind = Int32(kind.rawValue)
-            unsafe result.pointee.count = bytes.count
+            unsafe result.pointee.count = count
         }
         switch self {
         case .null: unsafe result.pointee.kind = Int32(clua_nil.rawValue)

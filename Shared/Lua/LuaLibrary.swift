@@ -1,8 +1,23 @@
+import Model
+
 /// The part of the library `waybill` that is written in Lua itself.
 enum LuaLibrary {
-    /// A chunk that returns the table `waybill`. Its globals are the base, the functions of `HostFunction`, and `fail`,
-    /// which raises an error at the line of the program.
+    /// A list of changes as `clua_load` takes it: where the data has lists and numbers.
+    static let resultShape: [UInt8] = {
+        func shape(_ place: OrderPlace?) -> JSON {
+            guard let place else { return .null }
+            if place.isArray { return [shape(place.element)] }
+            if place.isNumber { return 0 }
+            return .object(JSONObject(place.memberNames.map { ($0, shape(place.member($0))) }))
+        }
+        guard case .object(var data) = shape(.data) else { return [] }
+        data["owns"] = [.null]
+        return ([["data": .object(data)]] as JSON).serialized
+    }()
+
+    /// A chunk that returns the metatable of a program's globals. It begins with `LuaBase.text`.
     static let text = """
+        \(LuaBase.text)
         local waybill = {time = time, integer = integer, status = {}}
 
         -- The marks of a text's number as one text: that of decimals, and that of groups if there is one.
@@ -130,13 +145,15 @@ enum LuaLibrary {
             end
             if type(values) ~= "table" then fail("words: takes a name and a table") end
             local find = finder(name, values)
-            return lookup(function(_, word) return find(word) end)
+            return protect(function(_, word) return find(word) end)
         end
 
         \(Self.statuses)
 
         for name, values in pairs(statuses) do waybill.status[name] = finder("status." .. name, values) end
-        return waybill
+        waybill.status = protect(waybill.status)
+        base.waybill = protect(waybill)
+        return {__index = base, __metatable = false}
         """
 
     /// Keys are plain names; `{}` is the place of the number.

@@ -26,12 +26,18 @@ public final class LuaProgram: Sendable {
 
     /// The result of a run.
     public struct Result: Sendable {
-        /// The value that `map` returned; an empty array for nothing.
-        public let value: JSON
+        /// The value that `map` returned, in JSON; an empty array for nothing.
+        public let text: [UInt8]
         /// Values that the tables of the library do not know, each with its table's name.
         public let unknown: [UnknownValue]
         /// The instructions of the run.
         public let steps: Int64
+
+        /// True if the event names a trace, as a CloudEvent may.
+        public let isTraced: Bool
+
+        /// The value that `map` returned.
+        public var value: JSON { (try? JSON(parsing: self.text, entries: .max)) ?? .null }
     }
 
     /// The names that a program may use without declaring them.
@@ -73,19 +79,37 @@ public final class LuaProgram: Sendable {
         self.state = Mutex(try LuaState.loaded(text, limits, minorUnits))
     }
 
-    /// Calls `map`.
+    /// Calls `map` with an event as the JSON text of another system.
     ///
     /// - Parameters:
     ///   - event: its first argument.
     ///   - record: its second argument.
     ///   - constants: the global of that name.
     ///   - parcels: those that are known, with nil for one that no order has.
+    /// - Returns: nil for a text that `JSON(parsing:)` refuses, or reads only with mending.
     /// - Throws: `LuaFailure`, of kind `.unknownParcel` with the parcels if the program asks for one that is not known.
+    public func map(
+        text event: [UInt8], record: JSON, constants: JSON = .object(JSONObject()),
+        parcels: [Parcel: ParcelOwner?] = [:]
+    ) throws(LuaFailure) -> Result? {
+        try self.state.withLock { (state) throws(LuaFailure) in
+            try state.run(event, record, constants, parcels, depth: JSON.depthLimit, entries: JSON.entryLimit)
+        }
+    }
+
+    /// Calls `map` with a value.
     public func map(
         _ event: JSON, record: JSON, constants: JSON = .object(JSONObject()), parcels: [Parcel: ParcelOwner?] = [:]
     ) throws(LuaFailure) -> Result {
-        try self.state.withLock { (state) throws(LuaFailure) in try state.run([constants, event, record], parcels) }
+        let result = try self.state.withLock { (state) throws(LuaFailure) in
+            try state.run(event.serialized, record, constants, parcels, depth: Self.valueDepth, entries: .max)
+        }
+        guard let result else { throw LuaFailure(kind: .failed, message: "the event is nested too deeply") }
+        return result
     }
+
+    /// The depth of a value, which may have a document inside of a row.
+    private static let valueDepth = 64
 
     /// The most bytes that were in use during the last run.
     public var peakBytes: Int { self.state.withLock { $0.peak } }
@@ -161,23 +185,22 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
                 let text = unsafe text
             else { return }
             let notes = unsafe Unmanaged<HostNotes>.fromOpaque(context).takeUnretainedValue()
-            var given: [HostValue] = []
-            for index in 0..<Int(count) { given.append(unsafe HostValue(arguments[index])) }
-            let answer = HostFunction.call(Int(function), given, notes)
-            unsafe answer.write(to: result, text)
+            var given = HostFunction.Arguments(repeating: .null)
+            for index in 0..<min(Int(count), HostFunction.argumentLimit) {
+                given[index] = unsafe HostValue(arguments[index])
+            }
+            let answer = HostFunction(rawValue: Int(function))?.call(given, notes)
+            unsafe (answer ?? .error("there is no such function")).write(to: result, text)
         }
         guard let raw = unsafe clua_new(&bounds, host) else {
             throw LuaFailure(kind: .limited, message: "not enough memory for Lua")
         }
         let state = unsafe LuaState(raw: raw, HostNotes(minorUnits: minorUnits))
-        let library = Array(LuaLibrary.text.utf8)
-        let names = HostFunction.allCases.map(\.rawValue).joined(separator: " ")
-        let status = unsafe library.withUnsafeBytes { library in
-            unsafe text.withUnsafeBytes { text in
-                unsafe clua_load(
-                    raw, library.baseAddress, library.count, names, text.baseAddress ?? library.baseAddress, text.count,
-                    Unmanaged.passUnretained(state.notes).toOpaque())
-            }
+        let names = HostFunction.names
+        let status = unsafe Self.lend(Array(LuaLibrary.text.utf8), LuaLibrary.resultShape, text) {
+            var (library, shape, text) = unsafe ($0, $1, $2)
+            return unsafe clua_load(
+                raw, &library, names, &shape, &text, Unmanaged.passUnretained(state.notes).toOpaque())
         }
         if let failure = state.failure(status) { throw failure }
         return state
@@ -187,24 +210,44 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
 
     var peak: Int { unsafe clua_peak(self.raw) }
 
+    /// - Returns: nil if the event is no text that can be read.
     mutating func run(
-        _ values: [JSON], _ parcels: [Parcel: ParcelOwner?]
-    ) throws(LuaFailure) -> LuaProgram.Result {
-        var input = LuaInput()
-        for value in values { input.append(value) }
+        _ event: [UInt8], _ record: JSON, _ constants: JSON, _ parcels: [Parcel: ParcelOwner?], depth: Int,
+        entries: Int
+    ) throws(LuaFailure) -> LuaProgram.Result? {
         self.notes.unknown = []
         self.notes.parcels = parcels
         self.notes.missing = []
-        let status = unsafe input.bytes.withUnsafeBufferPointer { bytes in
-            unsafe clua_run(
-                self.raw, Unmanaged.passUnretained(self.notes).toOpaque(), bytes.baseAddress, bytes.count)
+        let (raw, notes) = unsafe (self.raw, Unmanaged.passUnretained(self.notes).toOpaque())
+        let status = unsafe Self.lend(event, record.serialized, constants.serialized) { event, record, constants in
+            var input = unsafe clua_input(
+                event: event, record: record, constants: constants, depth: Int32(depth), entries: entries)
+            return unsafe clua_run(raw, notes, &input)
         }
+        if UInt32(status) == clua_unread.rawValue { return nil }
         if let failure = self.failure(status) { throw failure }
         var count = 0
         let bytes = unsafe clua_output(self.raw, &count)
-        var output = unsafe LuaOutput(UnsafeBufferPointer(start: bytes, count: count))
         return LuaProgram.Result(
-            value: try output.result(), unknown: self.notes.unknown, steps: unsafe clua_steps(self.raw))
+            text: unsafe Array(UnsafeBufferPointer(start: bytes, count: count)), unknown: self.notes.unknown,
+            steps: unsafe clua_steps(self.raw), isTraced: unsafe clua_is_traced(self.raw))
+    }
+
+    /// Hands three texts to C for a call.
+    private static func lend(
+        _ first: [UInt8], _ second: [UInt8], _ third: [UInt8],
+        _ call: (clua_bytes, clua_bytes, clua_bytes) -> Int32
+    ) -> Int32 {
+        unsafe first.withUnsafeBytes { first in
+            unsafe second.withUnsafeBytes { second in
+                unsafe third.withUnsafeBytes { third in
+                    func bytes(_ buffer: UnsafeRawBufferPointer) -> clua_bytes {
+                        unsafe clua_bytes(bytes: buffer.baseAddress, count: buffer.count)
+                    }
+                    return unsafe call(bytes(first), bytes(second), bytes(third))
+                }
+            }
+        }
     }
 
     private func failure(_ status: Int32) -> LuaFailure? {

@@ -28,8 +28,9 @@ enum Moment {
                 return self.number(number, unit, value)
             }
             do throws(MomentText.Refusal) {
-                let seconds = try MomentText(text).epochSeconds(in: unit)
-                guard self.years.contains(seconds) else { throw .unreadable }
+                var seconds = RFC3339.parse(text)
+                if seconds == nil { seconds = try MomentText(text).epochSeconds(in: unit) }
+                guard let seconds, self.years.contains(seconds) else { throw .unreadable }
                 return .text(RFC3339.format(epochSeconds: seconds))
             } catch {
                 return .error("time: \"\(value.shown)\" \(error.reason)")

@@ -49,6 +49,35 @@ import Testing
         }
     }
 
+    /// Every function that is offered, with arguments by which it might work for ever.
+    @Test(arguments: functions) func aFunctionEndsWhateverItsArguments(_ function: String) throws {
+        let text = """
+            function map(event)
+                local values = {0, "", math.maxinteger, -1, ("ab"):rep(1 << 15), \(function)}
+                local first, second = values[event[1]], values[event[2]]
+                if event[3] == 1 then \(function)(first) end
+                if event[3] == 2 then \(function)(first, second) end
+                \(function)(first, second, second)
+            end
+            """
+        let program = try LuaProgram(Array(text.utf8))
+        for (first, second, count) in (0..<108).map({ ($0 / 18 + 1, $0 / 3 % 6 + 1, $0 % 3 + 1) }) {
+            let event: JSON = [.integer(Int64(first)), .integer(Int64(second)), .integer(Int64(count))]
+            let began = ProcessorTime.now
+            _ = try? program.map(event, record: .null)
+            #expect(ProcessorTime.now - began < .milliseconds(500), "\(event.text)")
+        }
+    }
+
+    private static let functions =
+        LuaProgram.members.flatMap { table in
+            table.value.filter { !["huge", "maxinteger", "mininteger", "status"].contains($0) }.map {
+                "\(table.key).\($0)"
+            }
+        }.sorted() + [
+            "assert", "error", "ipairs", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring", "type",
+        ]
+
     @Test func bytecodeIsNotAProgram() {
         let failure = #expect(throws: LuaFailure.self) { try LuaProgram([0x1B] + Array("Lua".utf8)) }
         #expect(failure?.message.contains("binary chunk") == true)

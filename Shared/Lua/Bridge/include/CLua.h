@@ -1,16 +1,14 @@
 /// Lua 5.4 behind calls that never jump over their caller.
 ///
 /// Lua reports errors by `longjmp`, which must not cross frames of Swift. So every call of Lua that can fail is made
-/// here, below a `lua_pcall`. Values go in and out as one block of bytes each, and a function of the host returns
-/// before an error that it reports is raised.
+/// here, below a `lua_pcall`. Values go in and out as JSON, and a function of the host returns before an error that it
+/// reports is raised.
 ///
-/// A value: `n` null, `t` true, `f` false, `i` and eight bytes, `s` and a text, `d` and the text of a number (out
-/// only), `a` a count and that many values, `o` a count and that many texts with a value each, `e` an empty table,
-/// which may be either. A text is a count and that many bytes. A count has four bytes; all numbers are little-endian, as
-/// the machine is.
+/// Only JSON without any fault is read; the host says what is wrong with another text, or mends it.
 #ifndef CLUA_H
 #define CLUA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,7 +37,24 @@ enum clua_status {
     clua_limited,
     /// Its result has a number that is not an integer.
     clua_inexact,
+    /// The event is not JSON, deeper than its limit, has more values, or a name twice in an object.
+    clua_unread,
 };
+
+/// UTF-8 that the host keeps during a call.
+typedef struct {
+    const void *bytes;
+    size_t count;
+} clua_bytes;
+
+/// The values of a run, in JSON: the two arguments of `map`, and the global `constants`.
+typedef struct {
+    clua_bytes event, record, constants;
+    /// The depth of the event.
+    int depth;
+    /// The most values in it.
+    size_t entries;
+} clua_input;
 
 enum clua_kind { clua_nil, clua_integer, clua_text, clua_decimal, clua_error };
 
@@ -64,17 +79,23 @@ typedef void (*clua_host)(void *context, int function, const clua_value *argumen
 clua *clua_new(const clua_limits *limits, clua_host host);
 void clua_free(clua *state);
 
-/// Compiles the library `waybill`, a chunk whose globals are the base and the functions of the host by their names, in
-/// the order of their numbers and separated by spaces, one of them `compare`, by which decimals are compared; then the
-/// program. On failure see `clua_message`.
-int clua_load(clua *state, const char *library, size_t library_count, const char *functions, const char *program,
-              size_t program_count, void *context);
+/// Compiles the library: a chunk whose arguments are a table with the functions of the host by their names (in the
+/// order of their numbers, separated by spaces) and with `charge`, `find` and `text`; null; and the metatable of
+/// decimals. It returns the metatable of the globals of programs. Then compiles the program. On failure see
+/// `clua_message`.
+///
+/// `shape` is a value in JSON like a result. Where it has a list, with the shape of all elements, an empty table is a
+/// list, and where it has a number, the text of a number is a number.
+int clua_load(clua *state, const clua_bytes *library, const char *functions, const clua_bytes *shape,
+              const clua_bytes *program, void *context);
 
-/// Calls `map` of the program with the values of the input: two arguments, and the global `constants`.
-int clua_run(clua *state, void *context, const uint8_t *input, size_t count);
+/// Calls `map` of the program.
+int clua_run(clua *state, void *context, const clua_input *input);
 
-/// The result of the last run; valid until the next call.
+/// The result of the last run, in JSON with members sorted by name; valid until the next call.
 const uint8_t *clua_output(const clua *state, size_t *count);
+/// True if the event of the last run is an object with the members `specversion` and `traceparent`.
+bool clua_is_traced(const clua *state);
 /// The error of the last call, for people; valid until the next call.
 const char *clua_message(const clua *state, size_t *count);
 
