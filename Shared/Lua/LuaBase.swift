@@ -11,6 +11,7 @@ enum LuaBase {
         local rawget, rawlen, error, plain_type, plain_tostring = rawget, rawlen, error, type, tostring
         local number_type, concat, sort, unpack = math.type, table.concat, table.sort, table.unpack
         local sub, gsub, gmatch, match, format = string.sub, string.gsub, string.gmatch, string.match, string.format
+        local upper = string.upper
 
         -- An error at the line of the program.
         local function fail(message) error(message, 0) end
@@ -30,10 +31,10 @@ enum LuaBase {
 
         -- A function whose work grows with its first argument; `weight` in sixteenths of a step.
         local function charged(original, weight)
-            return function(value, ...)
+            return function(value, first, second, third)
                 local kind = plain_type(value)
                 if kind == "string" or kind == "table" then charge(rawlen(value) * weight // 16) end
-                return original(value, ...)
+                return original(value, first, second, third)
             end
         end
 
@@ -146,9 +147,15 @@ enum LuaBase {
         for name in next, texts do texts[name] = nil end
         texts.__index = strings
 
-        local tables = {}
-        for name in gmatch("concat insert remove", "%g+") do tables[name] = charged(table[name], 16) end
-        tables.sort = charged(sort, 512)
+        local tables = {concat = charged(concat, 16), sort = charged(sort, 512)}
+        for name in gmatch("insert remove", "%g+") do
+            local original = table[name]
+            -- As many arguments as are given, since their number says what they are.
+            tables[name] = function(value, ...)
+                if plain_type(value) == "table" then charge(rawlen(value)) end
+                return original(value, ...)
+            end
+        end
 
         function tables.unpack(list, from, to)
             from, to = from or 1, to or #list

@@ -22,7 +22,6 @@ enum LuaLibrary {
 
         -- The marks of a text's number as one text: that of decimals, and that of groups if there is one.
         local function marks(options)
-            if options == nil then return nil end
             if type(options) ~= "table" then fail('marks are a table, such as {decimal = ","}') end
             for name in pairs(options) do
                 if name ~= "decimal" and name ~= "grouping" then fail("marks are decimal and grouping") end
@@ -31,13 +30,14 @@ enum LuaLibrary {
         end
 
         function waybill.money(value, currency, unit, options)
-            if type(currency) == "string" then currency = currency:upper() end
-            return {amount = amount(value, currency, unit, marks(options)), currency = currency}
+            if plain_type(currency) == "string" then currency = upper(currency) end
+            if options ~= nil then options = marks(options) end
+            return {amount = amount(value, currency, unit, options), currency = currency}
         end
 
         function waybill.number(value, form, options)
             if type(form) == "table" then form, options = nil, form end
-            return number(value, marks(options), form)
+            return number(value, options ~= nil and marks(options) or nil, form)
         end
 
         -- The URL that a text means, or nil: a link is an ornament, and costs no order.

@@ -94,7 +94,7 @@ import Testing
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4730,
-        "Shared/Lua": 1690,
+        "Shared/Lua": 1700,
         "Shared/Model": 7100,
         "Shared/Operations": 5600,
         "Shared/Packaging": 1405,

@@ -51,15 +51,16 @@ static void charge(lua_State *L, int64_t steps) {
     clua *state = owner(L);
     state->steps -= steps < state->limits.steps ? steps : state->limits.steps + 1;
     if (state->steps < 0) limited(L, "too many instructions");
-    // The time of the wall costs little; that of the thread is asked for only after it.
-    if (now(CLOCK_MONOTONIC) > state->deadline) {
-        if (now(CLOCK_THREAD_CPUTIME_ID) > state->limits.nanoseconds) limited(L, "too much processor time");
-    }
 }
 
 static void hook(lua_State *L, lua_Debug *activation) {
     (void)activation;
+    clua *state = owner(L);
     charge(L, INTERVAL);
+    // The time of the wall costs little; that of the thread is asked for only after it.
+    if (now(CLOCK_MONOTONIC) > state->deadline) {
+        if (now(CLOCK_THREAD_CPUTIME_ID) > state->limits.nanoseconds) limited(L, "too much processor time");
+    }
 }
 
 /// The function `charge` of the library.

@@ -55,7 +55,8 @@ static const uint8_t *after_number(const uint8_t *at, const uint8_t *end, bool *
     return at;
 }
 
-static void append(lua_State *L, const void *bytes, size_t count) {
+/// Makes room for bytes behind the output, and returns their place.
+static char *reserve(lua_State *L, size_t count) {
     clua *state = owner(L);
     if (count > state->limits.output - state->count) limited(L, "the result is too large");
     if (state->count + count > state->capacity) {
@@ -70,8 +71,17 @@ static void append(lua_State *L, const void *bytes, size_t count) {
         state->output = grown;
         state->capacity = capacity;
     }
-    if (count > 0) memcpy(state->output + state->count, bytes, count);
-    state->count += count;
+    return state->output + state->count;
+}
+
+static void append(lua_State *L, const void *bytes, size_t count) {
+    if (count > 0) memcpy(reserve(L, count), bytes, count);
+    owner(L)->count += count;
+}
+
+static void append_byte(lua_State *L, char byte) {
+    *reserve(L, 1) = byte;
+    owner(L)->count++;
 }
 
 // MARK: reading
@@ -305,7 +315,7 @@ static void append_text(lua_State *L, const char *text) { append(L, text, strlen
 /// Source: RFC 8259 §7
 static void write_text(lua_State *L, const char *text, size_t count, const place *at) {
     const uint8_t *from = (const uint8_t *)text, *end = from + count;
-    append(L, "\"", 1);
+    append_byte(L, '"');
     for (;;) {
         const uint8_t *next = after_plain(from, end);
         int bytes = 0;
@@ -326,7 +336,7 @@ static void write_text(lua_State *L, const char *text, size_t count, const place
         append(L, escape, name ? 2 : 6);
         from = next + 1;
     }
-    append(L, "\"", 1);
+    append_byte(L, '"');
 }
 
 typedef struct {
@@ -370,27 +380,27 @@ static void write_members(lua_State *L, int first, size_t count, place *inside, 
     sort(members, count);
     int top = lua_gettop(L);
     for (size_t index = 0; index < count; index++) {
-        append(L, index ? "," : "{", 1);
+        append_byte(L, index ? ',' : '{');
         write_text(L, members[index].text, members[index].count, inside->parent);
-        append(L, ":", 1);
+        append_byte(L, ':');
         inside->name = members[index].text;
         lua_pushvalue(L, members[index].place);
         write_value(L, members[index].place + 1, inside, find_shape(L, shape));
         lua_settop(L, top);
     }
-    append(L, "}", 1);
+    append_byte(L, '}');
 }
 
 static void write_elements(lua_State *L, int table, lua_Integer count, place *inside, int shape) {
     lua_pushinteger(L, 1);
     int element = find_shape(L, shape);
     for (inside->index = 1; inside->index <= count; inside->index++) {
-        append(L, inside->index > 1 ? "," : "[", 1);
+        append_byte(L, inside->index > 1 ? ',' : '[');
         lua_rawgeti(L, table, inside->index);
         write_value(L, lua_gettop(L), inside, element);
         lua_pop(L, 1);
     }
-    append(L, "]", 1);
+    append_byte(L, ']');
 }
 
 /// An empty table is a list where its shape is one, else an object.
