@@ -95,6 +95,8 @@ let package = Package(
         shared("Fetch", ["CCurl"], exclude: ["README.md"]),
         .target(name: "CLua", path: "Shared/Lua/Bridge", linkerSettings: [.linkedLibrary("lua5.4")]),
         shared("Lua", ["CLua", "Model"], exclude: ["README.md", "Bridge"]),
+        .target(name: "CSandbox", path: "Shared/Sandbox/Bridge"),
+        shared("Sandbox", ["CSandbox"], exclude: ["README.md", "Bridge"]),
         shared("Browser", ["CBrowserFiles"], exclude: ["README.md", "Files"]),
         shared("Tokens", ["Model", "Cryptography"], exclude: ["README.md"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
@@ -139,7 +141,8 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging", "Brands",
+                "Store",
                 "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),
@@ -177,6 +180,10 @@ let package = Package(
         tests("HTTP2Tests", ["HTTP2", "TestKit", "TestTraits", .nioCore]),
         tests("FetchTests", ["Fetch", "TestKit", "TestTraits"]),
         tests("LuaTests", ["Lua", "Model", "TestKit"]),
+        // A child that does what it likes.
+        .executableTarget(
+            name: "SandboxSubject", dependencies: ["Sandbox"], path: "Tests/SandboxSubject", swiftSettings: house),
+        tests("SandboxTests", ["Sandbox", "SandboxSubject", "TestTraits"]),
         tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
         tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),
         tests(

@@ -27,6 +27,7 @@ import Testing
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],
         "Shared/Lua": ["CLua", "Model"],
+        "Shared/Sandbox": ["CSandbox"],
         "Shared/Tokens": ["Model", "Cryptography"],
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
         "Shared/Brands": ["Model", "Cryptography", "Tokens", "Packaging", "Operations"],
@@ -99,6 +100,7 @@ import Testing
         "Shared/Operations": 5600,
         "Shared/Packaging": 1405,
         "Shared/Redis": 3430,
+        "Shared/Sandbox": 740,
         "Shared/Store": 6760,
         "Shared/Tokens": 370,
     ]
