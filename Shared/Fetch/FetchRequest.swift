@@ -24,6 +24,8 @@ public struct FetchRequest: Sendable {
     public var body: (bytes: [UInt8], contentType: String)?
     /// More header fields. A value that cannot be sent in a header line fails the request with `.malformed`.
     public var headers: [(name: String, value: String)] = []
+    /// The value of `Authorization` for one server. It is sent to no other one, and not once a redirect was followed.
+    public var authorization: (origin: FetchOrigin, value: String)?
     /// The client certificate that is presented to servers.
     public var identity: FetchIdentity?
     /// Roots in PEM that the server's certificate must lead to; nil for the fetcher's own.

@@ -71,7 +71,11 @@ final class Transfer {
 
     /// Sets the parts of a request beyond a plain GET.
     private func setCall(_ request: FetchRequest, _ lines: inout [String]) throws(FetchError) {
-        for (name, value) in request.headers {
+        var headers = request.headers
+        if let (origin, value) = request.authorization, self.job.redirects == 0, self.job.url.origin == origin {
+            headers.append(("Authorization", value))
+        }
+        for (name, value) in headers {
             guard value.utf8.count <= 4096, value.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
                 throw FetchError(.malformed, "fetching: the header \(name) has characters that cannot be sent")
             }
