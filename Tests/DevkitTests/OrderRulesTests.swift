@@ -36,7 +36,7 @@ import Testing
                 let mutant = order.setting(value, path)
                 let found = Self.found(mutant)
                 let byModel = OrderValidator.violations(
-                    in: mutant, allowUnknownMembers: true, nowEpochSeconds: nil, images: .files)
+                    in: mutant, allowUnknownMembers: true, nowEpochSeconds: nil, files: .names)
                 if !found.isEmpty {
                     refused += 1
                     #expect(!byModel.isEmpty, "\(path) = \(value?.text ?? "none"): \(found)")

@@ -7,7 +7,7 @@ import Testing
 /// The tables of Wallet Orders §3, written a second time and compared with the validator.
 @Suite struct OrderSchemaTests {
     private func isValid(_ order: JSON) -> Bool {
-        OrderValidator.violations(in: order, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files).isEmpty
+        OrderValidator.violations(in: order, allowUnknownMembers: false, nowEpochSeconds: nil, files: .names).isEmpty
     }
 
     /// Returns an order with every member, in two variants where members exclude each other.
@@ -99,7 +99,7 @@ import Testing
     @Test func everyMemberOfTheTablesIsKnown() {
         for order in self.orders {
             let violations = OrderValidator.violations(
-                in: order, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files)
+                in: order, allowUnknownMembers: false, nowEpochSeconds: nil, files: .names)
             #expect(violations == [])
         }
     }

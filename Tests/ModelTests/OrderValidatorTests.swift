@@ -4,9 +4,8 @@ import Testing
 @testable import Model
 
 @Suite struct OrderValidatorTests {
-    private func violations(_ order: JSON, images: OrderValidator.Images = .files, unknown: Bool = false) -> [Violation]
-    {
-        OrderValidator.violations(in: order, allowUnknownMembers: unknown, nowEpochSeconds: nil, images: images)
+    private func violations(_ order: JSON, files: OrderValidator.Files = .names, unknown: Bool = false) -> [Violation] {
+        OrderValidator.violations(in: order, allowUnknownMembers: unknown, nowEpochSeconds: nil, files: files)
     }
 
     /// Returns the first violation of an example with one value replaced, as a sentence.
@@ -130,23 +129,23 @@ import Testing
     }
 
     @Test func anImageIsAFileNameOrInADocumentAnHTTPSURL() throws {
-        func verdict(_ image: JSON, _ images: OrderValidator.Images) throws -> Bool {
-            self.violations(try Examples.order(1).setting(image, "lineItems.0.image"), images: images).isEmpty
+        func verdict(_ image: JSON, _ files: OrderValidator.Files) throws -> Bool {
+            self.violations(try Examples.order(1).setting(image, "lineItems.0.image"), files: files).isEmpty
         }
         for name in ["lamp.png", "a/b.jpg", "a..b.png", "lamp@2x", "lamp@4x.png", "@2x.png", "a@2x.p1", "a:b.png"] {
             let isScaled = name == "lamp@2x" || name == "@2x.png"
-            #expect(try verdict(.string(name), .files) == !isScaled, "\(name)")
-            #expect(try verdict(.string(name), .filesAndURLs) == !isScaled, "\(name)")
+            #expect(try verdict(.string(name), .names) == !isScaled, "\(name)")
+            #expect(try verdict(.string(name), .namesAndURLs) == !isScaled, "\(name)")
         }
         for url in ["https://cdn.example/x.png", "https://cdn.example/x@2x.png?a=%20"] {
-            #expect(try !verdict(.string(url), .files))
-            #expect(try verdict(.string(url), .filesAndURLs))
+            #expect(try !verdict(.string(url), .names))
+            #expect(try verdict(.string(url), .namesAndURLs))
         }
         for other: JSON in [
             "http://cdn.example/x.png", "https:///x.png", "https://a/%zz", "data://x", "/x.png", "../x.png", "a/../b",
             "a\\b", "", 1, "https://cdn.example/a b.png",
         ] {
-            #expect(try !verdict(other, .filesAndURLs), "\(other)")
+            #expect(try !verdict(other, .namesAndURLs), "\(other)")
         }
     }
 

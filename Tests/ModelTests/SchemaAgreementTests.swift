@@ -80,6 +80,12 @@ import Testing
                 var variants: [JSON?] = [.null, 7, "x", "", true, [], [:]]
                 // A list with one element less has sums that the schema cannot check.
                 if Int(path.split(separator: ".").last ?? "") == nil { variants.append(nil) }
+                if ["receipt", "returnLabel", "image"].contains(where: path.hasSuffix) {
+                    variants += [
+                        "https://a.example/1?x=y", "http://a.example/1.pdf", "https://a.example/b c.pdf", "a.pdf",
+                        "../a.pdf",
+                    ]
+                }
                 if case .object? = order[path: path] { cases.append(contentsOf: self.both(order, "\(path).zzz", 1)) }
                 for value in variants { cases.append(contentsOf: self.both(order, path, value)) }
             }
@@ -239,12 +245,21 @@ import Testing
         #expect(rules.count == 2)
         #expect(rules.first == order.object?["allOf"]?.array?.first)
         let image = try #require(document[path: "$defs.imageName"])
+        let name = try #require(document[path: "$defs.documentName"])
+        let label = try #require(document[path: "$defs.return.properties.returnLabel"])
         expected = expected.setting(["createdAt", "orderManagementURL", "status"], "required")
             .setting(nil, "dependentRequired").setting(true, "properties.updatedAt")
             .setting(["anyOf": [["$ref": "#/$defs/httpsUrl"], ["type": "null"]]], "properties.webServiceURL")
             .setting(["type": "string", "pattern": "^[!-~]{16,255}$"], "properties.authenticationToken")
             .setting(.array(rules), "allOf").setting(image, "$defs.imageName")
+            .setting(name, "$defs.documentName").setting(label, "$defs.return.properties.returnLabel")
+            .setting(["$ref": "#/$defs/documentName"], "$defs.paymentTransaction.properties.receipt")
         #expect(document == expected)
+        let https: JSON = ["$ref": "#/$defs/httpsUrl"]
+        #expect(name[path: "anyOf.0"] == https)
+        #expect(label[path: "anyOf.0"] == https)
+        #expect(
+            label[path: "anyOf.1.pattern"] == order[path: "$defs.return.properties.returnLabel.pattern"])
         #expect(image[path: "anyOf.0"] == ["$ref": "#/$defs/httpsUrl"])
         #expect(image[path: "anyOf.1.not"] == order[path: "$defs.imageName.not"])
     }

@@ -36,7 +36,7 @@ struct SwiftJudge {
         switch item.schema {
         case "order":
             return OrderValidator.violations(
-                in: item.instance, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files
+                in: item.instance, allowUnknownMembers: false, nowEpochSeconds: nil, files: .names
             ).isEmpty
         case "order-document":
             guard case .object(let members) = item.instance else { return false }

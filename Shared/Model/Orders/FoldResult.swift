@@ -25,6 +25,8 @@ public struct FoldResult: Hashable, Sendable {
     public var withheld: [String] = []
     /// The reasons why the changes that wait for an order make none; empty also if none of them could.
     public var lacks: [Violation] = []
+    /// URLs that grant access to the same files as those that the order has, by these.
+    public var renewedLinks: [String: String] = [:]
 
     public init(state: OrderState?, effect: Effect, outcomes: [ChangeOutcome]) {
         self.state = state
@@ -101,6 +103,7 @@ struct FoldWork {
     var withheld: [String] = []
     /// As in `FoldResult`.
     var lacks: [Violation] = []
+    var renewedLinks: [String: String] = [:]
 
     /// True if the document is made of contributions.
     var isMerged: Bool { self.contributions?.isEmpty == false }

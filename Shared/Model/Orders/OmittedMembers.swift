@@ -30,9 +30,10 @@ extension OrderFold {
         var missing: Set<[Violation.Step]> = []
         for _ in 0..<Self.passLimit {
             guard let part = change.part else { break }
-            let violations = self.violations(
-                in: OrderDocument(members: part), change.key, self.deriveToken(change.key), nil, now,
-                limit: Self.violationLimit)
+            let violations =
+                self.violations(
+                    in: OrderDocument(members: part), change.key, self.deriveToken(change.key), nil, now,
+                    limit: Self.violationLimit) + self.linkFaults(in: part)
             var repairs: [[Violation.Step]: Repair] = [:]
             for violation in violations where change.isAnswerable(for: violation) {
                 guard let repair = Repair(of: violation, in: part, isWhole: change.isWhole) else { continue }
@@ -75,7 +76,7 @@ private struct Repair {
             let last = levels.last
         else { return nil }
         if last.depth == violation.place.count - 1, case .text(let format) = last.member.shape,
-            let text = last.value?.string, let mended = format.mended(text, images: .filesAndURLs)
+            let text = last.value?.string, let mended = format.mended(text, files: .namesAndURLs)
         {
             self.init(violation, levels[...], violation.place, .string(mended))
             return
@@ -232,7 +233,7 @@ extension OrderChange {
 
 extension JSONObject {
     /// Sets or removes the value at a place that is there.
-    fileprivate mutating func set(_ value: JSON?, at place: ArraySlice<Violation.Step>) {
+    mutating func set(_ value: JSON?, at place: ArraySlice<Violation.Step>) {
         guard case .member(let name)? = place.first else { return }
         let rest = place.dropFirst()
         if rest.isEmpty {

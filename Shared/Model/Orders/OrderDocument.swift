@@ -59,6 +59,11 @@ public struct BrandRules: Sendable {
     public var passUnknownMembers: Bool
     /// The `https://…` URL that Wallet will call.
     public var webServiceURL: String
+    /// Returns the reason why the URL of a receipt or a label can never be fetched, as the rest of a sentence about it;
+    /// nil if it may be.
+    public var linkFault: @Sendable (_ url: String) -> String? = { _ in nil }
+    /// Returns what of a URL distinguishes its file from others; nil if all of it does.
+    public var linkIdentity: (@Sendable (_ url: String, _ isPicture: Bool) -> String)?
 
     public init(
         orderType: OrderTypeIdentifier, merchant: JSONObject? = nil, returnInfo: JSONObject? = nil,

@@ -67,7 +67,8 @@ public struct OrderFold: Sendable {
             return
         }
         let item = FoldWork.Item(
-            index: index, position: position, change: change,
+            index: index, position: position,
+            change: self.keepingLinks(of: work.document, in: change, renewed: &work.renewedLinks),
             epochMilliseconds: change.epochMilliseconds ?? position.timestampMilliseconds)
         let existed = work.document != nil
         if let skip = work.skip(change) {
@@ -82,6 +83,11 @@ public struct OrderFold: Sendable {
     }
 
     private func take(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
+        let faults = item.change.sent.map { self.linkFaults(in: $0) } ?? []
+        guard faults.isEmpty else {
+            work.outcomes[item.index] = .refused(Self.fault(faults))
+            return
+        }
         let isMissing = work.document == nil
         switch item.change.kind {
         case .replaced:
@@ -205,6 +211,7 @@ public struct OrderFold: Sendable {
         guard owned.violations.isEmpty else { return owned.violations }
         let token = owned.token ?? self.deriveToken(key)
         return self.violations(in: OrderDocument(members: members), key, token, nil, now)
+            + self.linkFaults(in: members)
     }
 
     func violations(
@@ -270,6 +277,7 @@ public struct OrderFold: Sendable {
         result.isSilent = !work.isLoud && !work.outcomes.isEmpty
         result.withheld = work.withheld
         result.lacks = work.lacks
+        result.renewedLinks = work.renewedLinks
         if isChanged || (state == nil && work.isTouched) {
             next.document = work.document ?? .empty
             next.document.keepSerialized()
@@ -333,6 +341,8 @@ extension OrderFold {
     public func fault(of change: OrderChange, nowEpochSeconds now: Int64) -> ChangeFault? {
         let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
         if case .merged = change.kind {
+            let faults = change.sent.map { self.linkFaults(in: $0) } ?? []
+            guard faults.isEmpty else { return Self.fault(faults) }
             // Most of the work would be to make an order of it.
             var parts = Contributions()
             let item = FoldWork.Item(

@@ -21,7 +21,7 @@ public enum PaymentRequestValidator {
             return [Violation(path: "$", message: "must be an object, it is \(request.kind)")]
         }
         var walk = ValidationWalk(
-            of: object, allowUnknownMembers: allowUnknownMembers, images: .files, currency: nil)
+            of: object, allowUnknownMembers: allowUnknownMembers, files: .names, currency: nil)
         walk.object(object, PaymentRequestSchema.request)
         walk.checkPaymentRules(of: object, version: version)
         return walk.violations
@@ -39,7 +39,7 @@ public enum PaymentRequestValidator {
     /// errors: a browser that does not know them refuses the request.
     public static func unknownNetworks(in request: JSONObject) -> [Violation] {
         (request["supportedNetworks"]?.array ?? []).enumerated().compactMap { index, network in
-            guard let name = network.string, TextFormat.network.accepts(name, images: .files),
+            guard let name = network.string, TextFormat.network.accepts(name, files: .names),
                 !PaymentRequestSchema.networks.contains(name)
             else { return nil }
             let known = PaymentRequestSchema.networks.first { $0.lowercased() == name.lowercased() }
@@ -52,7 +52,7 @@ public enum PaymentRequestValidator {
     /// Checks the parts of a request that a page is given while the sheet is open: `newTotal`, and `newLineItems` and
     /// `newShippingMethods` if present.
     public static func violations(inUpdate update: JSONObject) -> [Violation] {
-        var walk = ValidationWalk(of: update, allowUnknownMembers: true, images: .files, currency: nil)
+        var walk = ValidationWalk(of: update, allowUnknownMembers: true, files: .names, currency: nil)
         walk.object(update, Self.update)
         walk.checkItems(update["newLineItems"], path: "$.newLineItems")
         walk.checkMethods(update["newShippingMethods"], path: "$.newShippingMethods")

@@ -3,13 +3,13 @@
 /// Every violation is found in one pass, so that a publisher can fix them together.
 /// Source: `order.schema.json`; Wallet Orders §3.20
 public enum OrderValidator {
-    /// The values that image members may have.
-    public enum Images: Hashable, Sendable {
+    /// The values that members for files may have.
+    public enum Files: Hashable, Sendable {
         /// The name of a file in the package, as in a finished order.json (`order.schema.json`).
-        case files
+        case names
         /// A file name or an `https` URL, as in a document (`order-document.schema.json`). A fold checks with this
         /// value; the packager makes files of URLs or leaves the members out.
-        case filesAndURLs
+        case namesAndURLs
     }
 
     /// The most violations that are reported.
@@ -20,11 +20,11 @@ public enum OrderValidator {
     /// - Parameters:
     ///   - allowUnknownMembers: accepts members that the schema does not know.
     ///   - nowEpochSeconds: refuses a `createdAt` more than 24 hours after it; nil skips this check.
-    ///   - images: the values that image members may have.
+    ///   - files: the values that members for files may have.
     ///   - limit: the most violations that are found.
     /// - Returns: the first violations; none for a valid order.
     public static func violations(
-        in orderJSON: JSON, allowUnknownMembers: Bool, nowEpochSeconds: Int64?, images: Images = .filesAndURLs,
+        in orderJSON: JSON, allowUnknownMembers: Bool, nowEpochSeconds: Int64?, files: Files = .namesAndURLs,
         limit: Int = Self.limit
     ) -> [Violation] {
         guard case .object(let order) = orderJSON else {
@@ -32,7 +32,7 @@ public enum OrderValidator {
         }
         func walk(currency: String?) -> ValidationWalk {
             var walk = ValidationWalk(
-                of: order, allowUnknownMembers: allowUnknownMembers, images: images, currency: currency, limit: limit)
+                of: order, allowUnknownMembers: allowUnknownMembers, files: files, currency: currency, limit: limit)
             walk.object(order, OrderSchema.order)
             walk.checkRules(of: order, nowEpochSeconds: nowEpochSeconds)
             return walk
@@ -52,7 +52,7 @@ public enum OrderValidator {
         in object: JSONObject, ofDefault member: Default, allowUnknownMembers: Bool
     ) -> [Violation] {
         var walk = ValidationWalk(
-            of: object, allowUnknownMembers: allowUnknownMembers, images: .filesAndURLs, currency: nil)
+            of: object, allowUnknownMembers: allowUnknownMembers, files: .namesAndURLs, currency: nil)
         walk.object(object, member == .merchant ? OrderSchema.merchant : OrderSchema.returnInfo)
         return walk.violations
     }

@@ -12,8 +12,9 @@ enum TextFormat: Sendable {
     case email
     /// A file name without scale, or an `https` URL where those are allowed.
     case image
+    /// A file name, or an `https` URL where those are allowed.
     case file
-    /// A file name of a kind that Wallet prints.
+    /// A file name of a kind that Wallet prints, or an `https` URL where those are allowed.
     case label
     case decimal
     case currency
@@ -33,7 +34,7 @@ enum TextFormat: Sendable {
     /// An amount in a payment request: signed; not below zero; from 0 to 100,000,000.
     case signedAmount, price, totalAmount
 
-    func accepts(_ text: String, images: OrderValidator.Images) -> Bool {
+    func accepts(_ text: String, files: OrderValidator.Files) -> Bool {
         switch self {
         case .any: true
         case .filled: !text.isEmpty
@@ -42,10 +43,12 @@ enum TextFormat: Sendable {
         case .url: isURL(text.utf8.span)
         case .httpsURL: text.hasPrefix("https://") && isURL(text.utf8.span)
         case .email: isEmailAddress(text.utf8.span)
-        case .image:
-            isImageName(text) || (images == .filesAndURLs && text.hasPrefix("https://") && isURL(text.utf8.span))
-        case .file: isFileName(text.utf8.span)
-        case .label: isFileName(text.utf8.span) && isLabel(text)
+        case .image: isImageName(text) || files.areLinked(by: text)
+        case .file:
+            files == .names ? isFileName(text.utf8.span) : isPlainName(text) || files.areLinked(by: text)
+        case .label:
+            isFileName(text.utf8.span) && isLabel(text) && (files == .names || isPlainName(text))
+                || files.areLinked(by: text)
         case .decimal: isDecimal(text.utf8.span)
         case .currency: isCapitals(text.utf8.span, count: 3)
         case .country: isCapitals(text.utf8.span, count: 2)
@@ -65,15 +68,16 @@ enum TextFormat: Sendable {
     }
 
     /// Returns the text that a wrong one certainly means; nil if that is not certain.
-    func mended(_ text: String, images: OrderValidator.Images) -> String? {
+    func mended(_ text: String, files: OrderValidator.Files) -> String? {
         switch self {
-        case .url, .httpsURL, .image: WebLink.mended(text).flatMap { self.accepts($0, images: images) ? $0 : nil }
+        case .url, .httpsURL, .image, .file, .label:
+            WebLink.mended(text).flatMap { $0 != text && self.accepts($0, files: files) ? $0 : nil }
         default: nil
         }
     }
 
     /// Returns the expected format in words, for messages.
-    func expectation(images: OrderValidator.Images) -> String {
+    func expectation(files: OrderValidator.Files) -> String {
         switch self {
         case .any: "a string"
         case .filled: "a string that is not empty"
@@ -83,11 +87,9 @@ enum TextFormat: Sendable {
         case .httpsURL: "an https URL"
         case .email: "an e-mail address"
         case .image:
-            images == .files
-                ? "the name of an image file without @2x or @3x"
-                : "the name of an image file without @2x or @3x, or an https URL"
-        case .file: "a relative file name without .. and \\"
-        case .label: "the name of a PDF, JPG or PNG file"
+            "the name of an image file without @2x or @3x\(files.alternative)"
+        case .file: "a relative file name without .. and \\\(files.alternative)"
+        case .label: "the name of a PDF, JPG or PNG file\(files.alternative)"
         case .decimal: "a decimal number in a string like \"19.99\""
         case .currency: "an ISO 4217 code like USD"
         case .country: "an ISO 3166-1 code of two capitals like US"
@@ -300,6 +302,9 @@ private func endsInScale(_ bytes: Span<UInt8>, _ end: Int) -> Bool {
     return bytes[end - 2] == UInt8(ascii: "2") || bytes[end - 2] == UInt8(ascii: "3")
 }
 
+/// Returns true for a file name that is not a URL.
+private func isPlainName(_ text: String) -> Bool { isFileName(text.utf8.span) && !hasScheme(text.utf8.span) }
+
 /// Returns true for text that begins with `scheme://`.
 private func hasScheme(_ bytes: Span<UInt8>) -> Bool {
     guard bytes.count >= 4, (bytes[0] | 0x20) &- UInt8(ascii: "a") < 26 else { return false }
@@ -320,4 +325,14 @@ private func hasScheme(_ bytes: Span<UInt8>) -> Bool {
 func isLabel(_ text: String) -> Bool {
     let end = text.suffix(5).lowercased()
     return end.hasSuffix(".pdf") || end.hasSuffix(".jpg") || end.hasSuffix(".jpeg") || end.hasSuffix(".png")
+}
+
+extension OrderValidator.Files {
+    /// Returns true for an `https` URL, if those are allowed.
+    fileprivate func areLinked(by text: String) -> Bool {
+        self == .namesAndURLs && text.hasPrefix("https://") && isURL(text.utf8.span)
+    }
+
+    /// The end of the sentence that says what is expected.
+    fileprivate var alternative: String { self == .names ? "" : ", or an https URL" }
 }

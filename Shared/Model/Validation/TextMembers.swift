@@ -5,6 +5,8 @@ final class TextMembers: Sendable {
     static let moments = TextMembers(of: [OrderSchema.order], except: ["updatedAt"]) { $0 == .dateTime }
     /// All names of files in order.json.
     static let files = TextMembers(of: [OrderSchema.order]) { [.image, .file, .label].contains($0) }
+    /// The names of files that are an order's own documents: receipts and labels.
+    static let ownDocuments = TextMembers(of: [OrderSchema.order]) { [.file, .label].contains($0) }
 
     let texts: [(name: String, format: TextFormat, isRequired: Bool)]
     let parts: [(name: String, isArray: Bool, members: TextMembers)]
@@ -109,7 +111,7 @@ public struct FilePlace: Hashable, Sendable {
 
     /// The path to the name.
     public let path: [Step]
-    /// True if only a picture is allowed there, which may also be a URL; receipts and labels may also be PDF.
+    /// True if only a picture is allowed there; receipts and labels, an order's own documents, may also be PDF.
     ///
     /// Source: Wallet Orders §2.6, §2.7; Design §3
     public let isPicture: Bool
@@ -119,6 +121,16 @@ public struct FilePlace: Hashable, Sendable {
     /// The part that is left out if the file is missing: the name's member, or the object that requires it, such as the
     /// order provider with its two logos.
     public var omittedPath: ArraySlice<Step> { self.isRequired ? self.path.dropLast() : self.path[...] }
+
+    /// The same path for a violation.
+    var steps: [Violation.Step] {
+        self.path.map { step in
+            switch step {
+            case .member(let name): .member(name)
+            case .element(let index): .element(index)
+            }
+        }
+    }
 
     /// `$.lineItems[0].image`
     public var text: String {
@@ -136,6 +148,12 @@ extension JSONObject {
     public func forEachFile(_ body: (_ name: String, _ place: FilePlace) -> Void) {
         var path: [FilePlace.Step] = []
         self.forEachFile(of: .files, &path, body)
+    }
+
+    /// The same for receipts and labels alone.
+    func forEachOwnDocument(_ body: (_ name: String, _ place: FilePlace) -> Void) {
+        var path: [FilePlace.Step] = []
+        self.forEachFile(of: .ownDocuments, &path, body)
     }
 
     private func forEachFile(

@@ -5,7 +5,7 @@ struct ValidationWalk {
     /// The indices of members and elements on the path; only a violation needs their names.
     private var steps: [Int] = []
     private let allowUnknownMembers: Bool
-    private let images: OrderValidator.Images
+    private let files: OrderValidator.Files
     /// The currency of the order: that of its total, otherwise the first one that occurs.
     private var currency: String?
     /// The most violations that are kept.
@@ -20,12 +20,12 @@ struct ValidationWalk {
     private static let depthLimit = 24
 
     init(
-        of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?,
+        of root: JSONObject, allowUnknownMembers: Bool, files: OrderValidator.Files, currency: String?,
         limit: Int = OrderValidator.limit
     ) {
         self.root = root
         self.allowUnknownMembers = allowUnknownMembers
-        self.images = images
+        self.files = files
         self.currency = currency
         self.limit = limit
         self.steps.reserveCapacity(8)
@@ -105,12 +105,12 @@ struct ValidationWalk {
         switch shape {
         case .text(let format):
             guard case .string(let text) = value else {
-                return self.wrongKind(value, format.expectation(images: self.images))
+                return self.wrongKind(value, format.expectation(files: self.files))
             }
-            guard !format.accepts(text, images: self.images) else { return }
-            let expected = format.expectation(images: self.images)
-            let found = format.isShown ? ", it is \"\(clipped(text))\"" : ""
-            let hint = format.mended(text, images: self.images).map { "\(Violation.hint)\(Self.shown($0))" } ?? ""
+            guard !format.accepts(text, files: self.files) else { return }
+            let expected = format.expectation(files: self.files)
+            let found = format.isShown ? ", it is \"\(Self.shown(text, to: 60))\"" : ""
+            let hint = format.mended(text, files: self.files).map { "\(Violation.hint)\(Self.shown($0))" } ?? ""
             self.report("must be \(expected)\(found)\(hint)")
         case .choice(let choices):
             guard case .string(let text) = value else { return self.wrongKind(value, Self.list(choices)) }
@@ -151,10 +151,12 @@ struct ValidationWalk {
         }
     }
 
-    /// Returns a link up to its query, which may have a secret.
-    private static func shown(_ link: String) -> String {
-        guard let end = link.utf8.firstIndex(where: { "?#".utf8.contains($0) }) else { return clipped(link, to: 400) }
-        return "\(clipped(String(link[..<end]), to: 400))\(Character(Unicode.Scalar(link.utf8[end])))…"
+    /// Returns a text; a link up to its query, which may have a secret.
+    private static func shown(_ text: String, to length: Int = 400) -> String {
+        guard text.contains("://"), let end = text.utf8.firstIndex(where: { "?#".utf8.contains($0) }) else {
+            return clipped(text, to: length)
+        }
+        return "\(clipped(String(text[..<end]), to: length))\(Character(Unicode.Scalar(text.utf8[end])))…"
     }
 
     private mutating func wrongKind(_ value: JSON, _ expected: String) {
