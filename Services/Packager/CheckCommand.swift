@@ -129,7 +129,7 @@ struct SourceCheck: Sendable {
     }
 }
 
-/// The check that the hosts of pictures can be reached; without a request to them.
+/// The check that the hosts of pictures and documents can be reached; without a request to them.
 ///
 /// Bounded: each host is tried once, for at most `limit`, all at the same time.
 struct PictureHostCheck: Sendable {
@@ -142,9 +142,9 @@ struct PictureHostCheck: Sendable {
     init(_ brands: Brands) {
         var hosts: [(name: String, port: Int)] = []
         for type in brands.orderTypes {
-            for host in brands[type]?.pictureHosts.named ?? [] where !hosts.contains(where: { $0 == host }) {
-                hosts.append(host)
-            }
+            let brand = brands[type]
+            let named = [brand?.pictureHosts, brand?.documents.hosts].flatMap { $0?.named ?? [] }
+            for host in named where !hosts.contains(where: { $0 == host }) { hosts.append(host) }
         }
         self.hosts = Array(hosts.prefix(Self.most))
     }
@@ -159,7 +159,7 @@ struct PictureHostCheck: Sendable {
         }
     }
 
-    /// A picture that cannot be fetched holds up no order, so it is a risk only.
+    /// A picture or document that cannot be fetched holds up no order, so it is a risk only.
     private static func finding(_ host: String, _ port: Int) async -> PreflightFinding? {
         do {
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton).connectTimeout(
@@ -171,7 +171,8 @@ struct PictureHostCheck: Sendable {
             let reason = (error as? NIOConnectionError)?.connectionErrors.first.map { "\($0.error)" } ?? "\(error)"
             return PreflightFinding(
                 .pictures, .warning, "\(host):\(port) cannot be reached: \(reason)",
-                fix: "correct pictures.hosts of the brand, or the firewall: pictures are left out of packages meanwhile"
+                fix: "correct pictures.hosts or documents.hosts of the brand, or the firewall: pictures and documents "
+                    + "are left out of packages meanwhile"
             )
         }
     }

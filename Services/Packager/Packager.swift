@@ -91,8 +91,7 @@ extension Packager {
         redis.onAnotherServer { wakes.wake() }
         let cold = ColdOrders(environment)
         let store = cold.store(redis, view: watch)
-        let pictureIndex = PictureIndex(
-            pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
+        let pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
         var processor = ChangeProcessor(
             topics: common.topics, packagers: packagers.current, store: store,
             registrations: Registrations(redis: redis), producer: producer,
@@ -107,10 +106,12 @@ extension Packager {
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
         repackager.pictureIndex = pictureIndex
-        let pictures = PictureWorker(
-            pictureIndex, store: store, fetcher: try Fetcher(settings.pictures),
-            repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
-            hosts: { packagers.current.mapValues(\.pictureHosts) }, logger: environment.logger)
+        let fetching = try [false, true].map { areDocuments in
+            try PictureWorker(
+                pictureIndex, areDocuments: areDocuments, store: store, fetching: settings.pictures,
+                repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
+                packagers: { packagers.current }, logger: environment.logger)
+        }
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
             brands.groups(served: packagers.generations)
         }
@@ -154,7 +155,7 @@ extension Packager {
         let letters = DeadLetterWatch(
             DeadLetterTopic(reader: try KafkaReader(environment.kafka), topic: common.topics.deadLetters),
             metrics: environment.metrics, logger: environment.logger)
-        return [reloader, worker, pictures, requested, recovery, sweeper, monitor, partitions, letters]
+        return [reloader, worker] + fetching + [requested, recovery, sweeper, monitor, partitions, letters]
     }
 
     /// Makes the service that cools orders and sweeps assets. Its reads do not delay those of changes.

@@ -37,6 +37,10 @@ extension StoreKeyKind {
         case .picture: return data("addresses of its pictures", .seconds(Pictures.keptSeconds))
         case .picturesDue: return data("addresses of its pictures", pictureEnd)
         case .picturesWaiting: return data("its key, and addresses of its pictures", pictureEnd)
+        case .documentsDue, .documentsWaiting:
+            return data(
+                "its key, and addresses of its documents",
+                .event("until the document is fetched or given up, or is next due: six hours at most"))
         case .packageRequests: return data("its key", .event("until a packager takes it"))
         case .token:
             return data(
@@ -46,8 +50,9 @@ extension StoreKeyKind {
             return data("answers of the checkout role, encrypted", .seconds(RepeatedRequests.keptSeconds))
         case .work, .suspects:
             return data("digests of its key, and of its registrations", .seconds(WorkMarks.keptMilliseconds / 1000))
-        // Digests of pictures, names of merchants, places in Kafka, and the progress of restores.
-        case .assetUnused, .assetSweep, .claims, .notifiedPositions, .partitions, .bookmark, .epoch, .tails, .plan,
+        // Digests of pictures, sums of bytes, names of merchants, places in Kafka, and the progress of restores.
+        case .documentBytes, .assetUnused, .assetSweep, .claims, .notifiedPositions, .partitions, .bookmark, .epoch,
+            .tails, .plan,
             .startedEmpty, .marked, .slotMark, .jobs:
             return nil
         }

@@ -21,6 +21,11 @@ import Testing
                 ],
                 "passUnknownMembers": false,
                 "pictures": ["hosts": ["cdn.example.com:8443", "*.example.com"], "ignoreQuery": ["Signature"]],
+                "documents": [
+                    "hosts": ["receipts.example.com"], "ignoreQuery": true,
+                    "authorization": ["host": "receipts.example.com", "file": "receipts.authorization"],
+                    "bytes": 1_000_000, "orderBytes": 2_000_000, "brandBytes": 0,
+                ],
                 "retention": ["endedDays": 90],
             ]
         ),
@@ -51,6 +56,8 @@ import Testing
         #expect(variants.count { $0.2 } > 15)
         for (name, instance, isAccepted) in variants {
             let isTaken = (try? BrandFile(instance.serialized)) != nil
+            // No schema compares two members.
+            if !isTaken, isAccepted, name.hasPrefix("certificate: documents") { continue }
             // The schema leaves defaults to the reader where unknown members pass.
             if !isTaken, isAccepted, name.hasPrefix("token: defaults.merchant") { continue }
             #expect(isTaken == isAccepted, "\(name): the reader says \(isTaken)")

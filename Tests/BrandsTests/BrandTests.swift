@@ -151,6 +151,16 @@ import Testing
         ("passUnknownMembers", "yes", "$.passUnknownMembers: must be true or false, it is a string"),
         ("passUnknownMember", true, "$.passUnknownMember is not a known member"),
         ("pictures", [], "$.pictures: must be an object, it is an array"),
+        ("documents", [:], "$.documents.hosts is missing"),
+        (
+            "documents", ["hosts": ["*.example.com"], "authorization": ["host": "example.com", "file": "key"]],
+            "$.documents.authorization.host: \"example.com\" must be one host that documents.hosts allows"
+        ),
+        (
+            "documents", ["hosts": ["a.example.com"], "authorization": ["host": "a.example.com", "file": "key.pem"]],
+            "key.pem: it must have one line of at most 4096 printable ASCII characters"
+        ),
+        ("documents", ["hosts": [], "bytes": 5_000_000], "$.documents.bytes: must be an integer from 1024 to 4500000"),
         ("pictures", [:], "$.pictures.hosts is missing"),
         ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: must be an array of strings, it is a string"),
         ("pictures", ["hosts": ["cdn.example.com", 1]], "$.pictures.hosts[1]: must be a string, it is a number"),

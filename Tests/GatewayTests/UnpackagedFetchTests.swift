@@ -46,6 +46,35 @@ import Testing
         }
     }
 
+    /// A receipt is one order's: it is read for each fetch, and one of a version that was replaced is waited for.
+    @Test func aDocumentOfOneOrderIsKeptByNoGateway() async throws {
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(200)))) { fixture in
+            try await fixture.put("1")
+            let reference = OwnDocument.reference(
+                "0123456789abcdef", digest: String(repeating: "a", count: 64), bytes: 7)
+            let key = try Fixture.key("1")
+            let store = OrderStore(redis: fixture.redis)
+            let stored = try #require(try await store.orders([key])[0].get())
+            let package = OrderStore.StoredPackage(
+                assets: [reference] + Fixture.assets.map(\.digest), head: Fixture.head,
+                certificates: Fixture.certificates.digest, tail: Fixture.tail, entityTag: "with")
+            #expect(
+                try await store.write([.init(state: stored.state, after: stored, content: .signature(package))])
+                    == [.written])
+            let place = RedisArgument.string("waybill:1:order:{\(key)}")
+            for receipt in ["receipt", "another"] {
+                _ = try await fixture.redis.send(
+                    RedisCommand("HSET", place, .string(reference), .bytes(Array(receipt.utf8))))
+                let answer = try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken)
+                #expect(answer.status == 200)
+                let rest = Fixture.assets.flatMap(\.entry) + Fixture.head
+                #expect(answer.body.starts(with: Array(receipt.utf8) + rest))
+            }
+            _ = try await fixture.redis.send(RedisCommand("HDEL", place, .string(reference)))
+            #expect(try await fixture.once("GET", fixture.package("1"), token: Fixture.ownToken).status == 503)
+        }
+    }
+
     @Test func aFetchIsHeldUntilAPackagerHasMadeThePackage() async throws {
         try await Fixture.with(.init(holding: .init(time: .seconds(60)))) { fixture in
             try await fixture.put("1")

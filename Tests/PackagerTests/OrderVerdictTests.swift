@@ -245,6 +245,15 @@ import Testing
             $0.redis = .success(
                 redis { $0.pictures = PictureFacts(named: 4, missing: 1, givenUp: 1, failures: ["a WebP"]) })
         },
+        Case(
+            "receipts and labels", [.documentsFailing, .documentsPending, .documentsMissing],
+            text: "1 of 4 documents cannot be fetched: refused", fix: "see waybill_own_document_failures_total"
+        ) {
+            $0.redis = .success(
+                redis {
+                    $0.documents = PictureFacts(named: 4, missing: 3, pending: 2, failing: 1, failures: ["refused"])
+                })
+        },
         Case("a hidden parcel", [.elementsHidden], text: "fulfillments f1 without status", fix: "have a source send") {
             $0.redis = .success(redis { $0.hiddenElements = ["fulfillments f1 without status"] })
         },
@@ -303,9 +312,8 @@ import Testing
         #expect(text.contains(verdict.isHealthy ? "verdict  healthy: " : "verdict  \(verdict.text)"), "\(text)")
         let json = OrderFormatter.json(facts, verdict).object
         let members = [
-            "deadLetters", "findings", "healthy", "lacks", "order", "pictures", "record", "redis", "sequences",
-            "sources",
-            "token", "verdict", "waiting",
+            "deadLetters", "documents", "findings", "healthy", "lacks", "order", "pictures", "record", "redis",
+            "sequences", "sources", "token", "verdict", "waiting",
         ]
         #expect(json?.members.map(\.name) == members)
     }

@@ -1,4 +1,5 @@
 import Logging
+import Model
 import Operations
 import TestKit
 import Testing
@@ -15,11 +16,13 @@ import Testing
                 == [])
     }
 
-    @Test func everyMetricHasItsRow() {
+    @Test func everyMetricHasItsRow() throws {
         let registry = MetricsRegistry(MetricRow.packager)
         _ = PackagerMetrics(factory: registry)
         _ = KeyedWorkerMetrics(factory: registry)
         _ = PictureMetrics(factory: registry)
+        PictureMetrics(areDocuments: true, factory: registry)
+            .record(bytes: 1, of: 2, try OrderTypeIdentifier("order.com.example.shop"))
         _ = RestoreMetrics(factory: registry)
         _ = AssetMetrics(factory: registry)
         #expect(registry.undescribed == [])

@@ -30,12 +30,23 @@ struct PictureFixture: Sendable {
         func move(by seconds: Int64) { self.seconds.withLock { $0 += seconds } }
     }
 
-    static func run(ignoreQuery: JSON = false, _ body: @Sendable (PictureFixture) async throws -> Void) async throws {
+    /// - Parameter documents: `documents` of the brand, without its hosts, in place of `pictures`.
+    static func run(
+        ignoreQuery: JSON = false, documents: JSONObject? = nil,
+        _ body: @Sendable (PictureFixture) async throws -> Void
+    ) async throws {
         let server = try await PictureServer.start()
         let brand = try RenewedBrand()
-        try brand.write(
-            pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
-            ignoreQuery: ignoreQuery)
+        let hosts = ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"]
+        if var documents {
+            documents["hosts"] = .array(hosts.map { .string($0) })
+            if documents["authorization"] != nil {
+                documents["authorization"] = ["host": .string(hosts[0]), "file": "authorization"]
+            }
+            try brand.write(documents: documents)
+        } else {
+            try brand.write(pictureHosts: hosts, ignoreQuery: ignoreQuery)
+        }
         let packager = OrderPackager(try brand.load(), tokens: try BrandFixture.tokens())
         try await PackagerFixture.run { fixture in
             try await body(
@@ -66,7 +77,7 @@ struct PictureFixture: Sendable {
     }
 
     var pictureIndex: PictureIndex {
-        PictureIndex(pictures: self.pictures, metrics: PictureMetrics(factory: self.packagerFixture.metrics))
+        PictureIndex(redis: self.packagerFixture.redis, factory: self.packagerFixture.metrics)
     }
 
     func processor() throws -> ChangeProcessor {
@@ -92,7 +103,8 @@ struct PictureFixture: Sendable {
     ///   - address: the address that names resolve to.
     ///   - repackaging: called before orders are packaged again.
     func worker(
-        address: String = "127.0.0.1", repackaging: @escaping @Sendable ([OrderKey]) async throws -> Void = { _ in }
+        address: String = "127.0.0.1", areDocuments: Bool = false,
+        repackaging: @escaping @Sendable ([OrderKey]) async throws -> Void = { _ in }
     ) throws -> PictureWorker {
         var configuration = FetcherConfiguration()
         configuration.rootsPEM = self.server.rootPEM
@@ -104,19 +116,24 @@ struct PictureFixture: Sendable {
         let fetcher = try Fetcher(configuration)
         let store = OrderStore(redis: self.packagerFixture.redis)
         let repackager = try self.repackager()
-        let metrics = PictureMetrics(factory: self.packagerFixture.metrics)
+        let index = self.pictureIndex
+        let metrics = areDocuments ? index.documentMetrics : index.metrics
+        let pictures = areDocuments ? index.documents : index.pictures
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         var job = PictureFetchJob(
-            pictures: self.pictures, store: store, fetcher: fetcher,
+            pictures: pictures, store: store, fetcher: fetcher,
             repackage: { [repackager] keys in
                 try await repackaging(keys)
                 return try await repackager.repackage(keys).postponed(of: keys)
             },
-            hosts: { [packager] _ in packager.pictureHosts }, metrics: metrics, logger: logger)
+            packager: { [packager] _ in packager }, documentBytes: index.documentBytes,
+            metrics: metrics, logger: logger)
         job.retry = PictureRetry(second: .microseconds(100))
         job.now = { [clock] in clock.now }
-        return PictureWorker(
-            pictures: self.pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
+        var worker = PictureWorker(pictures: pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
+        let type = try OrderTypeIdentifier(BrandFixture.orderType)
+        worker.packagers = { [packager] in [type: packager] }
+        return worker
     }
 
     /// Runs workers while the body lasts.
@@ -139,7 +156,7 @@ struct PictureFixture: Sendable {
         let json = try #require(try JSON(parsing: try archive.file("order.json")).object)
         var files: [String: [UInt8]] = [:]
         let manifest = try #require(try JSON(parsing: try archive.file("manifest.json")).object)
-        for member in manifest.members where member.name.hasPrefix("picture-") {
+        for member in manifest.members where member.name.contains(/^(picture|document)-/) {
             let content = try archive.file(member.name)
             #expect(member.value == .string(try Self.digest(content)))
             files[member.name] = content
@@ -153,9 +170,8 @@ struct PictureFixture: Sendable {
     }
 
     /// Returns the number of pictures that are still due, according to Redis.
-    func due() async throws -> Int64 {
-        try await self.packagerFixture.redis.send(RedisCommand("ZCARD", "waybill:1:picture:due:{pictures}")).integer
-            ?? -1
+    func due(_ key: String = "waybill:1:picture:due:{pictures}") async throws -> Int64 {
+        try await self.packagerFixture.redis.send(RedisCommand("ZCARD", .string(key))).integer ?? -1
     }
 
     /// Returns the SHA-256 digest by the `openssl` program.

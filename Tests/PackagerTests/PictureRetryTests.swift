@@ -26,6 +26,19 @@ import Testing
         #expect(self.pauses(.timeout).max() == .seconds(3600))
     }
 
+    /// A picture comes with the next order, a document with none.
+    @Test func aDocumentIsAwaitedForADay() {
+        var total = Duration.zero
+        for attempt in 1...100 {
+            guard case .again(let pause) = PictureRetry.ofDocuments.step(after: .timeout, attempts: Int64(attempt))
+            else {
+                break
+            }
+            total += pause
+        }
+        #expect((.seconds(23 * 3600)...(.seconds(26 * 3600))).contains(total))
+    }
+
     @Test func aMissingPictureIsRetriedAfterAMinute() { #expect(self.pauses(.notFound).first == .seconds(60)) }
 
     @Test func retryAfterIsHonoredUpToAnHour() {

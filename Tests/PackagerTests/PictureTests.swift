@@ -370,8 +370,8 @@ import Testing
             #expect(try await fixture.pictures.claim(1, lease: .seconds(60)).claims.isEmpty, "of another brand")
             let allows = Mutex(false)
             var worker = try fixture.worker()
-            worker.hosts = { [hosts = fixture.packager.pictureHosts] in
-                allows.withLock { $0 } ? [type: hosts] : [:]
+            worker.packagers = { [packager = fixture.packager] in
+                allows.withLock { $0 } ? [type: packager] : [:]
             }
             try await fixture.working([worker]) {
                 try await eventually("the picture") {

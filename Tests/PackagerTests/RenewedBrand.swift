@@ -72,6 +72,12 @@ final class RenewedBrand: Sendable {
             "pictures", ["hosts": .array(pictureHosts.map { .string($0) }), "ignoreQuery": ignoreQuery])
     }
 
+    /// Lets the brand's orders have own documents; the file of the secret, if it names one, is `authorization`.
+    func write(documents: JSONObject) throws {
+        try Data("Bearer secret\n".utf8).write(to: URL(filePath: "\(self.path)/authorization"))
+        try self.write("documents", .object(documents))
+    }
+
     private func write(_ member: String, _ value: JSON) throws {
         var json: JSONObject = [
             "orderTypeIdentifier": .string(BrandFixture.orderType), "certificate": "certificate.pem",

@@ -17,7 +17,7 @@ struct StoredArchive {
         let reader = PackageReader(redis: redis)
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         guard let spans = try await reader.spans(of: key, on: loop).get(), spans.stamp.isPackaged else { return nil }
-        let shared = try await reader.assets(spans.shared, on: loop).get().map { try $0.get() }
+        let shared = try await reader.assets(spans.shared, of: key, on: loop).get().map { try $0.get() }
         var parts = shared
         parts.insert(spans.head, at: shared.count - 1)
         parts.append(spans.tail)

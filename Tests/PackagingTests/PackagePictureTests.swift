@@ -126,6 +126,55 @@ import Testing
         }
     }
 
+    /// A document is shown at its place only.
+    @Test func aDocumentOfTheOrderIsShownWhereItsURLIs() throws {
+        try BrandFolder.with { folder in
+            var configuration = BrandFolder.configuration().object ?? JSONObject()
+            configuration["documents"] = ["hosts": ["receipts.example.com"]]
+            try folder.write("brand.json", JSON.object(configuration).serialized)
+            let brand = try folder.load()
+            let url = "https://receipts.example.com/1?key=secret"
+            let identifier = brand.documents.identifier(of: url)
+            let (file, entry) = try PictureFile.makeDocument(identifier, content: SampleFile.pdf(text: "receipt"))
+            #expect(file.listing.entrySize == entry.count)
+            #expect(OwnDocument.bytes(of: file.asset.rawValue) == entry.count)
+            #expect(
+                PictureFile(
+                    name: file.name, contentDigest: file.contentDigest, asset: file.asset.rawValue,
+                    checksum: Int64(file.checksum), size: Int64(file.size)) == file)
+            let order: JSON = [
+                "payment": ["transactions": [["receipt": .string(url)]]],
+                "lineItems": [["title": "Lamp", "image": .string(url)]],
+                "returns": [["returnLabel": "https://other.example.com/1?key=secret"]],
+            ]
+            let builder = PackageBuilder(brand)
+            let package = try builder.build(
+                order, pictures: [identifier: file], signingEpochSeconds: BrandFolder.moment)
+            #expect(package.assets == [file.asset])
+            #expect(
+                package.omittedFiles == [
+                    "$.lineItems[0].image: a URL of receipts.example.com, which pictures.hosts in brand.json does not "
+                        + "list",
+                    "$.returns[0].returnLabel: a URL of other.example.com, which documents.hosts in brand.json does not "
+                        + "list",
+                ])
+            let without = try builder.build(order, signingEpochSeconds: BrandFolder.moment)
+            #expect(without.missingPictures == [url])
+        }
+    }
+
+    @Test func aFileThatIsNoDocumentIsRefusedByItsContent() {
+        for (content, reason) in [
+            (Array("<html>".utf8), "is neither PDF, PNG nor JPEG, it is a web page"), ([], "is empty"),
+            (Array("%PDF-1.7".utf8), "is not a PDF that begins with %PDF and ends with %%EOF"),
+        ] {
+            let fault = #expect(throws: PictureFault.self) {
+                try PictureFile.makeDocument("0123456789abcdef", content: content)
+            }
+            #expect(fault?.message.hasPrefix(reason) == true)
+        }
+    }
+
     @Test func aPictureFileHasTheSuffixOfItsContentAndRoundTrips() throws {
         let content = SampleFile.jpeg(seed: 1)
         let (file, entry) = try PictureFile.make(url: self.url(1), content: content)

@@ -109,7 +109,7 @@ import Testing
         #expect(try await fixture.reader.spans(of: key("o1"), on: fixture.loop).get()?.head.readableBytes == 256)
         let assets = (0..<20).map { (digest: "digest-\($0)", entry: [UInt8($0)]) }
         for _ in 0..<2 { try await fixture.store.putAssets(assets) }
-        let read = try await fixture.reader.assets(assets.map(\.digest), on: fixture.loop).get()
+        let read = try await fixture.reader.assets(assets.map(\.digest), of: key("o1"), on: fixture.loop).get()
         #expect(try read.map { Array(try $0.get().readableBytesView) } == assets.map(\.entry))
         let scan = OrderScan(redis: fixture.redis)
         let type = try OrderTypeIdentifier(orderType)

@@ -137,12 +137,12 @@ import Testing
             try await fixture.store.putAssets(assets)
             let loop = fixture.loop
             #expect(
-                try await fixture.reader.assets(["bb", "aa"], on: loop).get()
+                try await fixture.reader.assets(["bb", "aa"], of: key("o"), on: loop).get()
                     .map { Array(try $0.get().readableBytesView) } == [[255, 13, 10], [1, 2, 0]])
             try await fixture.store.putAssets([("aa", [9]), ("cc", [3])])
             #expect(try await fixture.raw("GET", StoreKeys.asset("aa")).bytes == [1, 2, 0], "what stands stays")
             _ = try await fixture.raw("DEL", StoreKeys.asset("aa"))
-            let read = try await fixture.reader.assets(["bb", "aa"], on: loop).get()
+            let read = try await fixture.reader.assets(["bb", "aa"], of: key("o"), on: loop).get()
             #expect(try read[0].get().readableBytes == 3)
             let error = #expect(throws: StoreError.self) { try read[1].get() }
             #expect(error?.code == .corrupt)

@@ -82,9 +82,9 @@ import Testing
         ],
         "Shared/Store": [
             // Asset sweeps and lookups wait for a complete view.
-            "Assets": ["Keys", "View"],
+            "Assets": ["Keys", "Pictures", "View"],
             "Keys": [],
-            "Orders": ["Assets", "Keys", "View", "Work"],
+            "Orders": ["Assets", "Keys", "Pictures", "View", "Work"],
             "Packages": ["Keys", "View"],
             "Pictures": ["Keys"],
             "Registrations": ["Keys", "View"],

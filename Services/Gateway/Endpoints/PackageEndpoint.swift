@@ -211,8 +211,8 @@ final class PackageEndpoint: Sendable {
                 if let shared = self.cache.entries(list: spans.sharedList) {
                     return completion(.success(.answer(Self.package(spans, shared))))
                 }
-                self.shared(of: spans, on: eventLoop).whenComplete { result in
-                    completion(result.map { .answer(Self.package(spans, $0)) })
+                self.shared(of: spans, fetch.key, on: eventLoop).whenComplete { result in
+                    completion(result.map { shared in shared.map { .answer(Self.package(spans, $0)) } ?? .unpackaged })
                 }
             }
         }
@@ -229,14 +229,35 @@ final class PackageEndpoint: Sendable {
         return Answer(.ok, headers: headers, body: body)
     }
 
+    /// - Returns: nil if another version was written, without a document of this one.
     private func shared(
-        of spans: PackageReader.Spans, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<[ByteBuffer]> {
+        of spans: PackageReader.Spans, _ key: OrderKey, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<[ByteBuffer]?> {
         let digests = spans.shared
-        let entries = self.cache.entries(digests, on: eventLoop) { self.reader.assets($0, on: eventLoop) }
-        return entries.map { entries in
-            self.cache.keep(list: spans.sharedList, digests, entries)
-            return entries
+        let own = digests.filter(OwnDocument.isReference)
+        let entries = self.cache.entries(digests.filter { !OwnDocument.isReference($0) }, on: eventLoop) {
+            self.reader.assets($0, of: key, on: eventLoop)
+        }
+        guard !own.isEmpty else {
+            return entries.map { entries in
+                self.cache.keep(list: spans.sharedList, digests, entries)
+                return entries
+            }
+        }
+        // They belong to one order, and are not kept.
+        return entries.and(self.reader.assets(own, of: key, on: eventLoop)).flatMapThrowing { entries, documents in
+            var (entries, documents) = (entries[...], documents[...])
+            return try digests.reduce(into: [ByteBuffer]?([])) { body, digest in
+                guard OwnDocument.isReference(digest) else {
+                    body?.append(contentsOf: entries.popFirst().map { [$0] } ?? [])
+                    return
+                }
+                switch documents.popFirst() {
+                case .success(let document)?: body?.append(document)
+                case .failure(let error)? where error.code != .corrupt: throw error
+                case .failure?, nil: body = nil
+                }
+            }
         }
     }
 

@@ -26,7 +26,15 @@ struct DraftMaker: Sendable {
                 policy.leavesPackage(after: order.1, isSilent: result.isSilent, nowEpochSeconds: seconds)
             }
         }
-        let unpackaged = all.filter { $0.record != nil }
+        let renewed = all.filter { !$0.result.renewedLinks.isEmpty }
+        do {
+            if !renewed.isEmpty {
+                try await self.pictureIndex?.renew(renewed, nowEpochSeconds: seconds) { self.packagers[$0] }
+            }
+        } catch {
+            outcomes.postpone(renewed.map(\.place), "\(error)")
+        }
+        let unpackaged = outcomes.open(all).filter { $0.record != nil }
         self.metrics.packagesLeft.increment(by: unpackaged.count)
         let folded = all.filter { $0.record == nil }
         let pictured = self.pictureIndex == nil ? [] : folded.filter { !$0.pictures.isEmpty }
@@ -39,9 +47,9 @@ struct DraftMaker: Sendable {
             outcomes.postpone(pictured.map(\.place), "\(error)")
         }
         let drafts = await self.each(outcomes.open(folded), \.order, .sign, &outcomes) {
-            [shown = found.shown, limit = self.recordLimit.value] packager, draft throws(PackagingError) in
+            [found, limit = self.recordLimit.value] packager, draft throws(PackagingError) in
             try packager.package(
-                draft, pictures: shown[draft.key.orderType] ?? [:], recordBytes: limit, nowEpochSeconds: seconds)
+                draft, pictures: found.shown(to: draft.key), recordBytes: limit, nowEpochSeconds: seconds)
         }
         do {
             if !pictured.isEmpty { try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds) }

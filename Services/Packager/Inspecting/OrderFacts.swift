@@ -77,6 +77,8 @@ struct StoredFacts: Hashable, Sendable {
     /// The last sequence number of each source.
     var sequences: [SequenceFact] = []
     var pictures = PictureFacts()
+    /// Its own documents.
+    var documents = PictureFacts()
     /// Elements that its sources sent and it does not show, each with the reason.
     var hiddenElements: [String] = []
     /// Files that it names and its package does not have, each with its place.
@@ -99,7 +101,7 @@ enum TokenOrigin: Hashable, Sendable {
     case unknown
 }
 
-/// The pictures that an order names by URLs of hosts that its brand allows.
+/// The pictures, or the own documents, that an order names by URLs of hosts that its brand allows.
 struct PictureFacts: Hashable, Sendable {
     var named = 0
     /// Pictures that are not in Redis.
@@ -112,6 +114,17 @@ struct PictureFacts: Hashable, Sendable {
     var givenUp = 0
     /// The reasons of the missing ones, each once, sorted.
     var failures: [String] = []
+
+    /// - Parameter failure: the last reason for which it could not be fetched.
+    mutating func add(isMissing: Bool, isPending: Bool, failure: String?) {
+        self.named += 1
+        guard isMissing else { return }
+        self.missing += 1
+        if isPending { self.pending += 1 }
+        guard let failure else { return }
+        if isPending { self.failing += 1 } else { self.givenUp += 1 }
+        if !self.failures.contains(failure) { self.failures = (self.failures + [failure]).sorted() }
+    }
 }
 
 /// A record of `waybill.orders`.

@@ -82,10 +82,8 @@ enum OrderFormatter {
             lines.append(("source", "\(name): \(source.members.joined(separator: ", "))\(owns)\(time)"))
         }
         for sequence in order.sequences { lines.append(("sequence", "\(sequence.source): \(sequence.number)")) }
-        let pictures = order.pictures
-        if pictures.named > 0 {
-            lines.append(
-                ("pictures", "\(pictures.named), \(pictures.missing) missing, \(pictures.pending) of them awaited"))
+        for (name, files) in [("pictures", order.pictures), ("own docs", order.documents)] where files.named > 0 {
+            lines.append((name, "\(files.named), \(files.missing) missing, \(files.pending) of them awaited"))
         }
         return lines
     }
@@ -120,12 +118,8 @@ extension OrderFormatter {
             "sources": .array((order?.sources ?? []).map(Self.json)),
             "sequences": .array(
                 (order?.sequences ?? []).map { ["source": .string($0.source), "sequence": .string($0.number)] }),
-            "pictures": order.map {
-                [
-                    "named": Self.number($0.pictures.named), "missing": Self.number($0.pictures.missing),
-                    "pending": Self.number($0.pictures.pending), "failures": Self.texts($0.pictures.failures),
-                ]
-            } ?? .null,
+            "pictures": order.map { Self.json($0.pictures) } ?? .null,
+            "documents": order.map { Self.json($0.documents) } ?? .null,
             "deadLetters": Self.value(facts.letters) { letters in
                 .array(
                     letters.map {
@@ -165,6 +159,13 @@ extension OrderFormatter {
             "hiddenElements": order.map { Self.texts($0.hiddenElements) } ?? .null,
             "omittedFiles": order.map { Self.texts($0.omittedFiles) } ?? .null,
             "devices": Self.number(redis.devices), "early": Self.number(redis.early),
+        ]
+    }
+
+    private static func json(_ files: PictureFacts) -> JSON {
+        [
+            "named": Self.number(files.named), "missing": Self.number(files.missing),
+            "pending": Self.number(files.pending), "failures": Self.texts(files.failures),
         ]
     }
 

@@ -267,7 +267,7 @@ extension OrderInspection {
         guard let brand else { return facts }
         let packager = OrderPackager(brand, tokens: self.settings.tokens)
         let shown: OrderPackager.Shown
-        (facts.pictures, shown) = try await self.pictures(of: state, packager, nowEpochSeconds)
+        (facts.pictures, facts.documents, shown) = try await self.pictures(of: state, packager, nowEpochSeconds)
         (facts.hiddenElements, facts.omittedFiles) = packager.hidden(
             state, pictures: shown, nowEpochSeconds: nowEpochSeconds)
         guard !facts.isUnpackaged else { return facts }
@@ -279,25 +279,22 @@ extension OrderInspection {
 
     private func pictures(
         of state: OrderState, _ packager: OrderPackager, _ nowEpochSeconds: Int64
-    ) async throws -> (PictureFacts, OrderPackager.Shown) {
+    ) async throws -> (pictures: PictureFacts, documents: PictureFacts, OrderPackager.Shown) {
         let keys = Array(Set(packager.pictures(of: state).map(\.key)))
-        let pictures = Pictures(redis: self.redis)
         var found = PictureIndex.Found()
-        var facts = PictureFacts()
-        let records = try await pictures.records(keys)
-        let waits = try await pictures.waits(state.key, for: keys)
-        for ((key, record), isPending) in zip(zip(keys, records), waits) {
-            found.add(record, for: key, nowEpochSeconds: nowEpochSeconds)
-            facts.named += 1
-            guard found.shown[key.orderType]?[key.url] == nil else { continue }
-            facts.missing += 1
-            if isPending { facts.pending += 1 }
-            guard let failure = record?.failure else { continue }
-            if isPending { facts.failing += 1 } else { facts.givenUp += 1 }
-            if !facts.failures.contains(failure) { facts.failures.append(failure) }
+        var facts = (pictures: PictureFacts(), documents: PictureFacts())
+        for areDocuments in [false, true] {
+            let store = Pictures(redis: self.redis, areDocuments: areDocuments)
+            let some = keys.filter { ($0.order != nil) == areDocuments }
+            let records = zip(some, try await store.records(some))
+            var sums = PictureFacts()
+            for ((key, record), isPending) in zip(records, try await store.waits(state.key, for: some)) {
+                found.add(record, for: key, nowEpochSeconds: nowEpochSeconds)
+                sums.add(isMissing: !found.has(key), isPending: isPending, failure: record?.failure)
+            }
+            if areDocuments { facts.documents = sums } else { facts.pictures = sums }
         }
-        facts.failures.sort()
-        return (facts, found.shown[state.key.orderType] ?? [:])
+        return (facts.pictures, facts.documents, found.shown(to: state.key))
     }
 }
 

@@ -44,6 +44,9 @@ struct OrderFinding: Hashable, Sendable {
         case picturesPending = "pictures-pending"
         case picturesFailing = "pictures-failing"
         case picturesMissing = "pictures-missing"
+        case documentsPending = "documents-pending"
+        case documentsFailing = "documents-failing"
+        case documentsMissing = "documents-missing"
         case deadLetters = "dead-letters"
         case earlyChanges = "early-changes"
         case changesWait = "changes-wait"
@@ -305,31 +308,43 @@ extension OrderVerdict {
                 .filesOmitted, "left out of the package: \(order.omittedFiles.listed(separator: "; "))",
                 fix: "correct the name in the order, or add the file to the brand's assets, then \(touch)")
         }
-        self.judge(order.pictures, isUnpackaged: order.isUnpackaged, touch)
+        self.judge(
+            order.pictures, ("picture", "waybill_picture_failures_total"),
+            (.picturesFailing, .picturesPending, .picturesMissing),
+            isUnpackaged: order.isUnpackaged, touch)
+        self.judge(
+            order.documents, ("document", "waybill_own_document_failures_total"),
+            (.documentsFailing, .documentsPending, .documentsMissing),
+            isUnpackaged: order.isUnpackaged, touch)
     }
 
-    private mutating func judge(_ pictures: PictureFacts, isUnpackaged: Bool, _ touch: String) {
-        let all = pictures.named.counted("picture")
+    private mutating func judge(
+        _ pictures: PictureFacts, _ names: (noun: String, metric: String),
+        _ codes: (failing: OrderFinding.Code, pending: OrderFinding.Code, missing: OrderFinding.Code),
+        isUnpackaged: Bool, _ touch: String
+    ) {
+        let noun = names.noun
+        let all = pictures.named.counted(noun)
         let reasons = pictures.failures.isEmpty ? "" : ": \(pictures.failures.listed(separator: "; "))"
         if pictures.failing > 0 {
             self.fault(
-                .picturesFailing, "\(pictures.failing) of \(all) cannot be fetched\(reasons)",
-                fix: "repair the picture or its host; a packager tries again by itself")
+                codes.failing, "\(pictures.failing) of \(all) cannot be fetched\(reasons)",
+                fix: "repair the \(noun) or its host; a packager tries again by itself")
         }
         let pending = pictures.pending - pictures.failing
         if pending > 0 {
             self.warning(
-                .picturesPending, "the order waits for \(pending) of \(all)",
-                fix: "nothing, a packager fetches them; see waybill_picture_failures_total if they do not come")
+                codes.pending, "the order waits for \(pending) of \(all)",
+                fix: "nothing, a packager fetches them; see \(names.metric) if they do not come")
         }
         // Of an order without a package none was asked for.
         let lost = isUnpackaged ? pictures.givenUp : pictures.missing - pictures.pending
         if lost > 0 {
             self.findings.append(
                 OrderFinding(
-                    code: .picturesMissing, severity: pictures.givenUp > 0 ? .fault : .warning,
+                    code: codes.missing, severity: pictures.givenUp > 0 ? .fault : .warning,
                     text: "left out since they could not be fetched: \(lost) of \(all)\(reasons)",
-                    fix: "repair the pictures' host, then \(touch)"))
+                    fix: "repair the \(noun)s' host, then \(touch)"))
         }
     }
 }

@@ -6,7 +6,7 @@ import Model
 import Packaging
 import Store
 
-/// Fetches one picture and repackages the orders that wait for it.
+/// Fetches one picture, or one own document, and repackages the orders that wait for it.
 struct PictureFetchJob: Sendable {
     /// The time for which a worker owns a picture; renewed while it works on it.
     static let lease: Duration = .seconds(60)
@@ -26,8 +26,10 @@ struct PictureFetchJob: Sendable {
     /// Repackages orders where that makes a difference, and announces the new versions. Returns those that go on
     /// waiting, since they cannot be read now.
     let repackage: @Sendable ([OrderKey]) async throws -> Set<OrderKey>
-    /// Returns the hosts that pictures of an order type may come from, with the present brands.
-    let hosts: @Sendable (OrderTypeIdentifier) -> PictureHosts
+    /// Returns the packager of an order type with its present brand, which allows hosts; nil allows none.
+    let packager: @Sendable (OrderTypeIdentifier) -> OrderPackager?
+    /// The sums of documents.
+    let documentBytes: OwnDocumentBytes
     let metrics: PictureMetrics
     let logger: Logger
     var retry = PictureRetry()
@@ -40,16 +42,26 @@ struct PictureFetchJob: Sendable {
     /// - Parameter claim: updated with the lease.
     /// - Throws: `StoreError` and what `repackage` throws.
     func run(_ claim: inout Pictures.Claim) async throws {
-        var record = try await self.pictures.records([claim.key]).first.flatMap(\.self) ?? PictureRecord()
-        if record.content == nil || self.now() - record.checkedEpochSeconds >= PictureIndex.freshSeconds {
-            switch await self.fetch(claim.key, record, from: try await self.url(of: claim.key)) {
-            case .success(let (fresh, entry)):
-                record = fresh
-                // The asset first: a record without one would be fetched again.
-                if let asset = record.content?.asset, let entry { try await self.store.putAssets([(asset, entry)]) }
-                try await self.pictures.save(record, for: claim.key)
-            case .failure(let failure):
-                return try await self.putOff(&claim, record, failure)
+        let target: Target
+        switch try await self.place(of: claim.key) {
+        case .target(let found): target = found
+        case .soon:
+            _ = try await self.pictures.postpone(&claim, by: Self.soon)
+            return
+        case .none:
+            return try await self.pictures.finish(claim, dismissing: true, otherwiseAgainAfter: Self.soon)
+        }
+        let record = try await self.pictures.records([claim.key]).first.flatMap(\.self) ?? PictureRecord()
+        let isStale = self.now() - record.checkedEpochSeconds >= PictureIndex.freshSeconds
+        if record.content == nil || isStale && !self.pictures.areDocuments {
+            do {
+                try await self.checkRoom(for: claim.key, target)
+                let (fresh, entry) = try await self.fetch(claim.key, record, from: target).get()
+                guard try await self.keep(fresh, entry, for: claim.key, target) else {
+                    return try await self.pictures.finish(claim, dismissing: true, otherwiseAgainAfter: Self.soon)
+                }
+            } catch let failure as Failure {
+                return try await self.putOff(&claim, record, failure, target)
             }
         }
         guard try await self.serve(&claim) else { return }
@@ -57,26 +69,23 @@ struct PictureFetchJob: Sendable {
     }
 
     /// A failed fetch; the reason is nil if the picture is not the cause.
-    private struct Failure: Error {
+    struct Failure: Error {
         let reason: PictureFailure?
-        let retryAfterSeconds: Int64?
+        var retryAfterSeconds: Int64?
         let message: String
-    }
-
-    /// The URL to fetch: the one from the order that began to wait last, since its signature is valid longest.
-    private func url(of key: PictureKey) async throws -> String {
-        let waiting = try await self.pictures.waiting(for: key, from: "0").orders
-        return waiting.max { $0.sinceEpochSeconds < $1.sinceEpochSeconds }?.url ?? key.url
     }
 
     /// - Returns: the new record, and the ZIP entry if the picture is a new one.
     private func fetch(
-        _ key: PictureKey, _ record: PictureRecord, from url: String
+        _ key: PictureKey, _ record: PictureRecord, from target: Target
     ) async -> Result<(PictureRecord, entry: [UInt8]?), Failure> {
-        let hosts = self.hosts(key.orderType)
-        var request = FetchRequest(url: url) { hosts.allows(host: $0.host, port: $0.port) }
-        request.accept = "image/png, image/jpeg"
-        request.sizeLimit = PictureFile.sizeLimit
+        let (hosts, rules) = (self.hosts(key.orderType), target.rules)
+        var request = FetchRequest(url: target.url) { hosts.allows(host: $0.host, port: $0.port) }
+        request.accept = self.pictures.areDocuments ? "application/pdf, image/png, image/jpeg" : "image/png, image/jpeg"
+        request.sizeLimit = self.pictures.areDocuments ? rules.sizeLimit : PictureFile.sizeLimit
+        if self.pictures.areDocuments, let secret = rules.authorization {
+            request.authorization = (FetchOrigin(host: secret.host, port: secret.port), secret.value)
+        }
         if record.content != nil {
             request.entityTag = record.entityTag
             request.lastModified = record.lastModified
@@ -95,9 +104,15 @@ struct PictureFetchJob: Sendable {
             if case .content(let content) = try await self.fetcher.fetch(request) {
                 let made: (file: PictureFile, entry: [UInt8])
                 do throws(PictureFault) {
-                    made = try PictureFile.make(url: key.url, content: content.body)
+                    made =
+                        self.pictures.areDocuments
+                        ? try PictureFile.makeDocument(key.url, content: content.body)
+                        : try PictureFile.make(url: key.url, content: content.body)
                 } catch {
-                    return .failure(Failure(reason: .notAPicture, retryAfterSeconds: nil, message: "\(error)"))
+                    return .failure(
+                        self.pictures.areDocuments
+                            ? Failure(reason: .notADocument, message: "reading a document: it \(error.message)")
+                            : Failure(reason: .notAPicture, message: "\(error)"))
                 }
                 fresh.content = PictureRecord.Content(made.file)
                 fresh.entityTag = content.entityTag
@@ -113,7 +128,9 @@ struct PictureFetchJob: Sendable {
         }
     }
 
-    private func putOff(_ claim: inout Pictures.Claim, _ known: PictureRecord, _ failure: Failure) async throws {
+    private func putOff(
+        _ claim: inout Pictures.Claim, _ known: PictureRecord, _ failure: Failure, _ target: Target
+    ) async throws {
         guard let reason = failure.reason else {
             _ = try await self.pictures.postpone(&claim, by: Self.soon)
             return
@@ -125,23 +142,25 @@ struct PictureFetchJob: Sendable {
         let step = self.retry.step(
             after: reason, attempts: record.attempts, retryAfterSeconds: failure.retryAfterSeconds)
         var metadata: Logger.Metadata = [
-            "url": "\(Self.shown(claim.key.url))", "reason": "\(reason.rawValue)", "error": "\(failure.message)",
+            "url": "\(Self.shown(target.url))", "reason": "\(reason.rawValue)", "error": "\(failure.message)",
             "attempt": "\(record.attempts)",
         ]
         switch step {
         case .again(let delay):
             metadata["again"] = "\(delay)"
-            try await self.pictures.save(record, for: claim.key)
+            try await self.save(record, for: claim.key, target)
             _ = try await self.pictures.postpone(&claim, by: delay)
         case .giveUp(let rest):
             metadata["rests"] = "\(rest) s"
             record.attempts = 0
             record.restsUntilEpochSeconds = self.now() + rest
             // Before the waiting orders are dismissed, so that no order starts to wait in between.
-            try await self.pictures.save(record, for: claim.key)
+            try await self.save(record, for: claim.key, target)
             try await self.pictures.finish(claim, dismissing: true, otherwiseAgainAfter: Self.soon)
         }
-        self.logger.warning("cannot fetch picture", metadata: metadata)
+        if let order = claim.key.orderKey { metadata["order"] = "\(order)" }
+        let what = self.pictures.areDocuments ? "document" : "picture"
+        self.logger.warning("cannot fetch \(what)", metadata: metadata)
     }
 
     /// Repackages the orders that wait.
@@ -179,15 +198,21 @@ struct PictureFetchJob: Sendable {
     static func shown(_ url: String) -> String { String(url.prefix { $0 != "?" && $0 != "#" }) }
 }
 
-/// The schedule of retries for a picture that could not be fetched.
+/// The schedule of retries for a picture or a document that could not be fetched.
 ///
-/// After a temporary failure: exponential from two seconds to an hour, for about two hours. After a failure of the
+/// After a temporary failure: exponential from two seconds to an hour, for about two hours; a document, which no later
+/// order names, for about a day. After a failure of the
 /// picture itself (not there yet, no picture, a host that is not allowed): after a minute, ten minutes, an hour and six
 /// hours, since people upload pictures late and correct mistakes. After that the orders no longer wait for the picture,
 /// and it rests until an order names it again later.
 struct PictureRetry: Sendable {
     /// The length of a second in the schedule; tests make it short.
     var second: Duration = .seconds(1)
+    /// Temporary failures in a row until it is given up.
+    var attemptLimit: Int64 = 13
+
+    /// That of an own document.
+    static let ofDocuments = PictureRetry(attemptLimit: 36)
 
     /// The action after a failure.
     enum Step: Hashable, Sendable {
@@ -195,7 +220,6 @@ struct PictureRetry: Sendable {
         case giveUp(restSeconds: Int64)
     }
 
-    private static let attemptLimit: Int64 = 13
     private static let slowDelays: [Int64] = [60, 600, 3600, 6 * 3600]
     private static let longestDelay: Int64 = 3600
 
@@ -207,7 +231,7 @@ struct PictureRetry: Sendable {
             guard attempts <= Self.slowDelays.count else { return .giveUp(restSeconds: 24 * 3600) }
             return self.again(Self.slowDelays[Int(max(1, attempts)) - 1])
         }
-        guard attempts < Self.attemptLimit else { return .giveUp(restSeconds: 3600) }
+        guard attempts < self.attemptLimit else { return .giveUp(restSeconds: 3600) }
         let delay = 1 << min(max(attempts, 1), 12)
         let wish = min(max(retryAfterSeconds ?? 0, 0), Self.longestDelay)
         return self.again(min(max(Int64(delay), wish), Self.longestDelay))

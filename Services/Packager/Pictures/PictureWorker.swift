@@ -7,23 +7,27 @@ import ServiceLifecycle
 import Store
 import Synchronization
 
-/// Fetches pictures that orders wait for, as long as the packager runs.
+/// Fetches pictures, or the own documents, that orders wait for, as long as the packager runs.
 ///
 /// All packagers share the pictures that are due; the lease in Redis ensures that only one works on each. A picture in
 /// hand when the service stops is due again immediately, or when the lease expires.
 struct PictureWorker: Service {
     /// Pictures in hand at once.
-    static let concurrency = 8
+    private static let pictureCount = 8
+    /// Documents in hand at once: each order has its own, of 1 MiB in most brands.
+    private static let documentCount = 24
     private static let idle: Duration = .milliseconds(250)
     private static let afterFailure: Duration = .seconds(2)
+    /// The time between two looks at the bytes of documents.
+    private static let interval: Duration = .seconds(10)
 
     let pictures: Pictures
     let job: PictureFetchJob
     let fetcher: Fetcher
     let metrics: PictureMetrics
     let logger: Logger
-    /// Returns the hosts that pictures may come from, by order type, with the present brands.
-    var hosts: @Sendable () -> [OrderTypeIdentifier: PictureHosts] = { [:] }
+    /// Returns the packagers with the present brands.
+    var packagers: @Sendable () -> [OrderTypeIdentifier: OrderPackager] = { [:] }
 
     init(pictures: Pictures, job: PictureFetchJob, fetcher: Fetcher, metrics: PictureMetrics, logger: Logger) {
         self.pictures = pictures
@@ -34,30 +38,46 @@ struct PictureWorker: Service {
     }
 
     /// - Parameters:
+    ///   - areDocuments: true for the own documents of orders.
     ///   - fetcher: closed when the worker stops.
     ///   - repackage: as for `PictureFetchJob`.
-    ///   - hosts: returns the hosts that pictures may come from, by order type, with the present brands.
+    ///   - packagers: returns the packagers with the present brands.
     init(
-        _ pictureIndex: PictureIndex, store: OrderStore, fetcher: Fetcher,
+        _ pictureIndex: PictureIndex, areDocuments: Bool, store: OrderStore,
+        fetching configuration: FetcherConfiguration,
         repackage: @escaping @Sendable ([OrderKey]) async throws -> Set<OrderKey>,
-        hosts: @escaping @Sendable () -> [OrderTypeIdentifier: PictureHosts], logger: Logger
-    ) {
-        self.init(
-            pictures: pictureIndex.pictures,
-            job: PictureFetchJob(
-                pictures: pictureIndex.pictures, store: store, fetcher: fetcher, repackage: repackage,
-                hosts: { hosts()[$0] ?? .none }, metrics: pictureIndex.metrics, logger: logger),
-            fetcher: fetcher, metrics: pictureIndex.metrics, logger: logger)
-        self.hosts = hosts
+        packagers: @escaping @Sendable () -> [OrderTypeIdentifier: OrderPackager], logger: Logger
+    ) throws(FetchError) {
+        var configuration = configuration
+        configuration.concurrency = areDocuments ? Self.documentCount : Self.pictureCount
+        let fetcher = try Fetcher(configuration)
+        let pictures = areDocuments ? pictureIndex.documents : pictureIndex.pictures
+        let metrics = areDocuments ? pictureIndex.documentMetrics : pictureIndex.metrics
+        var job = PictureFetchJob(
+            pictures: pictures, store: store, fetcher: fetcher, repackage: repackage, packager: { packagers()[$0] },
+            documentBytes: pictureIndex.documentBytes, metrics: metrics, logger: logger)
+        if areDocuments { job.retry = .ofDocuments }
+        self.init(pictures: pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
+        self.packagers = packagers
     }
 
     func run() async throws {
-        let slots = Slots(Self.concurrency)
+        let slots = Slots(self.pictures.areDocuments ? Self.documentCount : Self.pictureCount)
         try? await cancelWhenGracefulShutdown {
             try await withThrowingDiscardingTaskGroup { group in
-                var known = self.hosts()
+                var known = self.hosts
+                var looked: ContinuousClock.Instant?
                 while !Task.isCancelled {
                     await self.hasten(since: &known)
+                    // Brands without documents cost Redis nothing.
+                    if self.pictures.areDocuments, known.values.allSatisfy(\.isEmpty) {
+                        try await Task.sleep(for: Self.idle)
+                        continue
+                    }
+                    if self.pictures.areDocuments, looked.map({ .now - $0 > Self.interval }) ?? true {
+                        looked = .now
+                        await self.measure()
+                    }
                     let claims = await self.claim(slots.free)
                     for claim in claims {
                         slots.acquire()
@@ -73,15 +93,32 @@ struct PictureWorker: Service {
         await self.fetcher.close()
     }
 
+    /// The hosts that may be asked, by order type, with the present brands.
+    private var hosts: [OrderTypeIdentifier: PictureHosts] {
+        self.packagers().mapValues { self.pictures.areDocuments ? $0.documents.hosts : $0.pictureHosts }
+    }
+
     /// Makes waiting pictures due whose brand allows other hosts than before; those of a failure of Redis next time.
     private func hasten(since known: inout [OrderTypeIdentifier: PictureHosts]) async {
-        let hosts = self.hosts()
+        let hosts = self.hosts
         let types = hosts.keys.filter { known[$0] != hosts[$0] }
         do {
             if !types.isEmpty { try await self.pictures.hasten(of: types, waitingFor: PictureFetchJob.lease) }
             known = hosts
         } catch {
             self.logger.warning("cannot make pictures due, retrying", metadata: ["error": "\(error)"])
+        }
+    }
+
+    /// Records how many bytes the documents of each brand have.
+    private func measure() async {
+        do {
+            let bytes = try await self.job.documentBytes.all()
+            for (type, packager) in self.packagers() where !packager.documents.hosts.isEmpty {
+                self.metrics.record(bytes: max(0, bytes[type] ?? 0), of: packager.documents.brandLimit, type)
+            }
+        } catch {
+            self.logger.warning("cannot count documents, retrying", metadata: ["error": "\(error)"])
         }
     }
 

@@ -2,7 +2,7 @@ import Operations
 
 extension MetricRow {
     /// The metrics of the packager.
-    static let packager = changes + restoring + pictures + assets
+    static let packager = changes + restoring + pictures + documents + assets
 
     /// The metrics of changes, and of the worker that processes them.
     static let changes = [
@@ -90,6 +90,28 @@ extension MetricRow {
         MetricRow(
             .counter, "waybill_pictures_unnoted_total",
             "pictures that could not be awaited, because too many already are"),
+    ]
+
+    /// The metrics of the orders' own documents by URL.
+    static let documents = [
+        MetricRow(.counter, "waybill_own_documents_fetched_total", "receipts and labels that were fetched"),
+        MetricRow(.histogram, "waybill_own_document_fetch_seconds", "time of a fetch, failed ones included"),
+        MetricRow(
+            .counter, "waybill_own_document_failures_total", by: ["reason"],
+            "fetches that failed; no_room: the order's or the brand's documents would have too many bytes"),
+        MetricRow(.gauge, "waybill_own_documents_waiting", "awaited documents, of all packagers"),
+        MetricRow(
+            .counter, "waybill_own_documents_omitted_total",
+            "documents that were left out of packages for the time being"),
+        MetricRow(
+            .counter, "waybill_own_documents_unnoted_total",
+            "documents that could not be awaited, because too many already are"),
+        MetricRow(
+            .gauge, "waybill_own_document_bytes", by: ["brand"],
+            "their bytes in Redis; set right by each scan of the assets"),
+        MetricRow(
+            .gauge, "waybill_own_document_limit_bytes", by: ["brand"],
+            "the bytes that they may have, documents.brandBytes"),
     ]
 
     /// The metrics of the deletion of unused pictures.

@@ -23,8 +23,10 @@ struct OrderPackager: Sendable {
     var tokenRenewal: TokenRenewal?
     /// The hosts that pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
+    /// The rules for the own documents of the brand's orders.
+    let documents: DocumentRules
 
-    /// Fetched pictures, by their identities.
+    /// Fetched pictures by their identities, and the own documents of one order by their identifiers.
     typealias Shown = [String: PictureFile]
     /// Packages an order.json with pictures, signed at the given time.
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
@@ -46,6 +48,7 @@ struct OrderPackager: Sendable {
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
         self.pictureHosts = brand.pictureHosts
+        self.documents = brand.documents
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
 
@@ -95,13 +98,18 @@ struct OrderPackager: Sendable {
         )
     }
 
-    /// Returns the pictures that an order names by URLs from which the brand allows fetching, each URL once.
+    /// Returns the pictures and own documents that an order names by URLs from which the brand allows fetching, each
+    /// URL once for either.
     func pictures(of state: OrderState) -> [OrderPicture] {
-        guard !self.pictureHosts.isEmpty else { return [] }
-        return self.pictureHosts.urls(in: state.orderJSON(rules: self.rules)).map { url in
+        guard !self.pictureHosts.isEmpty || !self.documents.hosts.isEmpty else { return [] }
+        let order = state.orderJSON(rules: self.rules)
+        return self.pictureHosts.urls(in: order).map { url in
             let key = PictureKey(orderType: state.key.orderType, url: self.pictureHosts.identity(of: url))
             return OrderPicture(url: url, key: key)
         }
+            + self.documents.hosts.urls(in: order, ofPictures: false).map { url in
+                OrderPicture(url: url, key: PictureKey(of: state.key, document: self.documents.identifier(of: url)))
+            }
     }
 
     private func pictures(of result: FoldResult) -> [OrderPicture] {
@@ -183,7 +191,7 @@ struct OrderPackager: Sendable {
                 guard let token = renewal.token(for: stored.state) else { return draft }
                 return try self.nextVersion(draft, stored, token, pictures, nowEpochSeconds: nowEpochSeconds)
             }
-            // A restored order whose pictures were lost with its package cannot be compared.
+            // A restored order whose pictures or documents were lost with its package cannot be compared.
             guard stored.isPackaged || draft.pictures.allSatisfy({ pictures[$0.key.url] != nil }) else { return draft }
             let order = stored.state.orderJSON(rules: self.rules)
             let digest = self.builder?.contentDigest(of: order, pictures: pictures)

@@ -198,7 +198,7 @@ struct OrderRepackager: Sendable {
         let made = await onAllCores(drafts) { draft -> Result<OrderDraft, PackagingError> in
             guard let packager = packagers[draft.key.orderType] else { return .success(draft) }
             return Result { () throws(PackagingError) in
-                try job.make(packager, draft, found.shown[draft.key.orderType] ?? [:], seconds)
+                try job.make(packager, draft, found.shown(to: draft.key), seconds)
             }
         }
         drafts = try zip(drafts, made).compactMap { (draft, result) -> OrderDraft? in

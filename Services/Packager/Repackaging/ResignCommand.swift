@@ -101,8 +101,7 @@ struct ResignCommand: AsyncParsableCommand {
             topics: common.topics, store: cold.store(ofCompleteView: redis), producer: producer,
             packagers: { [packager] in [type: packager] })
         // Without it, pictures from URLs would count as missing.
-        repackager.pictureIndex = PictureIndex(
-            pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
+        repackager.pictureIndex = PictureIndex(redis: redis, factory: environment.metrics)
         let run = ResignRun(
             type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),
             repackager: repackager,

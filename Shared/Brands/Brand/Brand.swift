@@ -21,6 +21,8 @@ public struct Brand: Sendable {
     public let assets: [String: Asset]
     /// The hosts that pictures named by URL in orders may come from.
     public let pictureHosts: PictureHosts
+    /// The rules for receipts and labels named by URL in orders.
+    public let documents: DocumentRules
     /// The time for which orders that ended are kept; nil keeps them.
     public let retention: OrderRetention?
     /// The secrets that its tokens and links are made with; nil if it shares them with other brands.
@@ -33,7 +35,8 @@ public struct Brand: Sendable {
 extension PackageBuilder {
     /// Makes a builder of one brand's packages.
     public init(_ brand: Brand) {
-        self.init(signing: brand.signing, assets: brand.assets, pictureHosts: brand.pictureHosts)
+        self.init(
+            signing: brand.signing, assets: brand.assets, pictureHosts: brand.pictureHosts, documents: brand.documents)
     }
 }
 

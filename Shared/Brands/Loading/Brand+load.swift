@@ -1,6 +1,7 @@
 import Cryptography
 import Glibc
 import Model
+import Packaging
 import Tokens
 
 extension Brand {
@@ -39,18 +40,41 @@ extension Brand {
                 .certificate,
                 "\(directory) (\(file.certificate), \(file.key), \(file.intermediate)): \(error.message)")
         }
+        let documents = try Self.documentRules(file, files)
+        var rules = BrandRules(
+            orderType: file.orderType, merchant: file.merchant, returnInfo: file.returnInfo,
+            changeNotifications: file.changeNotifications, passUnknownMembers: file.passUnknownMembers,
+            webServiceURL: webServiceURL)
+        rules.linkFault = { documents.fault(of: $0) }
+        let (pictures, receipts) = (file.pictureHosts, documents.hosts)
+        if pictures.ignoresQuery || receipts.ignoresQuery {
+            rules.linkIdentity = { ($1 ? pictures : receipts).identity(of: $0) }
+        }
         return Brand(
-            orderType: file.orderType,
-            rules: BrandRules(
-                orderType: file.orderType, merchant: file.merchant, returnInfo: file.returnInfo,
-                changeNotifications: file.changeNotifications, passUnknownMembers: file.passUnknownMembers,
-                webServiceURL: webServiceURL),
+            orderType: file.orderType, rules: rules,
             signing: signing,
             push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + issuer, key: key),
             pushOptions: file.pushOptions,
             assets: try files.assets(),
-            pictureHosts: file.pictureHosts, retention: file.retention,
+            pictureHosts: file.pictureHosts, documents: documents, retention: file.retention,
             tokenSecrets: try file.tokenSecrets.map { name throws(BrandError) in try Self.tokenSecrets(name, files) })
+    }
+
+    private static func documentRules(_ file: BrandFile, _ files: BrandDirectory) throws(BrandError) -> DocumentRules {
+        var rules = file.documents.rules
+        guard let named = file.documents.authorization else { return rules }
+        // The end of a line, which editors add.
+        let content = try files.file(named.file).reversed().drop { $0 == 0x0A || $0 == 0x0D }.reversed()
+        guard 1...DocumentRules.authorizationLimit ~= content.count, content.allSatisfy({ (0x20...0x7E).contains($0) })
+        else {
+            throw BrandError(
+                .configuration,
+                "\(files.path)/\(named.file): it must have one line of at most \(DocumentRules.authorizationLimit) "
+                    + "printable ASCII characters, the value of Authorization, such as Bearer …")
+        }
+        rules.authorization = DocumentRules.Authorization(
+            host: named.host, port: named.port, value: String(decoding: Array(content), as: UTF8.self))
+        return rules
     }
 
     static func tokenSecrets(_ name: String, _ files: BrandDirectory) throws(BrandError) -> TokenSecrets {

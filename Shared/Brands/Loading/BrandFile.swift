@@ -17,6 +17,8 @@ struct BrandFile {
     let changeNotifications: ChangeNotifications?
     let passUnknownMembers: Bool
     let pictureHosts: PictureHosts
+    /// Without the value of `Authorization`, which is in the file.
+    let documents: (rules: DocumentRules, authorization: DocumentAuthorization?)
     /// Nil for a brand that keeps its orders.
     let retention: OrderRetention?
 
@@ -45,6 +47,7 @@ struct BrandFile {
         try defaults?.refuseRest()
         self.passUnknownMembers = try root.flag("passUnknownMembers")
         self.pictureHosts = try Self.pictureHosts(root.optionalMembers("pictures"))
+        self.documents = try Self.documents(root.optionalMembers("documents"))
         self.retention = try Self.retention(root.optionalMembers("retention"))
         try root.refuseRest()
         try self.checkDefault(.merchant, self.merchant)
@@ -63,6 +66,13 @@ struct BrandFile {
 
     private static func pictureHosts(_ given: JSONMembers<BrandError>?) throws(BrandError) -> PictureHosts {
         guard var members = given else { return .none }
+        let hosts = try Self.hosts(&members)
+        try members.refuseRest()
+        return hosts
+    }
+
+    /// Reads the hosts of pictures or of documents; leaves the rest.
+    private static func hosts(_ members: inout JSONMembers<BrandError>) throws(BrandError) -> PictureHosts {
         let texts = try members.texts("hosts")
         let ignored: IgnoredQuery
         switch members.take("ignoreQuery") {
@@ -84,12 +94,45 @@ struct BrandFile {
         case let other?:
             throw members.wrong("ignoreQuery", "must be true, false or an array of strings, it is \(other.kind)")
         }
-        try members.refuseRest()
         do {
             return try PictureHosts(texts, ignoring: ignored)
         } catch {
             throw members.wrong("hosts", "\(error.message)")
         }
+    }
+
+    /// The file with the value of `Authorization`, and the host that gets it.
+    struct DocumentAuthorization: Hashable {
+        let host: String
+        let port: Int
+        let file: String
+    }
+
+    private static func documents(
+        _ given: JSONMembers<BrandError>?
+    ) throws(BrandError) -> (rules: DocumentRules, authorization: DocumentAuthorization?) {
+        var rules = DocumentRules()
+        guard var members = given else { return (rules, nil) }
+        rules.hosts = try Self.hosts(&members)
+        var authorization: DocumentAuthorization?
+        if var given = try members.optionalMembers("authorization") {
+            let text = try given.text("host")
+            guard let (host, port) = PictureHosts.hostAndPort(text[...]), rules.hosts.allows(host: host, port: port)
+            else { throw given.wrong("host", "\"\(text)\" must be one host that documents.hosts allows") }
+            authorization = DocumentAuthorization(host: host, port: port, file: try given.file("file"))
+            try given.refuseRest()
+        }
+        if members.has("bytes") {
+            rules.sizeLimit = Int(try members.integer("bytes", in: DocumentRules.sizeRange))
+        }
+        if members.has("orderBytes") {
+            rules.orderLimit = Int(try members.integer("orderBytes", in: DocumentRules.sizeRange))
+        }
+        if members.has("brandBytes") {
+            rules.brandLimit = try members.integer("brandBytes", in: DocumentRules.brandRange)
+        }
+        try members.refuseRest()
+        return (rules, authorization)
     }
 
     private static func retention(_ given: JSONMembers<BrandError>?) throws(BrandError) -> OrderRetention? {

@@ -18,10 +18,13 @@ public struct PackageBuilder: Sendable {
     /// - Parameters:
     ///   - assets: the brand's files by their name in packages.
     ///   - pictureHosts: the hosts that pictures named by URL in orders may come from.
-    public init(signing: SigningIdentity, assets: [String: Asset], pictureHosts: PictureHosts) {
+    ///   - documents: the rules for receipts and labels named by URL.
+    public init(
+        signing: SigningIdentity, assets: [String: Asset], pictureHosts: PictureHosts, documents: DocumentRules = .none
+    ) {
         self.signing = signing
         self.signer = Self.signer(of: signing)
-        self.finder = PackageFileFinder(assets, pictureHosts)
+        self.finder = PackageFileFinder(assets, pictureHosts, documents)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
 
@@ -36,7 +39,8 @@ public struct PackageBuilder: Sendable {
     /// `missingPictures`.
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
-    ///   - pictures: the fetched pictures, by `PictureHosts.identity`.
+    ///   - pictures: the fetched pictures, by `PictureHosts.identity`, and the order's own documents, by
+    ///     `DocumentRules.identifier`.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
         _ orderJSON: JSON, pictures: [String: PictureFile] = [:], signingEpochSeconds: Int64
@@ -242,7 +246,7 @@ struct PackageFiles {
     var assets: AssetSet
     /// Files that were left out permanently: JSON path and name.
     var omitted: [String] = []
-    /// URLs that may be fetched and whose pictures are missing, each once; they were left out too.
+    /// URLs that may be fetched and whose pictures or documents are missing, each once; they were left out too.
     var missingPictures: [String] = []
 
     /// An upper bound on the bytes besides order.json and assets: manifest, signature and central directory.
@@ -259,16 +263,18 @@ struct PackageFiles {
     }
 }
 
-/// Finds the files of orders: the brand's, and fetched pictures.
+/// Finds the files of orders: the brand's, fetched pictures, and the order's own documents.
 struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
+    private let documents: DocumentRules
     /// The number of all of the brand's files, and their bytes.
     private let all: (count: Int, bytes: Int)
 
-    init(_ assets: [String: Asset], _ hosts: PictureHosts) {
+    init(_ assets: [String: Asset], _ hosts: PictureHosts, _ documents: DocumentRules) {
         self.catalog = AssetCatalog(assets)
         self.hosts = hosts
+        self.documents = documents
         self.all = (assets.count, assets.values.reduce(0) { $0 + $1.entry.count })
     }
 
@@ -279,8 +285,8 @@ struct PackageFileFinder: Sendable {
 
     /// Finds the files that an order names. Missing ones are left out.
     ///
-    /// Pictures never make a package too large: the largest ones are then left out.
-    /// - Parameter pictures: the fetched pictures, by `PictureHosts.identity`.
+    /// Fetched files never make a package too large: the largest ones are then left out.
+    /// - Parameter pictures: as for `PackageBuilder.build`.
     func files(of json: JSON, pictures: [String: PictureFile]) -> PackageFiles {
         let (files, shown) = self.resolve(json, pictures, refused: [])
         if files.isWithinLimit || shown.isEmpty { return files }
@@ -311,13 +317,11 @@ struct PackageFileFinder: Sendable {
             if let file = self.catalog.find(name, for: place) {
                 indices += file.indices
                 if file.name != name { renamed.append((place, file.name)) }
-            } else if let picture = pictures[self.hosts.identity(of: name)], place.isPicture, !refused.contains(name),
-                self.hosts.allows(url: name)
-            {
+            } else if !refused.contains(name), let picture = self.fetched(name, place, pictures) {
                 found.append((place, name, picture))
             } else {
                 missing.append(place)
-                if place.isPicture, !refused.contains(name), self.hosts.allows(url: name) {
+                if !refused.contains(name), self.hosts(of: place).allows(url: name) {
                     if missingPictures.insert(name).inserted { files.missingPictures.append(name) }
                 } else {
                     files.omitted.append(self.describe(name, place, isTooLarge: refused.contains(name)))
@@ -345,12 +349,20 @@ struct PackageFileFinder: Sendable {
         return (files, shown)
     }
 
-    /// Describes an omitted file. Of a URL only the host is repeated: the rest may contain a key to the picture.
+    private func hosts(of place: FilePlace) -> PictureHosts { place.isPicture ? self.hosts : self.documents.hosts }
+
+    /// Returns the picture or the document of a URL, if the brand allows its host.
+    private func fetched(_ url: String, _ place: FilePlace, _ pictures: [String: PictureFile]) -> PictureFile? {
+        guard !pictures.isEmpty, self.hosts(of: place).allows(url: url) else { return nil }
+        return pictures[place.isPicture ? self.hosts.identity(of: url) : self.documents.identifier(of: url)]
+    }
+
+    /// Describes an omitted file. Of a URL only the host is repeated: the rest may contain a key to the file.
     private func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
         guard name.hasPrefix("https://") else { return "\(place.text): \(name)" }
-        if isTooLarge { return "\(place.text): a URL whose picture makes the package too large" }
-        guard place.isPicture else { return "\(place.text): it is a URL, only the name of a file is allowed" }
+        let (what, list) = place.isPicture ? ("picture", "pictures.hosts") : ("document", "documents.hosts")
+        if isTooLarge { return "\(place.text): a URL whose \(what) makes the package too large" }
         guard let host = PictureHosts.host(of: name) else { return "\(place.text): a URL without a plain host" }
-        return "\(place.text): a URL of \(host), which pictures.hosts in brand.json does not list"
+        return "\(place.text): a URL of \(host), which \(list) in brand.json does not list"
     }
 }

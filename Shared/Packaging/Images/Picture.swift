@@ -40,7 +40,7 @@ public struct Picture: Hashable, Sendable {
         } else if bytes.starts(with: Self.jpegStart) {
             picture = try JPEGHeader.read(bytes.span)
         } else {
-            throw PictureFault(bytes.isEmpty ? "is empty" : "is neither PNG nor JPEG\(Self.guess(bytes))")
+            throw Self.unknown(bytes, expected: "neither PNG nor JPEG")
         }
         guard picture.width > 0, picture.height > 0 else { throw PictureFault("says that the picture has no pixels") }
         guard picture.width <= Self.sideLimit, picture.height <= Self.sideLimit else {
@@ -55,6 +55,11 @@ public struct Picture: Hashable, Sendable {
     static let pngStart: [UInt8] = [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]
     /// Start of image, and the first byte of the next marker. Source: ITU-T T.81 §B.1.1.3
     static let jpegStart: [UInt8] = [0xFF, 0xD8, 0xFF]
+
+    /// The fault of a file of another type.
+    static func unknown(_ bytes: [UInt8], expected: String) -> PictureFault {
+        PictureFault(bytes.isEmpty ? "is empty" : "is \(expected)\(Self.guess(bytes))")
+    }
 
     /// Returns the apparent type of a file that is not a picture, for messages.
     private static func guess(_ bytes: [UInt8]) -> String {

@@ -5,7 +5,8 @@ import Cryptography
 /// Immutable. A class, since a package goes through many arrays and has a dozen parts that each copy would retain.
 /// Source: Design §7
 public final class OrderPackage: Sendable {
-    /// The first entries, in order; their bytes are the brand's `Asset.entry`, or those of fetched pictures.
+    /// The first entries, in order; their bytes are the brand's `Asset.entry`, or those of fetched pictures and of the
+    /// order's own documents.
     public let assets: [AssetDigest]
     /// The ZIP entries of order.json and manifest.json, and the header of the signature's.
     public let head: [UInt8]
@@ -25,8 +26,8 @@ public final class OrderPackage: Sendable {
     /// Files that the order names and the brand does not have, as JSON path and value:
     /// `$.lineItems[0].image: lamp.png`.
     public let omittedFiles: [String]
-    /// URLs in the order that may be fetched and whose pictures were missing, each once. They may contain keys, so they
-    /// must not be logged.
+    /// URLs in the order that may be fetched and whose pictures or documents were missing, each once. They may contain
+    /// keys, so they must not be logged.
     public let missingPictures: [String]
 
     init(

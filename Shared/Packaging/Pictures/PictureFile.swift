@@ -1,13 +1,15 @@
 import Cryptography
+import Model
 
-/// A picture from a URL as used in packages: everything but its bytes, which are in Redis under `asset`.
+/// A picture, or an order's own document, from a URL as used in packages: everything but its bytes, which are in Redis
+/// under `asset`.
 public struct PictureFile: Hashable, Sendable {
-    /// The name in packages: `picture-` with 16 hexadecimal digits of the SHA-256 of its identity, and the suffix of
-    /// its format.
+    /// The name in packages: `picture-` or `document-` with 16 hexadecimal digits of the SHA-256 of its identity, and
+    /// the suffix of its format.
     public let name: String
     /// SHA-256 of the picture, for the manifest.
     public let contentDigest: String
-    /// The name of its ready ZIP entry.
+    /// The name of its ready ZIP entry; of an order's own document the reference.
     public let asset: AssetDigest
     /// CRC-32 of the picture.
     public let checksum: UInt32
@@ -16,14 +18,17 @@ public struct PictureFile: Hashable, Sendable {
 
     /// Describes a picture from stored values.
     ///
-    /// - Returns: nil if a value is not one that `make` returns.
+    /// - Returns: nil if a value is not one that `make` or `makeDocument` returns.
     public init?(name: String, contentDigest: String, asset: String, checksum: Int64, size: Int64) {
         let isDigest = { (text: String) in
             text.utf8.count == 64
                 && text.utf8.allSatisfy { $0 &- UInt8(ascii: "0") < 10 || $0 &- UInt8(ascii: "a") < 6 }
         }
-        guard name.hasPrefix("picture-"), name.utf8.count <= 32, !name.contains("/"), isDigest(contentDigest),
-            isDigest(asset), let checksum = UInt32(exactly: checksum), (1...Int64(Self.sizeLimit)).contains(size)
+        let isDocument = name.hasPrefix("document-")
+        guard isDocument || name.hasPrefix("picture-"), name.utf8.count <= 32, !name.contains("/"),
+            isDigest(contentDigest), isDocument ? OwnDocument.bytes(of: asset) > size : isDigest(asset),
+            let checksum = UInt32(exactly: checksum),
+            (1...(isDocument ? DocumentRules.sizeRange.upperBound : Int64(Self.sizeLimit))).contains(size)
         else { return nil }
         self.name = name
         self.contentDigest = contentDigest
@@ -32,10 +37,10 @@ public struct PictureFile: Hashable, Sendable {
         self.size = Int(size)
     }
 
-    private init(_ asset: Asset, size: Int) {
+    private init(_ asset: Asset, size: Int, reference: String? = nil) {
         self.name = asset.name
         self.contentDigest = asset.contentDigest
-        self.asset = asset.entryDigest
+        self.asset = reference.map { AssetDigest(rawValue: $0) } ?? asset.entryDigest
         self.checksum = asset.header.checksum
         self.size = size
     }
@@ -59,7 +64,30 @@ public struct PictureFile: Hashable, Sendable {
         return (PictureFile(asset, size: content.count), asset.entry)
     }
 
-    /// The description for packages. PNG and JPEG are not deflated.
+    /// Makes a file of a fetched document of one order: a PDF, PNG or JPEG, judged by its content.
+    ///
+    /// - Parameter identifier: `DocumentRules.identifier(of:)` of its URL.
+    /// - Returns: the description and the ready ZIP entry.
+    /// - Throws: `PictureFault` if it is none that Wallet shows.
+    public static func makeDocument(
+        _ identifier: String, content: [UInt8]
+    ) throws(PictureFault) -> (file: PictureFile, entry: [UInt8]) {
+        let suffix: String
+        if content.starts(with: "%PDF-".utf8) {
+            try AssetKind.pdf.check(content)
+            suffix = "pdf"
+        } else if content.starts(with: Picture.pngStart) || content.starts(with: Picture.jpegStart) {
+            suffix = try Picture.inspect(content).format.suffix
+        } else {
+            throw Picture.unknown(content, expected: "neither PDF, PNG nor JPEG")
+        }
+        let asset = Asset(name: "document-\(identifier).\(suffix)", content: content)
+        let reference = OwnDocument.reference(
+            identifier, digest: asset.entryDigest.rawValue, bytes: asset.entry.count)
+        return (PictureFile(asset, size: content.count, reference: reference), asset.entry)
+    }
+
+    /// The description for packages. PDF, PNG and JPEG are not deflated.
     var listing: AssetListing {
         AssetListing(
             name: self.name, contentDigest: self.contentDigest, entryDigest: self.asset,
@@ -84,10 +112,13 @@ public enum IgnoredQuery: Hashable, Sendable {
 }
 
 extension PictureHosts {
+    /// True if URLs of one file may differ.
+    public var ignoresQuery: Bool { self.ignoredQuery != .none }
+
     /// Returns the identity that distinguishes a picture from others: its URL without the parts that do not matter
     /// under the brand's rules. The URL itself is the one that is fetched.
     public func identity(of url: String) -> String {
-        guard self.ignoredQuery != .none else { return url }
+        guard self.ignoresQuery else { return url }
         let end = url.firstIndex(of: "#") ?? url.endIndex
         guard let mark = url[..<end].firstIndex(of: "?") else { return url }
         var kept: [Substring] = []

@@ -1,6 +1,6 @@
 public import Model
 
-/// The hosts that a brand's pictures may be fetched from.
+/// The hosts that a brand's pictures, or its orders' own documents, may be fetched from.
 ///
 /// A host is given in full (`cdn.example.com`) or as all hosts below one (`*.images.example.com`, which is not
 /// `images.example.com` itself), with a port if it is not 443 (`cdn.example.com:8443`).
@@ -62,7 +62,7 @@ public struct PictureHosts: Hashable, Sendable {
         return Pattern(name: isSuffix ? "." + host : host, isSuffix: isSuffix, port: port)
     }
 
-    /// Returns true if pictures may be fetched from a host.
+    /// Returns true if a host may be asked.
     ///
     /// - Parameter host: the name as it is looked up; the case does not matter.
     public func allows(host: String, port: Int) -> Bool {
@@ -82,13 +82,14 @@ public struct PictureHosts: Hashable, Sendable {
         return self.allows(host: host, port: port)
     }
 
-    /// Returns the URLs of pictures in an order that may be fetched, each once, in the order of their places.
-    public func urls(in orderJSON: JSON) -> [String] {
+    /// Returns the URLs of pictures, or else of own documents, in an order that may be fetched, each once, in the order
+    /// of their places.
+    public func urls(in orderJSON: JSON, ofPictures: Bool = true) -> [String] {
         guard !self.isEmpty, let order = orderJSON.object else { return [] }
         var urls: [String] = []
         var seen: Set<String> = []
         order.forEachFile { name, place in
-            if place.isPicture, self.allows(url: name), seen.insert(name).inserted { urls.append(name) }
+            if place.isPicture == ofPictures, self.allows(url: name), seen.insert(name).inserted { urls.append(name) }
         }
         return urls
     }
@@ -98,7 +99,7 @@ public struct PictureHosts: Hashable, Sendable {
         Self.place(of: url).map { $0.port == 443 ? $0.host : "\($0.host):\($0.port)" }
     }
 
-    private static func place(of url: String) -> (host: String, port: Int)? {
+    static func place(of url: String) -> (host: String, port: Int)? {
         guard url.hasPrefix("https://"), url.utf8.count <= Self.urlLimit,
             url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
         else { return nil }
@@ -108,7 +109,7 @@ public struct PictureHosts: Hashable, Sendable {
     /// Splits a DNS name and a port; nil for anything else, also for user names and addresses in brackets.
     ///
     /// Source: RFC 1123 §2.1
-    private static func hostAndPort(_ text: Substring) -> (host: String, port: Int)? {
+    public static func hostAndPort(_ text: Substring) -> (host: String, port: Int)? {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard let host = parts.first, !host.isEmpty, host.utf8.count <= 253 else { return nil }
         for label in host.split(separator: ".", omittingEmptySubsequences: false) {

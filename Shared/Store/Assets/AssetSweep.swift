@@ -55,6 +55,8 @@ public struct AssetSweep: Sendable {
         public var assets = 0
         /// Bytes of those; 0 if the user has no permission to query them (`+strlen`).
         public var bytes: Int64 = 0
+        /// Bytes of the orders' own documents by order type.
+        public var documentBytes: [OrderTypeIdentifier: Int64] = [:]
         /// Assets among them that are marked as unused.
         public var unused = 0
         public var swept = 0
@@ -71,6 +73,8 @@ public struct AssetSweep: Sendable {
         let topology = try await self.topology()
         let epochs = try await self.view.known()
         let began = try await self.clocks(topology)
+        let documents = OwnDocumentBytes(redis: self.redis)
+        let counted = try await documents.all()
         var counts = Counts()
         var marks = AssetMarks(salt: UInt64.random(in: 0...UInt64.max))
         var cursor: String?
@@ -78,8 +82,14 @@ public struct AssetSweep: Sendable {
             let page = try await self.page("\(StoreKeys.anyOrder)*}", from: cursor, in: topology)
             counts.orders += page.keys.count
             let moments = self.cooling.moments(nowEpochSeconds: (began[page.master] ?? 0) / 1000)
-            for list in try await self.assetLists(page.keys, moments, &counts) {
-                for digest in digests(list) { marks.insert(digest) }
+            for (key, list) in try await self.assetLists(page.keys, moments, &counts) {
+                for digest in digests(list) {
+                    if !OwnDocument.isReference(digest) {
+                        marks.insert(digest)
+                    } else if let type = StoreKeys.order(ofKey: key)?.orderType {
+                        counts.documentBytes[type, default: 0] += OwnDocument.bytes(of: digest)
+                    }
+                }
             }
             cursor = page.next
             try await pause()
@@ -88,6 +98,11 @@ public struct AssetSweep: Sendable {
         try await self.view.confirm(epochs)
         guard try await self.topology().slots == topology.slots else {
             throw StoreError(.incomplete, "sweeping assets: slots of the cluster got other masters")
+        }
+        for type in Set(counted.keys).union(counts.documentBytes.keys) {
+            // As a difference: it may have grown since the scan began.
+            let difference = counts.documentBytes[type, default: 0] - counted[type, default: 0]
+            if difference != 0 { try await documents.add(difference, of: type) }
         }
         repeat {
             let page = try await self.page(
@@ -136,14 +151,14 @@ public struct AssetSweep: Sendable {
     /// The list of an order that may cool is that of before: if it is packaged meanwhile, its assets are in use.
     private func assetLists(
         _ keys: [String], _ moments: (any: Int64, ended: Int64), _ counts: inout Counts
-    ) async throws -> [String] {
+    ) async throws -> [(key: String, list: String)] {
         let replies = try await self.redis.evaluate(
             keys.map {
                 RedisInvocation(
                     StoreScripts.judge, keys: [$0], arguments: [.integer(moments.any), .integer(moments.ended)])
             })
-        var lists: [String] = []
-        var old: [OrderKey: String] = [:]
+        var lists: [(key: String, list: String)] = []
+        var old: [OrderKey: (key: String, list: String)] = [:]
         for (key, reply) in zip(keys, replies) {
             switch reply {
             case .error(let message):
@@ -153,8 +168,12 @@ public struct AssetSweep: Sendable {
             case .array(let parts) where parts.count == 2:
                 counts.dropped += parts[0] == .integer(1) ? 1 : 0
                 let list = parts[1].text ?? ""
-                if let order = StoreKeys.order(ofKey: key) { old[order] = list } else { lists.append(list) }
-            default: if let list = reply.text { lists.append(list) }
+                if let order = StoreKeys.order(ofKey: key) {
+                    old[order] = (key, list)
+                } else {
+                    lists.append((key, list))
+                }
+            default: if let list = reply.text { lists.append((key, list)) }
             }
         }
         let cooled = old.isEmpty ? [] : try await self.cool?(Array(old.keys)) ?? []

@@ -1,5 +1,6 @@
 import Cryptography
 import Model
+import Redis
 
 /// The keys of Redis, one constant each. `StoreKeyKind` has the beginnings of all.
 ///
@@ -62,11 +63,15 @@ enum StoreKeys {
     /// A hash: the facts about a fetched picture, by the text of its `PictureKey`.
     static func picture(_ key: String) -> String { Self.tagged(.picture, key) }
     /// A sorted set: the text of a `PictureKey` by the time when it is to be fetched.
-    static let picturesDue = StoreKeyKind.picturesDue.rawValue
-    /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture.
-    static func waitingOrders(_ key: String) -> String {
-        "\(StoreKeyKind.picturesWaiting.rawValue):\(key)"
+    static func due(ofDocuments: Bool) -> String {
+        (ofDocuments ? StoreKeyKind.documentsDue : .picturesDue).rawValue
     }
+    /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture or document.
+    static func waitingOrders(_ key: String, ofDocuments: Bool) -> String {
+        "\((ofDocuments ? StoreKeyKind.documentsWaiting : .picturesWaiting).rawValue):\(key)"
+    }
+    /// A hash: order type -> bytes of the own documents of its orders, see `OwnDocumentBytes`.
+    static let documentBytes = StoreKeyKind.documentBytes.rawValue
 
     /// A sorted set: order -> the millisecond when its package was asked for, see `PackageRequests`.
     static let packageRequests = StoreKeyKind.packageRequests.rawValue
@@ -154,6 +159,18 @@ func parts(_ value: String) -> [Substring] {
     value.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false).map(Substring.init)
 }
 
+extension RedisCommand {
+    /// Makes the command that reads a span of an order's package by its digest or reference: a document is in the hash
+    /// of its order.
+    init(ofSpan digest: String, of key: OrderKey, ifShared shared: RedisArgument, else own: RedisArgument) {
+        if OwnDocument.isReference(digest) {
+            self.init(own, .string(StoreKeys.order(key)), .string(digest))
+        } else {
+            self.init(shared, .string(StoreKeys.asset(digest)))
+        }
+    }
+}
+
 /// The fields of an order's hash.
 enum OrderField: String {
     /// The authentication token that fetches the order.
@@ -167,8 +184,12 @@ enum OrderField: String {
     /// Bytes of the archive between the assets and the certificates.
     case head
     /// Digests of the spans that orders share, separated by spaces: the assets in the order of the archive, then the
-    /// certificates.
+    /// certificates. Among the assets are references of the order's own documents, whose bytes are fields of those
+    /// names: see `OwnDocument`.
     case assets
+    /// The identifiers of the order's own documents, separated by spaces. The fields of the `PictureRecord` of each
+    /// have the identifier and a dot before their names. They end with the package.
+    case own
     /// Bytes of the archive after the certificates.
     case tail
     /// The folded order document.

@@ -16,7 +16,7 @@ extension OrderStore {
 
     /// Reads the surroundings of an order, also in a view that is incomplete.
     ///
-    /// - Parameter assets: digests of assets and certificates.
+    /// - Parameter assets: digests of assets and certificates, and references of the order's own documents.
     /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
     public func surroundings(of key: OrderKey, assets: [String]) async throws(StoreError) -> Surroundings {
         let what = "looking at order \(key)"
@@ -26,7 +26,7 @@ extension OrderStore {
                 RedisCommand("HEXISTS", .string(StoreKeys.order(key)), head),
                 RedisCommand("HLEN", .string(StoreKeys.devices(key))),
                 RedisCommand("EXISTS", .string(StoreKeys.gone(key))),
-            ] + assets.map { RedisCommand("EXISTS", .string(StoreKeys.asset($0))) }, what)
+            ] + assets.map { RedisCommand(ofSpan: $0, of: key, ifShared: "EXISTS", else: "HEXISTS") }, what)
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         let numbers = replies.map { Int(clamping: $0.integer ?? 0) }
         guard numbers.count == 3 + assets.count else { throw StoreError(.unavailable, "\(what): replies are missing") }

@@ -131,6 +131,8 @@ public struct OrderStore: Sendable {
         let formerParcels: [Parcel]
         /// True if the order had to be announced again when it was read.
         let isToAnnounce: Bool
+        /// Bytes of the own documents that end with the order's package.
+        let endedDocumentBytes: Int64
         /// Changes that are applied with the version that creates the order, and wait until their dead letters are
         /// closed: see `endWaiting`.
         public let waiting: [UInt8]
@@ -153,6 +155,11 @@ public struct OrderStore: Sendable {
             self.isToAnnounce = stored?.isToAnnounce ?? false
             self.waiting = waiting
             switch content {
+            case .version(nil), .removal:
+                self.endedDocumentBytes = stored?.shared.reduce(0) { $0 + OwnDocument.bytes(of: $1) } ?? 0
+            default: self.endedDocumentBytes = 0
+            }
+            switch content {
             case .version, .unpublishedVersion, .removal:
                 let parcels = state.isRemoved ? [:] : state.document.parcels
                 self.hasParcels = !parcels.isEmpty
@@ -172,6 +179,7 @@ public struct OrderStore: Sendable {
             self.content = .waiting(changes)
             self.coldContent = nil
             self.isToAnnounce = false
+            self.endedDocumentBytes = 0
             self.waiting = []
             (self.hasParcels, self.formerParcels) = (false, [])
         }
@@ -236,6 +244,10 @@ public struct OrderStore: Sendable {
             })
         await self.parcels.forget(
             zip(writes, outcomes).filter { $0.1 == .written }.map { write, _ in (write.key, write.formerParcels, nil) })
+        for (write, outcome) in zip(writes, outcomes) where write.endedDocumentBytes > 0 && outcome == .written {
+            // If it fails, the next sweep counts them.
+            _ = try? await OwnDocumentBytes(redis: self.redis).add(-write.endedDocumentBytes, of: write.key.orderType)
+        }
         return zip(outcomes, refusals).map { outcome, refusal in refusal.map { WriteOutcome.refused($0) } ?? outcome }
     }
 
@@ -388,7 +400,8 @@ public struct OrderStore: Sendable {
 }
 
 extension OrderStore.Write {
-    /// Digests of the assets and the certificates that its package names; none if it has no package.
+    /// Digests of the assets and the certificates that its package names, and references of documents; none if it has
+    /// no package.
     public var assets: [String] {
         switch self.content {
         case .version(let package): package?.shared ?? []

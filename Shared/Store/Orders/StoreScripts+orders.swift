@@ -56,15 +56,17 @@ extension StoreScripts {
 
         """
 
-    /// Deletes the package of an order, so that it is never served for a version that has none; the digest of its
-    /// content too, unless that is to stay.
-    static let dropPackage = """
-        local function dropPackage(keepsContent)
-          redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer')
-          if not keepsContent then redis.call('HDEL', KEYS[1], 'content') end
-        end
+    /// Deletes the package of an order with the order's own documents, so that it is never served for a version that
+    /// has none; the digest of its content too, unless that is to stay.
+    static let dropPackage =
+        Self.dropDocument + """
+            local function dropPackage(keepsContent)
+              for id in string.gmatch(redis.call('HGET', KEYS[1], 'own') or '', '%S+') do dropDocument(id) end
+              redis.call('HDEL', KEYS[1], 'etag', 'head', 'assets', 'tail', 'signer', 'own')
+              if not keepsContent then redis.call('HDEL', KEYS[1], 'content') end
+            end
 
-        """
+            """
 
     /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
     ///

@@ -30,7 +30,8 @@ public struct PackageReader: Sendable {
     public struct Spans: Sendable {
         public let stamp: Stamp
         public let head: ByteBuffer
-        /// Digests of the assets in the order of the archive and of the certificates, separated by spaces.
+        /// Digests of the assets in the order of the archive and of the certificates, separated by spaces; among them
+        /// references of the order's own documents.
         public let sharedList: String
         public let tail: ByteBuffer
 
@@ -125,13 +126,13 @@ public struct PackageReader: Sendable {
         PackageRequests(redis: self.redis).add(key, behind: others, on: eventLoop)
     }
 
-    /// Reads assets and certificates.
+    /// Reads assets, certificates and own documents of an order.
     ///
     /// - Returns: one entry per digest, in order, or its failure: `.corrupt` if it is missing.
     public func assets(
-        _ digests: [String], on eventLoop: any EventLoop
+        _ digests: [String], of key: OrderKey, on eventLoop: any EventLoop
     ) -> EventLoopFuture<[Result<ByteBuffer, StoreError>]> {
-        let commands = digests.map { RedisCommand("GET", .string(StoreKeys.asset($0))) }
+        let commands = digests.map { RedisCommand(ofSpan: $0, of: key, ifShared: "GET", else: "HGET") }
         return self.redis.pipeline(commands, on: eventLoop).map { replies in
             zip(digests, replies).map { digest, reply in
                 switch reply {

@@ -1,23 +1,31 @@
 public import Model
 public import Redis
 
-/// Pictures that orders name by URL: their stored data, and the orders that wait for each.
+/// Pictures that orders name by URL: their stored data, and the orders that wait for each. The same for the orders' own
+/// documents, each of which has one order that may wait for it.
 ///
 /// A waiting order is in Redis before the offsets of its changes are committed, and stays there until the order was
 /// packaged with the picture or the picture was given up. Bounded: `dueLimit` pictures; waiting orders are orders
 /// stored in Redis.
 /// Source: Design §7
 public struct Pictures: Sendable {
-    /// Most pictures that are waited for at the same time.
+    /// Most pictures that are waited for at the same time; ten times as many documents, which no orders share.
     static let dueLimit: Int64 = 100_000
     /// The time for which unused data is kept, in seconds.
     public static let keptSeconds: Int64 = 30 * 24 * 3600
     /// Orders in one page.
     static let pageSize: Int64 = 200
 
-    private let redis: RedisClient
+    let redis: RedisClient
+    /// True for own documents.
+    public let areDocuments: Bool
+    private let due: String
 
-    public init(redis: RedisClient) { self.redis = redis }
+    public init(redis: RedisClient, areDocuments: Bool = false) {
+        self.redis = redis
+        self.areDocuments = areDocuments
+        self.due = StoreKeys.due(ofDocuments: areDocuments)
+    }
 
     /// An order that waits for a picture.
     public struct Waiting: Hashable, Sendable {
@@ -51,11 +59,10 @@ public struct Pictures: Sendable {
     /// - Returns: one per key, in order; nil for an unknown picture.
     public func records(_ keys: [PictureKey]) async throws(StoreError) -> [PictureRecord?] {
         guard !keys.isEmpty else { return [] }
-        let fields = PictureField.allCases.map { RedisArgument.string($0.rawValue) }
-        let replies = try await self.pipeline(
-            keys.map { RedisCommand(["HMGET", .string(StoreKeys.picture($0.description))] + fields) },
-            "reading pictures")
+        let replies = try await self.pipeline(keys.map(Self.read), "reading pictures")
         var records = replies.map { PictureRecord($0.array ?? []) }
+        // A document is in the hash of its order, and its bytes with it.
+        if self.areDocuments { return records }
         let present = records.indices.filter { records[$0]?.content != nil }
         let checks = try await self.run(
             present.map { index in
@@ -71,7 +78,18 @@ public struct Pictures: Sendable {
         return records
     }
 
-    /// Replaces the stored data.
+    private func waitingOrders(_ key: PictureKey) -> String {
+        StoreKeys.waitingOrders(key.description, ofDocuments: self.areDocuments)
+    }
+
+    private static func read(_ key: PictureKey) -> RedisCommand {
+        let prefix = key.order.map { _ in "\(key.url)." } ?? ""
+        let hash = key.orderKey.map { StoreKeys.order($0) } ?? StoreKeys.picture(key.description)
+        return RedisCommand(
+            ["HMGET", .string(hash)] + PictureField.allCases.map { .string(prefix + $0.rawValue) })
+    }
+
+    /// Replaces the stored data of a picture.
     public func save(_ record: PictureRecord, for key: PictureKey) async throws(StoreError) {
         _ = try await self.run(
             RedisInvocation(
@@ -87,8 +105,10 @@ public struct Pictures: Sendable {
             // A script accepts a few thousand arguments at most.
             stride(from: 0, to: orders.count, by: 1000).map { start in
                 RedisInvocation(
-                    PictureScripts.note, keys: [StoreKeys.picturesDue, StoreKeys.waitingOrders(key.description)],
-                    arguments: [.string(key.description), .integer(Self.dueLimit)]
+                    PictureScripts.note, keys: [self.due, self.waitingOrders(key)],
+                    arguments: [
+                        .string(key.description), .integer(Self.dueLimit * (self.areDocuments ? 10 : 1)),
+                    ]
                         + orders[start..<min(start + 1000, orders.count)].flatMap {
                             [.string($0.order.description), .string($0.text)]
                         })
@@ -105,7 +125,7 @@ public struct Pictures: Sendable {
     ) async throws(StoreError) -> (claims: [Claim], total: Int64) {
         let reply = try await self.run(
             RedisInvocation(
-                PictureScripts.claim, keys: [StoreKeys.picturesDue],
+                PictureScripts.claim, keys: [self.due],
                 arguments: [.integer(Int64(limit)), .integer(lease.milliseconds)]), "claiming pictures")
         guard let parts = reply.array, parts.count == 3, let total = parts[0].integer, let lease = parts[1].integer,
             let members = parts[2].array
@@ -114,7 +134,7 @@ public struct Pictures: Sendable {
         // Keys written by others would be due again and again.
         let unreadable = texts.filter { PictureKey($0) == nil }
         _ = try await self.pipeline(
-            unreadable.map { RedisCommand("ZREM", .string(StoreKeys.picturesDue), .string($0)) }, "removing pictures")
+            unreadable.map { RedisCommand("ZREM", .string(self.due), .string($0)) }, "removing pictures")
         return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
     }
 
@@ -126,7 +146,7 @@ public struct Pictures: Sendable {
         while passed >= 0 {
             let reply = try await self.run(
                 RedisInvocation(
-                    PictureScripts.hasten, keys: [StoreKeys.picturesDue],
+                    PictureScripts.hasten, keys: [self.due],
                     arguments: [.integer(passed), .integer(time.milliseconds)] + types.map { .string($0.rawValue) }),
                 "making pictures due")
             guard let next = reply.integer else {
@@ -142,7 +162,7 @@ public struct Pictures: Sendable {
     public func postpone(_ claim: inout Claim, by delay: Duration) async throws(StoreError) -> Bool {
         let reply = try await self.run(
             RedisInvocation(
-                PictureScripts.postpone, keys: [StoreKeys.picturesDue],
+                PictureScripts.postpone, keys: [self.due],
                 arguments: [.string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds)]),
             "putting a picture off")
         guard let time = reply.integer, time > 0 else { return false }
@@ -158,7 +178,7 @@ public struct Pictures: Sendable {
     ) async throws(StoreError) {
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.finish, keys: [StoreKeys.picturesDue, StoreKeys.waitingOrders(claim.key.description)],
+                PictureScripts.finish, keys: [self.due, self.waitingOrders(claim.key)],
                 arguments: [
                     .string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds),
                     dismissing ? "1" : "0",
@@ -176,7 +196,7 @@ public struct Pictures: Sendable {
         let reply = try await self.pipeline(
             [
                 RedisCommand(
-                    "HSCAN", .string(StoreKeys.waitingOrders(key.description)), .string(cursor), "COUNT",
+                    "HSCAN", .string(self.waitingOrders(key)), .string(cursor), "COUNT",
                     .integer(Self.pageSize))
             ],
             "reading who waits"
@@ -200,8 +220,7 @@ public struct Pictures: Sendable {
     public func waits(_ order: OrderKey, for keys: [PictureKey]) async throws(StoreError) -> [Bool] {
         try await self.pipeline(
             keys.map {
-                RedisCommand(
-                    "HEXISTS", .string(StoreKeys.waitingOrders($0.description)), .string(order.description))
+                RedisCommand("HEXISTS", .string(self.waitingOrders($0)), .string(order.description))
             }, "reading who waits"
         ).map { $0.integer == 1 }
     }
@@ -211,11 +230,11 @@ public struct Pictures: Sendable {
         guard !orders.isEmpty else { return }
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.removeWaiting, keys: [StoreKeys.waitingOrders(key.description)],
+                PictureScripts.removeWaiting, keys: [self.waitingOrders(key)],
                 arguments: orders.flatMap { [.string($0.order.description), .string($0.text)] }), "ending a wait")
     }
 
-    private func run(_ invocation: RedisInvocation, _ operation: String) async throws(StoreError) -> RedisValue {
+    func run(_ invocation: RedisInvocation, _ operation: String) async throws(StoreError) -> RedisValue {
         try await self.run([invocation], operation).first ?? .null
     }
 
@@ -247,30 +266,51 @@ extension Duration {
     fileprivate var milliseconds: Int64 { max(1, Int64(self / .milliseconds(1))) }
 }
 
-/// A picture that orders of one type name by its URL.
+/// A picture that orders of one type name by its URL, or an own document of one order.
 ///
 /// The type is a part of it because the brand determines which hosts may be asked, also by redirects.
 public struct PictureKey: Hashable, Sendable, CustomStringConvertible {
     public let orderType: OrderTypeIdentifier
-    /// As in the order, without the parts that, by the brand's rules, do not distinguish pictures.
+    /// The order whose own document it is; nil for a picture.
+    public let order: OrderIdentifier?
+    /// As in the order, without the parts that, by the brand's rules, do not distinguish pictures; of an own document
+    /// its identifier, since Redis needs no address that the order has.
     public let url: String
 
     public init(orderType: OrderTypeIdentifier, url: String) {
         self.orderType = orderType
+        self.order = nil
         self.url = url
     }
 
-    /// `<type> <url>`, as in Redis.
+    /// - Parameter identifier: 16 hexadecimal digits.
+    public init(of order: OrderKey, document identifier: String) {
+        self.orderType = order.orderType
+        self.order = order.order
+        self.url = identifier
+    }
+
+    /// The order whose own document it is.
+    public var orderKey: OrderKey? { self.order.map { OrderKey(orderType: self.orderType, order: $0) } }
+
+    /// `<type> <url>` or `<type>/<order> <identifier>`, as in Redis.
     ///
     /// Not for logs: a URL may carry a key.
-    public var description: String { "\(self.orderType) \(self.url)" }
+    public var description: String {
+        "\(self.orderType)\(self.order.map { "/\($0)" } ?? "") \(self.url)"
+    }
 
     /// Parses the format of `description`; nil for anything else.
     init?(_ text: String) {
-        guard let space = text.firstIndex(of: " "), let type = try? OrderTypeIdentifier(String(text[..<space])) else {
-            return nil
+        guard let space = text.firstIndex(of: " ") else { return nil }
+        let (owner, rest) = (String(text[..<space]), String(text[text.index(after: space)...]))
+        if owner.contains("/") {
+            guard let order = try? OrderKey(owner) else { return nil }
+            self.init(of: order, document: rest)
+        } else {
+            guard let type = try? OrderTypeIdentifier(owner) else { return nil }
+            self.init(orderType: type, url: rest)
         }
-        self.init(orderType: type, url: String(text[text.index(after: space)...]))
     }
 }
 
@@ -333,7 +373,7 @@ enum PictureScripts {
             local page = redis.call(
               'ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now + ARGV[2]), '+inf', 'LIMIT', passed, 1000)
             for _, picture in ipairs(page) do
-              if types[string.match(picture, '^[^ ]+') or ''] then
+              if types[string.match(picture, '^[^ /]+') or ''] then
                 redis.call('ZADD', KEYS[1], 'XX', string.format('%.0f', now), picture)
               else
                 passed = passed + 1
