@@ -42,6 +42,8 @@ MAP_WITHOUT_LINK = MAP.replace("statusDescription", 'orderManagementURL = "ask u
 LETTERS = "waybill.dead-letters"
 # The numbers of partitions by topic, in Redis.
 PARTITIONS = "waybill:1:{partitions}"
+# The sums of the bytes of receipts and labels by order type, in Redis.
+DOCUMENT_BYTES = "waybill:1:{document-bytes}"
 UNPROVOKED = {
     "WaybillVersionsDiffer": "it needs programs of two builds; compose/checks/alerts.py tries its rule",
     "WaybillOrdersDiffer": "orders are compared twice a day, when they are old; ColdOrderServiceTests has that",
@@ -377,15 +379,23 @@ class Scenes(World):
         text = file.read_text()
         reloaded = f'"brand reloaded","brand":"{OTHER}"'
         before = {service: self.log(service).count(reloaded) for service in PACKAGERS}
-        file.write_text(json.dumps(json.loads(text) | {"pictures": {"hosts": ["pictures.example.invalid"]}}))
+        file.write_text(json.dumps(json.loads(text) | {
+            "pictures": {"hosts": ["pictures.example.invalid"]},
+            "documents": {"hosts": ["receipts.example.invalid"], "brandBytes": 1000}}))
         # Without its host a picture is left out.
         eventually("packagers that know the host", lambda: all(
             self.log(service).count(reloaded) > count for service, count in before.items()))
         keys = [f"{OTHER}/pictured-{number}" for number in range(5)]
         for key in keys:
             merchant = self.document["merchant"] | {"logo": f"https://pictures.example.invalid/{key}.png"}
-            self.publisher.send_event(key, "waybill.order.replaced", self.document | {"merchant": merchant})
-        yield ["WaybillPicturesWait"]
+            label = {"returnIdentifier": "r", "status": "open",
+                     "returnLabel": f"https://receipts.example.invalid/{key}.pdf"}
+            self.publisher.send_event(
+                key, "waybill.order.replaced", self.document | {"merchant": merchant, "returns": [label]})
+        # As many bytes as the documents of other orders would have.
+        self.stack.redis.ask("HSET", DOCUMENT_BYTES, OTHER, "900")
+        yield ["WaybillPicturesWait", "WaybillDocumentsWait", "WaybillDocumentsFull"]
+        self.stack.redis.ask("DEL", DOCUMENT_BYTES)
         for key in keys:
             self.publisher.send_event(key, "waybill.order.removed", {})
         file.write_text(text)

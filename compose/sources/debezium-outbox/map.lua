@@ -141,6 +141,8 @@ function kinds.ReturnOpened(event)
         status = "open",
         initiatedAt = moment(event.openedAt),
         dropOffBy = moment(event.dropOffBy),
+        -- Of a host that documents.hosts in brand.json lists.
+        returnLabel = waybill.url(event.label),
         lineItems = line_items(event.lines),
     }}}
 end
