@@ -185,10 +185,13 @@ struct FrameReader {
         self.bytes.removeFirst(self.from)
         self.from = 0
         let room = 1 << 16
+        var result = 0
         let chunk = unsafe [UInt8](unsafeUninitializedCapacity: room) { buffer, count in
-            count = max(0, unsafe recv(socket, buffer.baseAddress, room, 0))
+            result = unsafe recv(socket, buffer.baseAddress, room, 0)
+            count = max(0, result)
         }
-        if chunk.isEmpty { return errno == EAGAIN || errno == EINTR }
+        // At the end of the stream the reason is that of another call.
+        if result <= 0 { return result < 0 && (errno == EAGAIN || errno == EINTR) }
         self.bytes += chunk
         return true
     }
