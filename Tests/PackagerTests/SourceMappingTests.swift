@@ -232,8 +232,9 @@ import Testing
         } work: { record in
             let facts = SourceEvent.facts(of: record).object?["headers"]?.object
             #expect(facts?.members.count == record.headers.count)
-            let event = try SourceEvent(record, format: #require(Source.Format(rawValue: format)), schemas: [:]).event
-            #expect(event.object?.members.count == (format == "json" ? 0 : record.headers.count + 1))
+            var event = try SourceEvent(record, format: #require(Source.Format(rawValue: format)), schemas: [:])
+            try event.read()
+            #expect(event.event.object?.members.count == (format == "json" ? 0 : record.headers.count + 1))
         }
         #expect(growth < 20)
     }

@@ -135,7 +135,9 @@ def main(words):
               "    the images run with Docker Compose, and each service is restarted")
         return 2
     arguments = parser(name).parse_args(words[1:])
-    needs = "alerts" if name in ("alerts", "ingest") else "trials"
+    # A Prometheus watches them.
+    is_watched = name == "alerts" or name == "ingest" and arguments.adorned
+    needs = "alerts" if is_watched else "trials"
     subprocess.run([f"{ROOT}/compose/prepare", needs], check=True, stdout=sys.stderr)
     return travel(JOURNEYS[name][0], arguments)
 

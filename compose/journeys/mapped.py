@@ -23,7 +23,6 @@ from mapped_events import (
 from metrics import Metrics
 from pace import paced
 from processes import memory_mb
-from prometheus import Prometheus
 from report import percentile
 from stack import ROOT, Failure, eventually, say
 from subject import QUICK_SESSIONS
@@ -290,6 +289,8 @@ class Mapped(World):
         """Streams reports of which every tenth has a member that is not valid, between others that are valid."""
         self.findings.phase = "members that are not valid"
         say(self.findings.phase)
+        # It needs packages that a run without this scene does not.
+        from prometheus import Prometheus
         targets = {"waybill-ingest": [f"127.0.0.1:{self.operations_port(worker)}" for worker in WORKERS]}
         prometheus = Prometheus(os.path.abspath(f"{self.arguments.dir}/prometheus"), targets)
         try:

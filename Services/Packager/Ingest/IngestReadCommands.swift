@@ -184,10 +184,11 @@ extension SourceTest {
         of record: KafkaRecord, _ source: Source, _ schemas: [UInt32: Result<AvroSchema, ChangeFault>],
         isRedacted: Bool
     ) -> JSON {
-        var value =
-            (try? SourceEvent(
-                record, format: source.format, schemas: schemas, unavailable: source.unavailable,
-                repeated: source.repeated))?.event ?? .null
+        var event = try? SourceEvent(
+            record, format: source.format, schemas: schemas, unavailable: source.unavailable,
+            repeated: source.repeated)
+        try? event?.read()
+        var value = event?.event ?? .null
         if isRedacted { value = Self.redacted(value, isPrivate: false) }
         let seconds = max(0, record.timestampMilliseconds) / 1000
         var members: [(String, JSON)] = [

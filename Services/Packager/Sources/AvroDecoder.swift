@@ -23,7 +23,11 @@ struct AvroDecoder {
     ///
     /// - Throws: `AvroError` with the byte's number.
     static func decode(_ bytes: [UInt8], from position: Int = 0, _ schema: AvroSchema) throws(AvroError) -> JSON {
-        let text = try self.text(of: bytes, from: position, schema)
+        try self.json(of: try self.text(of: bytes, from: position, schema))
+    }
+
+    /// Reads a text that `text` made.
+    static func json(of text: [UInt8]) throws(AvroError) -> JSON {
         do { return try JSON(parsing: text, entries: .max, depth: AvroSchema.depthLimit + 1) } catch {
             throw AvroError(error.code == .duplicateName ? "a map has a name twice" : "the value has no text: \(error)")
         }

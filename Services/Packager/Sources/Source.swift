@@ -76,9 +76,10 @@ final class SourceProgram: Sendable {
         self.idle = Mutex([try LuaProgram(text, limits: limits, minorUnits: minorUnits)])
     }
 
-    func map(
-        _ event: JSON, record: JSON, constants: JSON, parcels: [Parcel: ParcelOwner?]
-    ) throws(LuaFailure) -> LuaProgram.Result {
+    /// Runs a body with a state that no other thread has.
+    func run<Result>(
+        _ body: (LuaProgram) throws(LuaFailure) -> Result
+    ) throws(LuaFailure) -> Result {
         let program: LuaProgram
         if let idle = self.idle.withLock({ $0.popLast() }) {
             program = idle
@@ -86,7 +87,7 @@ final class SourceProgram: Sendable {
             program = try LuaProgram(self.text, limits: self.limits, minorUnits: self.minorUnits)
         }
         defer { self.idle.withLock { $0.append(program) } }
-        return try program.map(event, record: record, constants: constants, parcels: parcels)
+        return try body(program)
     }
 }
 

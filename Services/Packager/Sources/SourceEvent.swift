@@ -4,8 +4,17 @@ import Operations
 
 /// A record as its source's program gets it.
 struct SourceEvent {
-    /// The first argument of `map`; null for a tombstone.
-    var event: JSON
+    /// A value that a program reads from its text.
+    struct Text {
+        let bytes: [UInt8]
+        /// The identifier of the schema by which Avro was decoded to it; nil for a record's own text.
+        var schema: UInt32?
+    }
+
+    /// The first argument of `map`; null for a tombstone, and until `read`.
+    private(set) var event: JSON
+    /// The event's text, of formats in which that is the whole event; nil once it is read.
+    private(set) var text: Text?
     /// True for a tombstone, or a row that was deleted.
     var isDeletion = false
     /// True for a row that was there before the changes, as of Debezium's snapshot.
@@ -46,12 +55,13 @@ struct SourceEvent {
                 reason: "the value has \(value.count) bytes, an event has at most \(Self.valueLimit)")
         }
         if format.hasSchemas {
-            let event: JSON
-            if let decoded { event = decoded } else { event = try Self.avro(record, value, schemas) }
-            self =
-                format == .avro
-                ? SourceEvent(event: event)
-                : try DebeziumEvent.event(event, unavailable: unavailable, foreign: foreign)
+            var event = SourceEvent(event: decoded ?? .null)
+            if decoded == nil { event.text = try Self.avro(record, value, schemas) }
+            if format == .avroDebezium {
+                try event.read()
+                event = try DebeziumEvent.event(event.event, unavailable: unavailable, foreign: foreign)
+            }
+            self = event
             return
         }
         if let framing = Self.foreignFraming(value) {
@@ -60,7 +70,9 @@ struct SourceEvent {
         }
         let text = try Self.unframed(value)
         switch format {
-        case .json: self.init(event: try Self.json(text, &foreign))
+        case .json:
+            self.init(event: .null)
+            self.text = Text(bytes: text)
         case .cloudevents: self.init(event: try ForeignCloudEvent.event(record, text, &foreign))
         case .debezium, .avro, .avroDebezium:
             let json = try Self.json(text, &foreign)
@@ -77,9 +89,26 @@ struct SourceEvent {
         self.passedOver = passedOver
     }
 
+    /// Reads the text, if the event has one.
+    ///
+    /// - Throws: `map-undecodable`
+    mutating func read() throws(ChangeFault) {
+        guard let text = self.text else { return }
+        self.text = nil
+        guard let schema = text.schema else {
+            self.event = try Self.json(text.bytes, &self.foreign)
+            return
+        }
+        do { self.event = try AvroDecoder.json(of: text.bytes) } catch { throw Self.unlike(schema, error) }
+    }
+
+    private static func unlike(_ schema: UInt32, _ error: AvroError) -> ChangeFault {
+        ChangeFault(code: .mapUndecodable, reason: "the value does not have schema \(schema): \(error)")
+    }
+
     private static func avro(
         _ record: KafkaRecord, _ value: [UInt8], _ schemas: [UInt32: Result<AvroSchema, ChangeFault>]
-    ) throws(ChangeFault) -> JSON {
+    ) throws(ChangeFault) -> Text {
         guard let identifier = SchemaRegistry.identifier(of: value) else {
             let isInHeader = record.headers.contains { $0.name == "__value_schema_id" }
             let framing =
@@ -88,16 +117,14 @@ struct SourceEvent {
                 : "\(Self.foreignFraming(value) ?? "not framed with a schema's id"), and not Avro by a registry"
             throw ChangeFault(code: .mapUndecodable, reason: "the value is \(framing)")
         }
-        guard let schema = schemas[identifier] else {
+        guard let found = schemas[identifier] else {
             throw ChangeFault(code: .mapUndecodable, reason: "schema \(identifier) was not asked for")
         }
-        do { return try AvroDecoder.decode(value, from: 5, try schema.get()) } catch let error as AvroError {
-            throw ChangeFault(
-                code: .mapUndecodable, reason: "the value does not have schema \(identifier): \(error)")
-        } catch let fault as ChangeFault {
-            throw fault
+        let schema = try found.get()
+        do throws(AvroError) {
+            return Text(bytes: try AvroDecoder.text(of: value, from: 5, schema), schema: identifier)
         } catch {
-            throw ChangeFault(code: .mapUndecodable, reason: "the value cannot be read")
+            throw Self.unlike(identifier, error)
         }
     }
 

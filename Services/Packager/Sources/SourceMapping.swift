@@ -67,7 +67,7 @@ struct SourceMapping {
             return
         }
         do throws(ChangeFault) {
-            let event = try SourceEvent(
+            var event = try SourceEvent(
                 record, format: source.format, schemas: schemas, decoded: decoded, unavailable: source.unavailable,
                 repeated: source.repeated)
             self.foreign = event.foreign
@@ -76,7 +76,7 @@ struct SourceMapping {
                 self.outcome = .ignored(kind)
                 return
             }
-            let result = try Self.run(event.event, record, source, parcels, &self.wanted)
+            let result = try Self.run(&event, record, source, parcels, &self.wanted, &self.foreign)
             self.unknown = result.unknown
             let changes = try Self.list(result.value)
             if changes.isEmpty, source.refusesUnmapped {
@@ -138,13 +138,34 @@ struct SourceMapping {
         }
     }
 
+    /// - Parameter event: read if its text has a fault, which is mended or refused there, or names a trace.
     private static func run(
-        _ event: JSON, _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?],
-        _ wanted: inout [Parcel]
+        _ event: inout SourceEvent, _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?],
+        _ wanted: inout [Parcel], _ foreign: inout ForeignJSON
     ) throws(ChangeFault) -> LuaProgram.Result {
+        let facts = SourceEvent.facts(of: record)
+        if let text = event.text {
+            let result = try Self.run(source, parcels, &wanted) { (program) throws(LuaFailure) in
+                try program.map(text: text.bytes, record: facts, constants: source.constants, parcels: parcels)
+            }
+            if result?.isTraced != false {
+                try event.read()
+                foreign = event.foreign
+            }
+            if let result { return result }
+        }
+        let value = event.event
+        return try Self.run(source, parcels, &wanted) { (program) throws(LuaFailure) in
+            try program.map(value, record: facts, constants: source.constants, parcels: parcels)
+        }
+    }
+
+    private static func run<Result>(
+        _ source: Source, _ parcels: [Parcel: ParcelOwner?], _ wanted: inout [Parcel],
+        _ body: (LuaProgram) throws(LuaFailure) -> Result
+    ) throws(ChangeFault) -> Result {
         do {
-            return try source.program.map(
-                event, record: SourceEvent.facts(of: record), constants: source.constants, parcels: parcels)
+            return try source.program.run(body)
         } catch {
             wanted = error.parcels.filter { parcels[$0] == nil }
             let code: ChangeFault.Code =
