@@ -108,12 +108,9 @@ enum ChangeReview: Hashable, Sendable {
 
     /// - Parameter state: the current state of the order; nil if it does not exist.
     init(_ change: OrderChange, to state: OrderState?, _ fold: OrderFold, nowEpochSeconds: Int64) {
-        // A position in no partition, so no state has processed it already.
-        let position = ChangePosition(partition: -1, offset: 0, timestampMilliseconds: nowEpochSeconds * 1000)
-        let result = fold.fold(state, changes: [(position, change)], nowEpochSeconds: nowEpochSeconds)
-        switch result.outcomes.first {
-        case .refused(let fault)?: self = fault.code == .unknownOrder ? .unknownOrder : .invalid(reason: fault.reason)
-        case .applied?, .unchanged?, .skipped?, nil: self = .accepted
+        switch fold.refusal(of: change, to: state, nowEpochSeconds: nowEpochSeconds) {
+        case let fault?: self = fault.code == .unknownOrder ? .unknownOrder : .invalid(reason: fault.reason)
+        case nil: self = .accepted
         }
     }
 

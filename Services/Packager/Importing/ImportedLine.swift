@@ -80,11 +80,7 @@ struct ImportedLine: Sendable {
                 code: .unknownOrder, reason: "there is no brand for the order type \(self.change.key.orderType)")
         }
         // An order that exists decides about a change of a part.
-        guard !self.change.isPartial else { return nil }
-        let position = ChangePosition(partition: -1, offset: 0, timestampMilliseconds: nowEpochSeconds * 1000)
-        let result = fold.fold(nil, changes: [(position, self.change)], nowEpochSeconds: nowEpochSeconds)
-        if case .refused(let fault)? = result.outcomes.first { return fault }
-        return nil
+        return self.change.isPartial ? nil : fold.refusal(of: self.change, to: nil, nowEpochSeconds: nowEpochSeconds)
     }
 
     func message(topic: String) -> KafkaMessage {

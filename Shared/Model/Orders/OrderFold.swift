@@ -339,20 +339,30 @@ extension OrderFold {
 
     /// Returns the reason why a change would be refused whatever other sources say of its order; nil if there is none.
     public func fault(of change: OrderChange, nowEpochSeconds now: Int64) -> ChangeFault? {
-        let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
-        if case .merged = change.kind {
-            let faults = change.sent.map { self.linkFaults(in: $0) } ?? []
-            guard faults.isEmpty else { return Self.fault(faults) }
-            // Most of the work would be to make an order of it.
-            var parts = Contributions()
-            let item = FoldWork.Item(
-                index: 0, position: position, change: change, epochMilliseconds: change.epochMilliseconds ?? 0)
-            do throws(ChangeFault) { try self.merge(item, into: &parts, now) } catch { return error }
-            return nil
+        guard case .merged = change.kind else {
+            let refusal = self.refusal(of: change, to: nil, nowEpochSeconds: now)
+            return refusal?.code == .unknownOrder ? nil : refusal
         }
-        let result = self.fold(nil, changes: [(position, change)], nowEpochSeconds: now)
-        guard case .refused(let fault)? = result.outcomes.first, fault.code != .unknownOrder else { return nil }
-        return fault
+        let faults = change.sent.map { self.linkFaults(in: $0) } ?? []
+        guard faults.isEmpty else { return Self.fault(faults) }
+        // Most of the work would be to make an order of it.
+        var parts = Contributions()
+        let position = ChangePosition(partition: 0, offset: 0, timestampMilliseconds: 0)
+        let item = FoldWork.Item(
+            index: 0, position: position, change: change, epochMilliseconds: change.epochMilliseconds ?? 0)
+        do throws(ChangeFault) { try self.merge(item, into: &parts, now) } catch { return error }
+        return nil
+    }
+
+    /// Returns the reason why a change of an order would be refused now; nil if there is none.
+    ///
+    /// - Parameter state: the order; nil if it does not exist.
+    public func refusal(of change: OrderChange, to state: OrderState?, nowEpochSeconds now: Int64) -> ChangeFault? {
+        // A position in no partition, so no state has processed it already.
+        let position = ChangePosition(partition: -1, offset: 0, timestampMilliseconds: now * 1000)
+        let result = self.fold(state, changes: [(position, change)], nowEpochSeconds: now)
+        if case .refused(let fault)? = result.outcomes.first { return fault }
+        return nil
     }
 
     /// Keeps a change of an order that does not exist, and creates the order if the changes so far make a valid one.
