@@ -1,7 +1,7 @@
 import Model
 import Operations
 
-/// How far a file was imported: a file beside it, `FILE.imported`.
+/// The part of a file that was imported, as the file `FILE.imported` beside it says.
 struct ImportMark: Hashable, Sendable {
     /// Bytes of the file, and nanoseconds since 1970 when it was written: a mark of another content does not count.
     let size: Int64

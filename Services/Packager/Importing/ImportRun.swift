@@ -150,6 +150,8 @@ final class ImportRun: Service {
         guard let producer else { return .done }
         var mark = mark
         let start = ContinuousClock.now
+        // Only then is a line judged a second time.
+        let hasRefused = self.result.tally.refused > 0
         var pace = RateLimiter(perSecond: self.options.rate)
         let most = min(Self.chunk, max(1, self.options.rate / 4))
         var isAtEnd = false
@@ -163,7 +165,7 @@ final class ImportRun: Service {
                 }
                 (next.place, next.lines) = (line.end, line.number)
                 guard !Self.isBlank(line.bytes), let imported = try? ImportedLine(line.bytes, defaults),
-                    imported.fault(self.folds, nowEpochSeconds: self.now()) == nil
+                    !hasRefused || imported.fault(self.folds, nowEpochSeconds: self.now()) == nil
                 else { continue }
                 messages.append(imported.message(topic: self.topic))
                 bytes += imported.value.count
