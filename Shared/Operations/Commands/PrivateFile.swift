@@ -31,12 +31,7 @@ public enum PrivateFile {
         guard unsafe fstat(file, &info) == 0 else { throw FileContent.Failure.system() }
         let isRegular = info.st_mode & S_IFMT == S_IFREG
         guard !isRegular || fchmod(file, 0o600) == 0 else { throw FileContent.Failure.system() }
-        var rest = content[...]
-        while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(file, $0.baseAddress, $0.count) }
-            guard count >= 0 || errno == EINTR else { throw FileContent.Failure.system() }
-            rest = rest.dropFirst(max(0, count))
-        }
+        try FileContent.write(content, to: file)
         guard !isRegular || fsync(file) == 0 else { throw FileContent.Failure.system() }
     }
 }

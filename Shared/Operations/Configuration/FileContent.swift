@@ -54,6 +54,18 @@ public enum FileContent {
         }
     }
 
+    /// Writes all of a content to an open file.
+    ///
+    /// - Parameter problem: precedes the system's reason in a failure.
+    static func write(_ content: [UInt8], to descriptor: CInt, problem: String = "") throws(Failure) {
+        var rest = content[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            guard count >= 0 || errno == EINTR else { throw Failure.system(problem) }
+            rest = rest.dropFirst(max(0, count))
+        }
+    }
+
     /// Opening a pipe would block, and a terminal would become that of the process.
     private static let careful = O_NONBLOCK | O_NOCTTY
     private static var irregular: Failure { Failure(description: "it is not a regular file") }
@@ -123,12 +135,7 @@ struct OpenFile: ~Copyable {
             if part.isEmpty { break }
             count += part.count
             guard count <= limit else { throw FileContent.Failure(description: "it has more than \(limit) bytes") }
-            var rest = part[...]
-            while !rest.isEmpty {
-                let written = unsafe rest.withUnsafeBytes { unsafe write(copy.descriptor, $0.baseAddress, $0.count) }
-                guard written >= 0 || errno == EINTR else { throw FileContent.Failure.system("no copy in \(folder): ") }
-                rest = rest.dropFirst(max(0, written))
-            }
+            try FileContent.write(part, to: copy.descriptor, problem: "no copy in \(folder): ")
         }
         copy.size = count
         try copy.seek(to: 0)
