@@ -1166,30 +1166,28 @@
 
   // --- The button ---------------------------------------------------------------------------------------------
 
-  // A name can be defined only once, and Apple's own script may have defined it already.
-  if (!customElements.get("apple-pay-button")) {
-    customElements.define("apple-pay-button", class extends HTMLElement {
+  // look: what differs in the style of the two buttons. caption: returns text and label of an element.
+  const defineButton = (name, look, caption) => {
+    // A name can be defined only once, and Apple's own script may have defined it already.
+    if (customElements.get(name)) return;
+    customElements.define(name, class extends HTMLElement {
       connectedCallback() {
         if (this.shadowRoot) return;
         const root = this.attachShadow({ mode: "open", delegatesFocus: true });
         sheetOf(root, `
           :host { display: inline-block; }
           button {
-            background: #000; border: 1px solid #000; border-radius: var(--apple-pay-button-border-radius, 8px);
-            color: #fff; cursor: pointer; font: 500 17px/1 -apple-system, system-ui, "Helvetica Neue", sans-serif;
-            height: var(--apple-pay-button-height, 44px); min-width: 140px; padding: 0 12px; white-space: nowrap;
-            width: var(--apple-pay-button-width, 100%);
+            background: #000; border: 1px solid #000; border-radius: var(--${name}-border-radius, 8px);
+            color: #fff; cursor: pointer; height: var(--${name}-height, 44px); ${look.button}
           }
           button:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }
           button:disabled { cursor: default; opacity: .35; }
-          :host([buttonstyle="white"]) button { background: #fff; border-color: #fff; color: #000; }
-          :host([buttonstyle="white-outline"]) button { background: #fff; color: #000; }
+          :host([buttonstyle^="white"]) button { background: #fff; border-color: #fff; color: #000; }
+          :host([buttonstyle="${look.outline}"]) button { border-color: #000; }
           small { font-size: 12px; font-weight: 400; opacity: .7; }`);
-        const type = this.getAttribute("type") || "plain";
-        const word = type === "plain" ? "" : type.replace(/-/g, " ").replace(/^./, (letter) => letter.toUpperCase()) + " with ";
-        const button = element(
-          "button", { type: "button" }, `${type === "pay" ? "" : word}Pay `, element("small", {}, "simulated"));
-        button.setAttribute("aria-label", `${word}Apple Pay (simulated)`);
+        const { text, label } = caption(this);
+        const button = element("button", { type: "button" }, text, element("small", {}, "simulated"));
+        button.setAttribute("aria-label", `${label} (simulated)`);
         root.append(button);
         this.waybillDisable();
       }
@@ -1201,32 +1199,26 @@
         if (button) button.disabled = this.hasAttribute("disabled");
       }
     });
-  }
+  };
+  const fontOf = (size) => `font: 500 ${size} -apple-system, system-ui, "Helvetica Neue", sans-serif;`;
 
-  if (!customElements.get("apple-wallet-button")) {
-    customElements.define("apple-wallet-button", class extends HTMLElement {
-      connectedCallback() {
-        if (this.shadowRoot) return;
-        const root = this.attachShadow({ mode: "open", delegatesFocus: true });
-        sheetOf(root, `
-          :host { display: inline-block; }
-          button {
-            background: #000; border: 1px solid #000; border-radius: var(--apple-wallet-button-border-radius, 8px);
-            color: #fff; cursor: pointer; font: 500 15px/1.2 -apple-system, system-ui, "Helvetica Neue", sans-serif;
-            height: var(--apple-wallet-button-height, 44px); padding: var(--apple-wallet-button-padding, 0 12px);
-            width: var(--apple-wallet-button-width, auto);
-          }
-          button:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }
-          :host([buttonstyle^="white"]) button { background: #fff; border-color: #fff; color: #000; }
-          :host([buttonstyle="white-border"]) button { border-color: #000; }
-          small { font-size: 12px; font-weight: 400; opacity: .7; }`);
-        const text = this.getAttribute("compact") === "true" ? "Track " : "Track with Apple Wallet ";
-        const button = element("button", { type: "button" }, text, element("small", {}, "simulated"));
-        button.setAttribute("aria-label", "Track with Apple Wallet (simulated)");
-        root.append(button);
-      }
-    });
-  }
+  defineButton("apple-pay-button", {
+    button: `${fontOf("17px/1")} min-width: 140px; padding: 0 12px; white-space: nowrap;
+      width: var(--apple-pay-button-width, 100%);`,
+    outline: "white-outline",
+  }, (host) => {
+    const type = host.getAttribute("type") || "plain";
+    const word = type === "plain" ? "" : type.replace(/-/g, " ").replace(/^./, (letter) => letter.toUpperCase()) + " with ";
+    return { text: `${type === "pay" ? "" : word}Pay `, label: `${word}Apple Pay` };
+  });
+  defineButton("apple-wallet-button", {
+    button: `${fontOf("15px/1.2")} padding: var(--apple-wallet-button-padding, 0 12px);
+      width: var(--apple-wallet-button-width, auto);`,
+    outline: "white-border",
+  }, (host) => ({
+    text: host.getAttribute("compact") === "true" ? "Track " : "Track with Apple Wallet ",
+    label: "Track with Apple Wallet",
+  }));
   // Pages ask a browser for the system's button before they show that of Wallet.
   const supports = CSS.supports.bind(CSS);
   CSS.supports = (...given) => given.join(":").replace(/[\s()]/g, "") === "-webkit-appearance:-apple-pay-button"

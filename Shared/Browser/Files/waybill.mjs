@@ -48,6 +48,13 @@ const without = (object, ...names) => {
   return copy;
 };
 
+/** Makes an element of Apple's script. */
+const appleElement = (name, attributes) => {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+};
+
 /** Settles as `promise` does, or with `late()` after a time. */
 const within = (milliseconds, promise, late) => {
   let timer;
@@ -461,11 +468,7 @@ class Controller {
     const look = Object.assign({ type: "buy", style: "black" }, this.options.button);
     const language = look.locale || document.documentElement.lang || "en";
     if (window.customElements && window.customElements.get("apple-pay-button")) {
-      const button = document.createElement("apple-pay-button");
-      button.setAttribute("buttonstyle", look.style);
-      button.setAttribute("type", look.type);
-      button.setAttribute("locale", language);
-      return button;
+      return appleElement("apple-pay-button", { buttonstyle: look.style, type: look.type, locale: language });
     }
     const button = document.createElement("button");
     button.type = "button";
@@ -852,7 +855,7 @@ function isTrackingSupported() {
 }
 
 /** Loads Apple's script, unless the page has done so. Resolves to true once it has defined an element, else to false. */
-async function appleElement(name, sdk) {
+async function isDefined(name, sdk) {
   if (sdk && !document.querySelector('script[src*="/apple-pay-sdk.js"]')) {
     const script = Object.assign(document.createElement("script"), { async: true, crossOrigin: "anonymous" });
     Object.assign(script, { src: APPLE_SCRIPT }, sdk);
@@ -900,12 +903,9 @@ async function attachTrackButton(element, options = {}) {
   link.href = typeof options.link === "function" ? "#" : options.link;
   show(link);
   const name = "apple-wallet-button";
-  appleElement(name, sdk).then((isDefined) => {
-    if (!isDefined || !link.isConnected) return;
-    const button = document.createElement(name);
-    for (const [key, value] of Object.entries({ buttonstyle: style, compact, locale: language })) {
-      button.setAttribute(key, value);
-    }
+  isDefined(name, sdk).then((isThere) => {
+    if (!isThere || !link.isConnected) return;
+    const button = appleElement(name, { buttonstyle: style, compact, locale: language });
     const isFocused = document.activeElement === link;
     show(button);
     if (isFocused) button.focus();
