@@ -36,8 +36,7 @@ enum KeyReading {
         switch scheme {
         case "bearer": return credential
         case "basic":
-            guard let bytes = Self.credential(basic: authorization),
-                let text = String(validating: bytes, as: UTF8.self),
+            guard let data = Data(base64Encoded: credential), let text = String(validating: data, as: UTF8.self),
                 text.last == ":"
             else { return nil }
             return String(text.dropLast())

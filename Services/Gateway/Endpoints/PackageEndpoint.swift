@@ -235,9 +235,8 @@ final class PackageEndpoint: Sendable {
     ) -> EventLoopFuture<[ByteBuffer]?> {
         let digests = spans.shared
         let own = digests.filter(OwnDocument.isReference)
-        let entries = self.cache.entries(digests.filter { !OwnDocument.isReference($0) }, on: eventLoop) {
-            self.reader.assets($0, of: key, on: eventLoop)
-        }
+        let others = own.isEmpty ? digests : digests.filter { !OwnDocument.isReference($0) }
+        let entries = self.cache.entries(others, on: eventLoop) { self.reader.assets($0, of: key, on: eventLoop) }
         guard !own.isEmpty else {
             return entries.map { entries in
                 self.cache.keep(list: spans.sharedList, digests, entries)
@@ -246,18 +245,16 @@ final class PackageEndpoint: Sendable {
         }
         // They belong to one order, and are not kept.
         return entries.and(self.reader.assets(own, of: key, on: eventLoop)).flatMapThrowing { entries, documents in
-            var (entries, documents) = (entries[...], documents[...])
-            return try digests.reduce(into: [ByteBuffer]?([])) { body, digest in
-                guard OwnDocument.isReference(digest) else {
-                    body?.append(contentsOf: entries.popFirst().map { [$0] } ?? [])
-                    return
-                }
-                switch documents.popFirst() {
-                case .success(let document)?: body?.append(document)
-                case .failure(let error)? where error.code != .corrupt: throw error
-                case .failure?, nil: body = nil
+            var found = Dictionary(zip(others, entries)) { first, _ in first }
+            for (reference, document) in zip(own, documents) {
+                switch document {
+                case .success(let document): found[reference] = document
+                case .failure(let error) where error.code != .corrupt: throw error
+                case .failure: return nil
                 }
             }
+            let body = digests.compactMap { found[$0] }
+            return body.count == digests.count ? body : nil
         }
     }
 
