@@ -141,8 +141,7 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging", "Brands",
-                "Store",
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
                 "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
                 .argumentParser,
             ]),

@@ -77,7 +77,7 @@ private let decoders: [String: @Sendable ([UInt8]) -> Void] = [
         let text: String
         do {
             let schema = try AvroSchema(Array(bytes[..<end]))
-            text = try AvroDecoder.decode(Array(bytes[end...].dropFirst()), schema).text
+            text = try AvroDecoder.json(of: AvroDecoder.text(of: Array(bytes[end...].dropFirst()), schema)).text
         } catch {
             text = "refused: \(error)"
         }

@@ -12,8 +12,12 @@ import Testing
         try AvroSchema(Array(text.utf8))
     }
 
+    private static func decode(_ bytes: [UInt8], _ schema: AvroSchema) throws(AvroError) -> JSON {
+        try AvroDecoder.json(of: AvroDecoder.text(of: bytes, schema))
+    }
+
     private static func decode(_ bytes: [UInt8], _ schema: String) throws -> String {
-        try AvroDecoder.decode(bytes, try Self.schema(schema)).text
+        try Self.decode(bytes, try Self.schema(schema)).text
     }
 
     @Test(
@@ -167,7 +171,7 @@ import Testing
         ] as [(String, [UInt8], String)])
     func aDamagedValueIsRefused(_ schema: String, _ bytes: [UInt8], _ reason: String) throws {
         let schema = try Self.schema(schema)
-        let error = #expect(throws: AvroError.self) { try AvroDecoder.decode(bytes, schema) }
+        let error = #expect(throws: AvroError.self) { try Self.decode(bytes, schema) }
         #expect(error?.description.hasPrefix(reason) == true, "\(error as Any)")
     }
 
@@ -180,7 +184,7 @@ import Testing
         let schema = try Self.schema(schema)
         let start = ContinuousClock.now
         #expect(throws: AvroError.self) {
-            try AvroDecoder.decode([0x80, 0x80, 0x80, 0x80, 0x10, 0x00], schema)
+            try Self.decode([0x80, 0x80, 0x80, 0x80, 0x10, 0x00], schema)
         }
         #expect(ContinuousClock.now - start < .milliseconds(50))
     }

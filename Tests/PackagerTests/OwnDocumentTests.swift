@@ -237,12 +237,8 @@ import Testing
 
     @Test func aDocumentGoesWithItsPackageAndComesBackWithTheNextOne() async throws {
         try await PictureFixture.run(documents: [:]) { fixture in
-            try fixture.server.answer("/receipt", .init(SampleFile.pdf(text: "receipt")))
             var log = ChangeLog()
-            try await fixture.processor().process([
-                log.change("order.replaced", "o", fixture.document(receipt: fixture.url("/receipt")))
-            ])
-            try await fixture.fetching { try await fixture.documents("o") != [nil] }
+            try await fixture.makeOrder(with: "/receipt", &log)
             // A silent version of an order that nobody follows has no package.
             var processor = try fixture.processor()
             processor.policy = .followed
@@ -262,12 +258,8 @@ import Testing
 
     @Test func aSweepCountsTheDocuments() async throws {
         try await PictureFixture.run(documents: [:]) { fixture in
-            try fixture.server.answer("/receipt", .init(SampleFile.pdf(text: "receipt")))
             var log = ChangeLog()
-            try await fixture.processor().process([
-                log.change("order.replaced", "o", fixture.document(receipt: fixture.url("/receipt")))
-            ])
-            try await fixture.fetching { try await fixture.documents("o") != [nil] }
+            try await fixture.makeOrder(with: "/receipt", &log)
             let bytes = try await fixture.bytes()
             let type = try OrderTypeIdentifier(BrandFixture.orderType)
             let sums = OwnDocumentBytes(redis: fixture.packagerFixture.redis)
@@ -292,6 +284,15 @@ import Testing
 
 extension PictureFixture {
     /// Returns an order with a receipt, and a label if there is one.
+    /// Makes the order `o` with a receipt, and waits until its package has it.
+    func makeOrder(with receipt: String, _ log: inout ChangeLog) async throws {
+        try self.server.answer(receipt, .init(SampleFile.pdf(text: "receipt")))
+        try await self.processor().process([
+            log.change("order.replaced", "o", self.document(receipt: self.url(receipt)))
+        ])
+        try await self.fetching { try await self.documents("o") != [nil] }
+    }
+
     func document(receipt: String, label: String? = nil) -> JSON {
         let amount: JSON = ["amount": "19.99", "currency": "EUR"]
         var extra: [(String, JSON)] = [

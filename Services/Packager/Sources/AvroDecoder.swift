@@ -19,14 +19,9 @@ struct AvroDecoder {
     private var values = 0
     private var text: [UInt8] = []
 
-    /// Decodes all bytes from a position on.
-    ///
-    /// - Throws: `AvroError` with the byte's number.
-    static func decode(_ bytes: [UInt8], from position: Int = 0, _ schema: AvroSchema) throws(AvroError) -> JSON {
-        try self.json(of: try self.text(of: bytes, from: position, schema))
-    }
-
     /// Reads a text that `text` made.
+    ///
+    /// - Throws: `AvroError`
     static func json(of text: [UInt8]) throws(AvroError) -> JSON {
         do { return try JSON(parsing: text, entries: .max, depth: AvroSchema.depthLimit + 1) } catch {
             throw AvroError(error.code == .duplicateName ? "a map has a name twice" : "the value has no text: \(error)")

@@ -332,6 +332,5 @@ const char *clua_message(const clua *state, size_t *count) {
 }
 
 bool clua_is_traced(const clua *state) { return state->is_traced; }
-size_t clua_used(const clua *state) { return state->used; }
 size_t clua_peak(const clua *state) { return state->peak; }
 int64_t clua_steps(const clua *state) { return state->limits.steps - state->steps; }

@@ -99,8 +99,7 @@ bool clua_is_traced(const clua *state);
 /// The error of the last call, for people; valid until the next call.
 const char *clua_message(const clua *state, size_t *count);
 
-/// Bytes in use, and the most of them at once since the last run began.
-size_t clua_used(const clua *state);
+/// The most bytes in use at once since the last run began.
 size_t clua_peak(const clua *state);
 /// The steps of the last run.
 int64_t clua_steps(const clua *state);
