@@ -135,9 +135,10 @@ class Page:
             try:
                 value = self.evaluate(expression)
             except RuntimeError as error:
-                if time.monotonic() > end:
+                # A page that does not have the thing yet, or that goes to another one at this moment.
+                if time.monotonic() > end or not any(part in str(error) for part in ("Cannot", "undefined", "navigated")):
                     raise
-                value = None if "Cannot" in str(error) or "undefined" in str(error) else (_ for _ in ()).throw(error)
+                value = None
             if value:
                 return value
             if time.monotonic() > end:
