@@ -166,7 +166,7 @@ let package = Package(
             name: "Devkit",
             dependencies: [
                 "TestKit", "Pusher", "APNS", "Brands", "Operations", "Browser", "CPlaygroundFiles", "Model", "Kafka",
-                "Redis", "Store", "Cryptography", .nioCore,
+                "Packaging", "Redis", "Store", "Cryptography", .nioCore,
                 .nioPosix, .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", exclude: ["Playground/Page"], swiftSettings: house),

@@ -21,7 +21,7 @@ extension WireTests {
     @Suite(.server) struct APNSPoolTests {
         @Test func theWarmConnectionsShareTheRequests() async throws {
             let log = EventLog()
-            try await withClient(configuration: poolConfiguration(log)) { _ in
+            try await withClient(configuration: poolConfiguration(log, 2...2)) { _ in
                 [.answer(200)]
             } body: { client, server in
                 _ = await client.send(try makeNotifications(1))

@@ -7,7 +7,8 @@ struct VerifyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify", abstract: "Verifies an order package as Wallet would, and names each violation.",
         discussion: """
-            One line for each violation: FILE: code: place: correction. The codes are stable. The root is Apple Root \
+            One line for each violation: FILE: code: place: correction. The codes are stable. A valid package has one \
+            line for each place that does not keep Apple's guidelines: FILE: advice: code: place: correction. The root is Apple Root \
             CA in PEM for a real package, root.pem of the development certificates for one of our own.
 
             Exit code 0: valid. 1: violations. 2: the package, the root or the openssl program is not available.
@@ -44,6 +45,7 @@ struct VerifyCommand: AsyncParsableCommand {
             if report.violations.isEmpty {
                 Console.line("\(self.file): valid: \(report.summary)")
                 for file in report.files { Console.line("    \(file.size)\t\(file.name)") }
+                for finding in report.guidelines { Console.line("\(self.file): advice: \(finding)") }
             }
         }
         if report.violations.contains(where: { $0.code == .signatureNotChecked }) { throw ExitCode(2) }

@@ -261,6 +261,12 @@ import Testing
             $0.redis = .success(redis { $0.omittedFiles = ["$.lineItems[0].image: lamp.png"] })
         },
         Case(
+            "a guideline", [.guidelineUnmet], isHealthy: true, fix: "trackingURL that leads to this parcel"
+        ) {
+            let finding = OrderGuideline.Finding(guideline: .trackingLink, path: "$.fulfillments[0]")
+            $0.redis = .success(redis { $0.guidelines = [finding] })
+        },
+        Case(
             "a link that is none", [.membersOmitted], isHealthy: true, fix: "ingest map"
         ) {
             let source = Contributions.Summary(

@@ -81,7 +81,7 @@ import Tokens
 
             let rotated = try await self.json(fixture, brand, "o", secrets: Self.new + BrandFixture.secretsFile)
             #expect(rotated.exit == .code(0))
-            #expect(rotated.codes == ["token-retired"])
+            #expect(rotated.codes == ["token-retired", "guideline-unmet"])
             #expect(rotated.order["healthy"] == true)
             let redis = rotated.order["redis"]?.object
             #expect(redis?["version"] == .integer(state.version))
@@ -99,7 +99,7 @@ import Tokens
             ]) { _ = try outcome.get() }
             let coming = try await self.json(fixture, brand, "o")
             #expect(coming.exit == .code(0))
-            #expect(coming.codes == ["changes-coming"])
+            #expect(coming.codes == ["guideline-unmet", "changes-coming"])
             #expect(coming.order["waiting"]?.array?.first?.object?["from"] == "waybill.order-changes/0/0")
         }
     }
@@ -119,7 +119,7 @@ import Tokens
             let hidden = try await self.json(fixture, brand, "hidden")
             #expect(hidden.exit == .code(1))
             #expect(hidden.order["healthy"] == false)
-            #expect(hidden.codes == ["elements-hidden", "files-omitted"])
+            #expect(hidden.codes == ["elements-hidden", "files-omitted", "guideline-unmet"])
             let redis = hidden.order["redis"]?.object
             #expect(redis?["hiddenElements"]?.array?.first?.string?.hasPrefix("fulfillments f1 without ") == true)
             #expect(redis?["omittedFiles"] == ["$.lineItems[0].image: none.png"])

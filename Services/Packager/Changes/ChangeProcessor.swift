@@ -243,6 +243,7 @@ struct ChangeAccount: Sendable {
                     metadata: ["order": "\(draft.key)", "elements": "\(draft.result.withheld.listed(separator: "; "))"]
                         .traced(draft.traces.first))
             }
+            if let package = draft.package { self.metrics.guidelines.count(package, of: draft.key.orderType) }
             guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
             self.metrics.filesOmitted.increment(by: omitted.count)
             self.logger.warning(

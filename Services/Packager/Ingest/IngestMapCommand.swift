@@ -92,7 +92,10 @@ struct IngestMapCommand: AsyncParsableCommand {
             for change in changes {
                 StandardStream.output.write("\(try self.text(of: change))\n")
             }
-            for note in OrderComparison.notes(on: changes.map(\.change), nowEpochSeconds: now) {
+            let made = changes.map(\.change)
+            for note in OrderComparison.notes(on: made, nowEpochSeconds: now)
+                + OrderComparison.guidelines(on: made)
+            {
                 StandardStream.error.write("note: \(note)\n")
             }
         }

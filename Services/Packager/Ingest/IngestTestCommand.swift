@@ -102,7 +102,8 @@ struct SourceTest {
                 if let omitted, Set(omitted) != Set(left.map(\.name)) {
                     differences.append("omitted: expected \(omitted.listed()), it is \(left.map(\.name).listed())")
                 }
-                return (differences, left, mapping.notes)
+                let notes = OrderComparison.guidelines(on: changes.map(\.change))
+                return (differences, left, mapping.notes + notes)
             }
         } catch {
             return ([error.description], [], [])

@@ -83,6 +83,8 @@ struct StoredFacts: Hashable, Sendable {
     var hiddenElements: [String] = []
     /// Files that it names and its package does not have, each with its place.
     var omittedFiles: [String] = []
+    /// Where it does not keep Apple's guidelines.
+    var guidelines: [OrderGuideline.Finding] = []
 }
 
 /// The last sequence number that was applied of a source.

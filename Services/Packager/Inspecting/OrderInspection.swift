@@ -270,9 +270,11 @@ extension OrderInspection {
         (facts.pictures, facts.documents, shown) = try await self.pictures(of: state, packager, nowEpochSeconds)
         (facts.hiddenElements, facts.omittedFiles) = packager.hidden(
             state, pictures: shown, nowEpochSeconds: nowEpochSeconds)
+        let order = state.orderJSON(rules: brand.rules)
+        facts.guidelines = OrderGuideline.findings(in: order)
         guard !facts.isUnpackaged else { return facts }
         facts.isSigned = stored.signer == brand.signer
-        let content = PackageBuilder(brand).contentDigest(of: state.orderJSON(rules: brand.rules), pictures: shown)
+        let content = PackageBuilder(brand).contentDigest(of: order, pictures: shown)
         facts.isCurrent = stored.content == content
         return facts
     }

@@ -47,6 +47,7 @@ struct OrderFinding: Hashable, Sendable {
         case documentsPending = "documents-pending"
         case documentsFailing = "documents-failing"
         case documentsMissing = "documents-missing"
+        case guidelineUnmet = "guideline-unmet"
         case deadLetters = "dead-letters"
         case earlyChanges = "early-changes"
         case changesWait = "changes-wait"
@@ -312,6 +313,12 @@ extension OrderVerdict {
             order.pictures, ("picture", "waybill_picture_failures_total"),
             (.picturesFailing, .picturesPending, .picturesMissing),
             isUnpackaged: order.isUnpackaged, touch)
+        for guideline in OrderGuideline.allCases {
+            let places = order.guidelines.filter { $0.guideline == guideline }.map(\.path)
+            guard !places.isEmpty else { continue }
+            self.warning(
+                .guidelineUnmet, "Apple's guidelines, \(guideline.code): \(places.listed())", fix: guideline.advice)
+        }
         self.judge(
             order.documents, ("document", "waybill_own_document_failures_total"),
             (.documentsFailing, .documentsPending, .documentsMissing),

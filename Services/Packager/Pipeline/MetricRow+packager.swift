@@ -39,6 +39,12 @@ extension MetricRow {
             .counter, "waybill_files_omitted_total",
             "files that an order names and its brand does not have; the package went out without them"),
         MetricRow(
+            .counter, "waybill_guideline_packages_total", by: ["brand", "kept"],
+            "packaged versions, by whether they keep all of Apple's guidelines (Wallet Orders §3.21)"),
+        MetricRow(
+            .counter, "waybill_guideline_findings_total", by: ["brand", "guideline"],
+            "packaged versions that do not keep a guideline"),
+        MetricRow(
             .counter, "waybill_write_conflicts_total",
             "writes that found a version other than the one that was read"),
         MetricRow(

@@ -24,6 +24,8 @@ struct PackagerMetrics: Sendable {
     let packagesRequested: Counter
     /// Files that an order names and its brand does not have; they were left out of the package.
     let filesOmitted: Counter
+    /// Packaged versions of each brand, and those of them that do not keep a guideline, by brand and guideline.
+    let guidelines: GuidelineMetrics
     /// Writes that found another version than was read.
     let conflicts: Counter
     /// Versions that were published after a later one was stored: their partition had moved to another worker.
@@ -50,6 +52,7 @@ struct PackagerMetrics: Sendable {
         self.packagesLeft = Counter(label: "waybill_packages_left_total", factory: factory)
         self.packagesRequested = Counter(label: "waybill_packages_requested_total", factory: factory)
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
+        self.guidelines = GuidelineMetrics(factory: factory)
         self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
         self.overtaken = Counter(label: "waybill_versions_overtaken_total", factory: factory)
         self.unknownOrders = Gauge(label: "waybill_unknown_orders_waiting", factory: factory)

@@ -5,6 +5,13 @@ struct OrderComparison {
     /// An order document.
     let document: OrderDocument
 
+    /// Returns where the data of changes does not keep Apple's guidelines. Another change may bring what is missing.
+    static func guidelines(on changes: [OrderChange]) -> [String] {
+        changes.flatMap { change in
+            OrderGuideline.findings(in: change.data.map { .object($0) } ?? .null).map { "\(change.key): \($0)" }
+        }
+    }
+
     /// Returns the members that orders lack or hide if no other source brings them.
     ///
     /// - Parameter changes: of one record.

@@ -60,7 +60,8 @@ public struct PackageBuilder: Sendable {
         } catch {
             throw PackagingError(.signing, "signing a package: \(error.message)")
         }
-        let package = self.package(document, manifest, digest, signature, files)
+        let unmet = Set(OrderGuideline.findings(in: orderJSON).map(\.guideline)).sorted { $0.rawValue < $1.rawValue }
+        let package = self.package(document, manifest, digest, signature, files, unmet)
         guard package.size <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(package.size, order: document.count, assets)
         }
@@ -69,7 +70,7 @@ public struct PackageBuilder: Sendable {
 
     private func package(
         _ document: [UInt8], _ manifest: [UInt8], _ digest: [UInt8], _ signature: DetachedSignature,
-        _ files: PackageFiles
+        _ files: PackageFiles, _ unmet: [OrderGuideline]
     ) -> OrderPackage {
         let assets = files.assets
         let (head, entries) = self.head(document: document, manifest: manifest, signature: signature.der)
@@ -81,7 +82,7 @@ public struct PackageBuilder: Sendable {
             assets: assets.digests, head: head, certificates: certificates, tail: tail,
             entityTag: OrderPackage.entityTag(signature.value), signer: self.signer,
             contentDigest: Self.contentDigest(digest), size: start - own.count + tail.count,
-            omittedFiles: files.omitted, missingPictures: files.missingPictures)
+            omittedFiles: files.omitted, missingPictures: files.missingPictures, unmetGuidelines: unmet)
     }
 
     /// Returns the `OrderPackage.contentDigest` of an order's package, without signing it.

@@ -1,4 +1,5 @@
 import Cryptography
+public import Model
 
 /// A signed package in the spans in which it is stored and served: the archive is assets, head, certificates, tail.
 ///
@@ -29,11 +30,13 @@ public final class OrderPackage: Sendable {
     /// URLs in the order that may be fetched and whose pictures or documents were missing, each once. They may contain
     /// keys, so they must not be logged.
     public let missingPictures: [String]
+    /// The guidelines that the order does not keep, each once; without `pictureSize`, since no picture is looked at.
+    public let unmetGuidelines: [OrderGuideline]
 
     init(
         assets: [AssetDigest], head: [UInt8], certificates: PackageCertificates, tail: [UInt8], entityTag: String,
         signer: String, contentDigest: String, size: Int, omittedFiles: [String],
-        missingPictures: [String]
+        missingPictures: [String], unmetGuidelines: [OrderGuideline]
     ) {
         self.assets = assets
         self.head = head
@@ -45,6 +48,7 @@ public final class OrderPackage: Sendable {
         self.size = size
         self.omittedFiles = omittedFiles
         self.missingPictures = missingPictures
+        self.unmetGuidelines = unmetGuidelines
     }
 
     /// The largest size of a package, in bytes.

@@ -1,3 +1,5 @@
+import Packaging
+
 /// The files of a package by their names.
 struct PackageFiles: Sendable {
     /// The files that every package has. Source: Wallet Orders §2.1
@@ -20,6 +22,12 @@ struct PackageFiles: Sendable {
 
     /// Returns true if a file of this name exists, readable or not.
     func has(_ name: String) -> Bool { self.contents[name] != nil || self.unreadable.contains(name) }
+
+    /// Returns the pixels of the shorter side of a picture, in its largest resolution; nil if there is none.
+    func shortSide(ofPicture name: String) -> Int? {
+        self.contents.filter { $0.key == name || ScaledName($0.key)?.plain == name }
+            .compactMap { try? Picture.inspect($0.value) }.map { min($0.width, $0.height) }.max()
+    }
 
     /// Missing files, and files that should not exist.
     var violations: [PackageViolation] {

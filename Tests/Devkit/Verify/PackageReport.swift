@@ -4,6 +4,8 @@ import Model
 struct PackageReport: Sendable {
     /// Violations for which Wallet would refuse the package; empty if it is valid.
     var violations: [PackageViolation] = []
+    /// Where the order does not keep Apple's guidelines; Wallet takes it all the same.
+    var guidelines: [OrderGuideline.Finding] = []
     /// A file of the package, with the digest of its content in hexadecimal digits.
     struct File: Hashable, Sendable {
         let name: String
@@ -41,6 +43,13 @@ struct PackageReport: Sendable {
                     [
                         "code": .string(violation.code.rawValue), "place": .string(violation.place),
                         "message": .string(violation.message),
+                    ]
+                }),
+            "guidelines": .array(
+                self.guidelines.map { finding in
+                    [
+                        "code": .string(finding.guideline.code), "place": .string(finding.path),
+                        "message": .string(finding.guideline.advice),
                     ]
                 }),
             "files": .array(self.files.map(\.json)),

@@ -54,6 +54,7 @@ struct PackageVerifier: Sendable {
                 let order = try JSON(parsing: bytes)
                 report.order = order
                 report.violations += OrderRules.violations(order, certificateOrderType: orderType, files: files)
+                report.guidelines = OrderGuideline.findings(in: order) { files.shortSide(ofPicture: $0) }
             } catch {
                 let hint =
                     bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? " It starts with a byte order mark; leave that out." : ""
