@@ -80,6 +80,9 @@ let package = Package(
         c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CDeflate"), c("CCurl"),
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
         .target(name: "CBindPort", path: "Tests/CBindPort"),
+        .target(
+            name: "CPictureSamples", path: "Tests/CPictureSamples",
+            linkerSettings: ["jpeg", "png16", "webp", "z"].map { .linkedLibrary($0) }),
         embedded("CBrowserFiles", path: "Shared/Browser/Files"),
         embedded("CPlaygroundFiles", path: "Tests/Devkit/Playground/Page"),
 
@@ -97,6 +100,10 @@ let package = Package(
         shared("Lua", ["CLua", "Model"], exclude: ["README.md", "Bridge"]),
         .target(name: "CSandbox", path: "Shared/Sandbox/Bridge"),
         shared("Sandbox", ["CSandbox"], exclude: ["README.md", "Bridge"]),
+        .target(
+            name: "CPictures", path: "Shared/PictureFitting/Bridge",
+            linkerSettings: ["jpeg", "png16", "webp", "webpdemux"].map { .linkedLibrary($0) }),
+        shared("PictureFitting", ["Packaging", "CPictures"], exclude: ["README.md", "Bridge"]),
         shared("Browser", ["CBrowserFiles"], exclude: ["README.md", "Files"]),
         shared("Tokens", ["Model", "Cryptography"], exclude: ["README.md"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
@@ -141,9 +148,9 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
-                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle,
-                .argumentParser,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging",
+                "PictureFitting", "Brands", "Store", "Operations", .nioCore, .nioPosix, .logging, .coreMetrics,
+                .serviceLifecycle, .argumentParser,
             ]),
         .target(
             name: "Pusher",
@@ -171,6 +178,9 @@ let package = Package(
             ],
             path: "Tests/Devkit", exclude: ["Playground/Page"], swiftSettings: house),
 
+        .target(
+            name: "PictureSamples", dependencies: ["CPictureSamples"], path: "Tests/PictureSamples",
+            swiftSettings: house),
         .target(name: "TestTraits", dependencies: ["TestKit"], path: "Tests/TestTraits", swiftSettings: house),
         tests("ModelTests", ["Model", "TestKit", "TestTraits"]),
         tests("KafkaTests", ["Kafka", "TestKit", "TestTraits"]),
@@ -183,6 +193,7 @@ let package = Package(
         .executableTarget(
             name: "SandboxSubject", dependencies: ["Sandbox"], path: "Tests/SandboxSubject", swiftSettings: house),
         tests("SandboxTests", ["Sandbox", "SandboxSubject", "TestTraits"]),
+        tests("PictureFittingTests", ["PictureFitting", "Packaging", "PictureSamples", "TestKit"]),
         tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
         tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),
         tests(
@@ -228,7 +239,9 @@ let package = Package(
         tests(
             "PackagerTests",
             [
-                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens", "Packaging", "Brands", "Operations",
+                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens", "Packaging", "PictureFitting",
+                "PictureSamples",
+                "Sandbox", "Brands", "Operations",
                 "Cryptography", "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration,
                 .serviceLifecycle,
                 .serviceLifecycleTestKit,

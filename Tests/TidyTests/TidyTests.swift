@@ -30,6 +30,7 @@ import Testing
         "Shared/Sandbox": ["CSandbox"],
         "Shared/Tokens": ["Model", "Cryptography"],
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
+        "Shared/PictureFitting": ["Packaging", "CPictures"],
         "Shared/Brands": ["Model", "Cryptography", "Tokens", "Packaging", "Operations"],
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
@@ -98,7 +99,8 @@ import Testing
         "Shared/Lua": 1700,
         "Shared/Model": 7480,
         "Shared/Operations": 5600,
-        "Shared/Packaging": 1550,
+        "Shared/Packaging": 1640,
+        "Shared/PictureFitting": 450,
         "Shared/Redis": 3430,
         "Shared/Sandbox": 740,
         "Shared/Store": 6960,

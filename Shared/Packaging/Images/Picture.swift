@@ -61,8 +61,8 @@ public struct Picture: Hashable, Sendable {
         PictureFault(bytes.isEmpty ? "is empty" : "is \(expected)\(Self.guess(bytes))")
     }
 
-    /// Returns the apparent type of a file that is not a picture, for messages.
-    private static func guess(_ bytes: [UInt8]) -> String {
+    /// Returns the apparent type of a file that is not a picture, for messages: `, it is a GIF`, or nothing.
+    public static func guess(_ bytes: [UInt8]) -> String {
         func starts(_ text: String, at offset: Int = 0) -> Bool { bytes.dropFirst(offset).starts(with: text.utf8) }
         if starts("GIF8") { return ", it is a GIF" }
         if starts("RIFF"), starts("WEBP", at: 8) { return ", it is a WebP picture" }
