@@ -11,8 +11,19 @@ import Redis
 import ServiceLifecycle
 import Store
 
-/// Folds order changes from Kafka into orders, packages and signs them, and puts them into Redis.
+/// The entry point. A process that decodes pictures closes its wall here, while it has one thread.
 @main
+enum PackagerProgram {
+    static func main() async {
+        let arguments = CommandLine.arguments.dropFirst()
+        if arguments.count == 2, arguments.first == PictureChildren.command {
+            PictureChildren.serve(arguments.last ?? "")
+        }
+        await Packager.main()
+    }
+}
+
+/// Folds order changes from Kafka into orders, packages and signs them, and puts them into Redis.
 struct Packager: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-packager",
@@ -106,11 +117,12 @@ extension Packager {
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
         repackager.pictureIndex = pictureIndex
+        let maker = PictureMaker(fit: PictureChildren(PictureChildren.sandbox()).fit)
         let fetching = try [false, true].map { areDocuments in
             try PictureWorker(
                 pictureIndex, areDocuments: areDocuments, store: store, fetching: settings.pictures,
                 repackage: { [repackager] in try await repackager.repackage($0).postponed(of: $0) },
-                packagers: { packagers.current }, logger: environment.logger)
+                packagers: { packagers.current }, maker: maker, logger: environment.logger)
         }
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
             brands.groups(served: packagers.generations)

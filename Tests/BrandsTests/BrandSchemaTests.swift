@@ -20,7 +20,10 @@ import Testing
                     "returnInfo": ["returnPolicyURL": "https://shop.example"], "changeNotifications": "enabled",
                 ],
                 "passUnknownMembers": false,
-                "pictures": ["hosts": ["cdn.example.com:8443", "*.example.com"], "ignoreQuery": ["Signature"]],
+                "pictures": [
+                    "hosts": ["cdn.example.com:8443", "*.example.com"], "ignoreQuery": ["Signature"], "fit": true,
+                    "background": "#F5f5f7",
+                ],
                 "documents": [
                     "hosts": ["receipts.example.com"], "ignoreQuery": true,
                     "authorization": ["host": "receipts.example.com", "file": "receipts.authorization"],
@@ -43,7 +46,7 @@ import Testing
                         "merchantIdentifier": "m", "displayName": "Shop", "url": "https://shop.example", "more": 1,
                     ]
                 ], "passUnknownMembers": true,
-                "pictures": ["hosts": [], "ignoreQuery": true],
+                "pictures": ["hosts": [], "ignoreQuery": true, "fit": false],
             ]
         ),
     ]

@@ -166,6 +166,15 @@ import Testing
         ("pictures", ["hosts": ["cdn.example.com", 1]], "$.pictures.hosts[1]: must be a string, it is a number"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
         ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not a known member"),
+        ("pictures", ["hosts": [], "fit": "yes"], "$.pictures.fit: must be true or false, it is a string"),
+        (
+            "pictures", ["hosts": [], "background": "white"],
+            "$.pictures.background: \"white\" must be # and six hexadecimal digits, such as #f5f5f7"
+        ),
+        (
+            "pictures", ["hosts": [], "fit": false, "background": "#ffffff"],
+            "$.pictures.background: has no use if fit is false"
+        ),
         ("pictures", ["hosts": [], "ignoreQuery": "X"], "must be true, false or an array of strings, it is a string"),
         (
             "pictures", ["hosts": [], "ignoreQuery": [1]],

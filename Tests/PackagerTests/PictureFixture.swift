@@ -4,7 +4,9 @@ import Fetch
 import Foundation
 import Logging
 import Model
+import Packaging
 import Redis
+import Sandbox
 import Store
 import Synchronization
 import TestKit
@@ -19,7 +21,7 @@ struct PictureFixture: Sendable {
     let packagerFixture: PackagerFixture
     let server: PictureServer
     let brand: RenewedBrand
-    let packager: OrderPackager
+    var packager: OrderPackager
     let pictures: Pictures
     let clock = Clock()
 
@@ -32,7 +34,7 @@ struct PictureFixture: Sendable {
 
     /// - Parameter documents: `documents` of the brand, without its hosts, in place of `pictures`.
     static func run(
-        ignoreQuery: JSON = false, documents: JSONObject? = nil,
+        ignoreQuery: JSON = false, fit: Bool = false, documents: JSONObject? = nil,
         _ body: @Sendable (PictureFixture) async throws -> Void
     ) async throws {
         let server = try await PictureServer.start()
@@ -45,7 +47,7 @@ struct PictureFixture: Sendable {
             }
             try brand.write(documents: documents)
         } else {
-            try brand.write(pictureHosts: hosts, ignoreQuery: ignoreQuery)
+            try brand.write(pictureHosts: hosts, ignoreQuery: ignoreQuery, fit: fit)
         }
         let packager = OrderPackager(try brand.load(), tokens: try BrandFixture.tokens())
         try await PackagerFixture.run { fixture in
@@ -60,20 +62,27 @@ struct PictureFixture: Sendable {
     func url(_ path: String, host: String = Self.host) -> String { "https://\(host):\(self.server.port)\(path)" }
 
     /// Returns an order that shows pictures.
-    func document(_ urls: [String], logo: String = "logo.png") -> JSON {
-        ChangeLog.document(extra: [
-            (
-                "lineItems",
-                .array(urls.map { ["title": "Lamp", "quantity": 1, "image": .string($0)] })
-            ),
-            (
-                "merchant",
-                [
-                    "merchantIdentifier": "merchant.com.example", "displayName": "Shop",
-                    "url": "https://shop.example.com/", "logo": .string(logo),
-                ]
-            ),
-        ])
+    func document(_ urls: [String], logo: String = "logo.png", trackingLogo: String? = nil) -> JSON {
+        let provider: JSON? = trackingLogo.map { logo in
+            [
+                "displayName": "Carriers", "url": "https://carriers.example.com/",
+                "trackingLogoNameLightColorScheme": .string(logo), "trackingLogoNameDarkColorScheme": .string(logo),
+            ]
+        }
+        return ChangeLog.document(
+            extra: (provider.map { [("orderProvider", $0)] } ?? []) + [
+                (
+                    "lineItems",
+                    .array(urls.map { ["title": "Lamp", "quantity": 1, "image": .string($0)] })
+                ),
+                (
+                    "merchant",
+                    [
+                        "merchantIdentifier": "merchant.com.example", "displayName": "Shop",
+                        "url": "https://shop.example.com/", "logo": .string(logo),
+                    ]
+                ),
+            ])
     }
 
     var pictureIndex: PictureIndex {
@@ -101,9 +110,10 @@ struct PictureFixture: Sendable {
     ///
     /// - Parameters:
     ///   - address: the address that names resolve to.
+    ///   - maker: nil for children of the packager's program.
     ///   - repackaging: called before orders are packaged again.
     func worker(
-        address: String = "127.0.0.1", areDocuments: Bool = false,
+        address: String = "127.0.0.1", areDocuments: Bool = false, maker: PictureMaker? = nil,
         repackaging: @escaping @Sendable ([OrderKey]) async throws -> Void = { _ in }
     ) throws -> PictureWorker {
         var configuration = FetcherConfiguration()
@@ -127,7 +137,7 @@ struct PictureFixture: Sendable {
                 return try await repackager.repackage(keys).postponed(of: keys)
             },
             packager: { [packager] _ in packager }, documentBytes: index.documentBytes,
-            metrics: metrics, logger: logger)
+            maker: maker ?? PictureMaker(fit: PictureChildren(.ofTests).fit), metrics: metrics, logger: logger)
         job.retry = PictureRetry(second: .microseconds(100))
         job.now = { [clock] in clock.now }
         var worker = PictureWorker(pictures: pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
@@ -179,5 +189,14 @@ struct PictureFixture: Sendable {
         let directory = try TemporaryDirectory("digest")
         let said = try OpenSSLProgram.run(["dgst", "-sha256", "-r", try directory.write("file", content)])
         return String(said.prefix(64))
+    }
+}
+
+extension Sandbox {
+    /// Children of the built packager, since a program of tests has no such command; a build for tests is slow.
+    static var ofTests: Sandbox {
+        var sandbox = PictureChildren.sandbox()
+        sandbox.path = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+        return sandbox
     }
 }

@@ -67,9 +67,14 @@ final class RenewedBrand: Sendable {
     func write(endedDays: Int64) throws { try self.write("retention", ["endedDays": .integer(endedDays)]) }
 
     /// Lets the brand's pictures come from some hosts.
-    func write(pictureHosts: [String], ignoreQuery: JSON = false) throws {
-        try self.write(
-            "pictures", ["hosts": .array(pictureHosts.map { .string($0) }), "ignoreQuery": ignoreQuery])
+    func write(
+        pictureHosts: [String], ignoreQuery: JSON = false, fit: Bool = false, background: String? = nil
+    ) throws {
+        var pictures: JSONObject = [
+            "hosts": .array(pictureHosts.map { .string($0) }), "ignoreQuery": ignoreQuery, "fit": .bool(fit),
+        ]
+        pictures["background"] = background.map { .string($0) }
+        try self.write("pictures", .object(pictures))
     }
 
     /// Lets the brand's orders have own documents; the file of the secret, if it names one, is `authorization`.

@@ -15,8 +15,8 @@ import Testing
             "Operations",
         ],
         "Services/Packager": [
-            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Tokens", "Packaging", "Brands", "Store",
-            "Operations",
+            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Lua", "Sandbox", "Tokens", "Packaging",
+            "PictureFitting", "Brands", "Store", "Operations",
         ],
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations"],
         "Shared/Model": ["CCommit"],
@@ -86,10 +86,10 @@ import Testing
     static let budgets: [String: Int] = [
         "Services/Checkout": 5235,
         "Services/Gateway": 2100,
-        "Services/Packager": 17000,
+        "Services/Packager": 17300,
         "Services/Pusher": 6355,
         "Shared/APNS": 3350,
-        "Shared/Brands": 1960,
+        "Shared/Brands": 1980,
         "Shared/Browser": 60,
         "Shared/Cryptography": 1370,
         "Shared/Fetch": 1660,

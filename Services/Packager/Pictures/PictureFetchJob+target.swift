@@ -11,6 +11,8 @@ extension PictureFetchJob {
         /// The identifiers of all documents that the order names; none for a picture.
         var named: [String] = []
         var rules = DocumentRules.none
+        /// The form of a picture; nil leaves it as it is.
+        var fit: PictureFit?
     }
 
     /// The place of the URL to fetch.
@@ -28,12 +30,26 @@ extension PictureFetchJob {
         return (self.pictures.areDocuments ? packager?.documents.hosts : packager?.pictureHosts) ?? .none
     }
 
+    /// Returns the types that are asked for, and the most bytes of one.
+    func content(of target: Target) -> (accept: String, sizeLimit: Int) {
+        if self.pictures.areDocuments { return ("application/pdf, image/png, image/jpeg", target.rules.sizeLimit) }
+        if target.fit == nil { return ("image/png, image/jpeg", PictureFile.sizeLimit) }
+        return ("image/png, image/jpeg, image/webp", PictureFit.fetchLimit)
+    }
+
     /// Finds the URL of a picture: the one from the order that began to wait last, since its signature is valid
     /// longest. That of a document is in its order as it is now, or an event had a newer one.
     func place(of key: PictureKey) async throws -> Place {
         let waiting = try await self.pictures.waiting(for: key, from: "0").orders
         let last = waiting.max { $0.sinceEpochSeconds < $1.sinceEpochSeconds }
-        guard let order = key.orderKey else { return .target(Target(url: last?.url ?? key.url)) }
+        guard let order = key.orderKey else {
+            var target = Target(url: last?.url ?? key.url)
+            if let packager = self.packager(key.orderType), let background = packager.pictureHosts.background {
+                guard let place = try await self.place(of: key, in: waiting, packager) else { return .soon }
+                target.fit = PictureFit(place, on: background)
+            }
+            return .target(target)
+        }
         guard let last, let packager = self.packager(key.orderType) else { return .none }
         let isAwaited = self.now() - last.sinceEpochSeconds <= Self.patienceSeconds
         switch try await self.store.orders([order]).first {
@@ -49,6 +65,24 @@ extension PictureFetchJob {
         case .failure(let error)? where !error.origin.isRetriable: return .none
         case .success, .failure, nil: return isAwaited ? .soon : .none
         }
+    }
+
+    /// Returns the place at which orders show a picture; nil while their versions are about to be written.
+    ///
+    /// The first ones decide: of a picture that many orders wait for, the last ones are never written.
+    private func place(
+        of key: PictureKey, in waiting: [Pictures.Waiting], _ packager: OrderPackager
+    ) async throws -> PictureFit.Place? {
+        let first = Array(waiting.sorted { $0.sinceEpochSeconds < $1.sinceEpochSeconds }.prefix(Self.judgedCount))
+        var isAwaited = false
+        for (waiting, stored) in zip(first, try await self.store.orders(first.map(\.order))) {
+            if case .success(let stored?) = stored, stored.state.version >= waiting.version {
+                if let place = packager.place(of: key, in: stored.state) { return place }
+            } else {
+                isAwaited = isAwaited || self.now() - waiting.sinceEpochSeconds <= Self.patienceSeconds
+            }
+        }
+        return isAwaited ? nil : .square
     }
 
     /// Refuses a document while those of its brand have as many bytes as they may have.

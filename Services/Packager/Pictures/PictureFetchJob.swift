@@ -19,6 +19,8 @@ struct PictureFetchJob: Sendable {
     private static let failureLimit = 300
     /// Orders that are packaged together.
     private static let orderCount = 50
+    /// The most orders that are read to find the place of a picture.
+    static let judgedCount = 8
 
     let pictures: Pictures
     let store: OrderStore
@@ -30,6 +32,8 @@ struct PictureFetchJob: Sendable {
     let packager: @Sendable (OrderTypeIdentifier) -> OrderPackager?
     /// The sums of documents.
     let documentBytes: OwnDocumentBytes
+    /// Makes files for packages.
+    let maker: PictureMaker
     let metrics: PictureMetrics
     let logger: Logger
     var retry = PictureRetry()
@@ -79,14 +83,14 @@ struct PictureFetchJob: Sendable {
     private func fetch(
         _ key: PictureKey, _ record: PictureRecord, from target: Target
     ) async -> Result<(PictureRecord, entry: [UInt8]?), Failure> {
-        let (hosts, rules) = (self.hosts(key.orderType), target.rules)
+        let hosts = self.hosts(key.orderType)
         var request = FetchRequest(url: target.url) { hosts.allows(host: $0.host, port: $0.port) }
-        request.accept = self.pictures.areDocuments ? "application/pdf, image/png, image/jpeg" : "image/png, image/jpeg"
-        request.sizeLimit = self.pictures.areDocuments ? rules.sizeLimit : PictureFile.sizeLimit
-        if self.pictures.areDocuments, let secret = rules.authorization {
+        (request.accept, request.sizeLimit) = self.content(of: target)
+        if self.pictures.areDocuments, let secret = target.rules.authorization {
             request.authorization = (FetchOrigin(host: secret.host, port: secret.port), secret.value)
         }
-        if record.content != nil {
+        // In another form it is another file, also if the server's is the same.
+        if record.content != nil, record.form.map({ $0.name == target.fit?.description }) ?? true {
             request.entityTag = record.entityTag
             request.lastModified = record.lastModified
         }
@@ -102,22 +106,21 @@ struct PictureFetchJob: Sendable {
             fresh.failure = nil
             var entry: [UInt8]?
             if case .content(let content) = try await self.fetcher.fetch(request) {
-                let made: (file: PictureFile, entry: [UInt8])
-                do throws(PictureFault) {
-                    made =
+                do throws(PictureMaker.Failure) {
+                    let made =
                         self.pictures.areDocuments
-                        ? try PictureFile.makeDocument(key.url, content: content.body)
-                        : try PictureFile.make(url: key.url, content: content.body)
+                        ? try PictureMaker.document(content.body, identifier: key.url)
+                        : try await self.maker.make(content.body, url: key.url, target.fit, known: record)
+                    if let file = made.file {
+                        fresh.content = PictureRecord.Content(file.file)
+                        fresh.form = made.form
+                        entry = file.entry
+                    }
                 } catch {
-                    return .failure(
-                        self.pictures.areDocuments
-                            ? Failure(reason: .notADocument, message: "reading a document: it \(error.message)")
-                            : Failure(reason: .notAPicture, message: "\(error)"))
+                    return .failure(Failure(reason: error.reason, message: error.message))
                 }
-                fresh.content = PictureRecord.Content(made.file)
                 fresh.entityTag = content.entityTag
                 fresh.lastModified = content.lastModified
-                entry = made.entry
             }
             self.metrics.fetched.increment()
             return .success((fresh, entry))

@@ -42,11 +42,13 @@ struct PictureWorker: Service {
     ///   - fetcher: closed when the worker stops.
     ///   - repackage: as for `PictureFetchJob`.
     ///   - packagers: returns the packagers with the present brands.
+    ///   - maker: as for `PictureFetchJob`.
     init(
         _ pictureIndex: PictureIndex, areDocuments: Bool, store: OrderStore,
         fetching configuration: FetcherConfiguration,
         repackage: @escaping @Sendable ([OrderKey]) async throws -> Set<OrderKey>,
-        packagers: @escaping @Sendable () -> [OrderTypeIdentifier: OrderPackager], logger: Logger
+        packagers: @escaping @Sendable () -> [OrderTypeIdentifier: OrderPackager], maker: PictureMaker,
+        logger: Logger
     ) throws(FetchError) {
         var configuration = configuration
         configuration.concurrency = areDocuments ? Self.documentCount : Self.pictureCount
@@ -55,7 +57,7 @@ struct PictureWorker: Service {
         let metrics = areDocuments ? pictureIndex.documentMetrics : pictureIndex.metrics
         var job = PictureFetchJob(
             pictures: pictures, store: store, fetcher: fetcher, repackage: repackage, packager: { packagers()[$0] },
-            documentBytes: pictureIndex.documentBytes, metrics: metrics, logger: logger)
+            documentBytes: pictureIndex.documentBytes, maker: maker, metrics: metrics, logger: logger)
         if areDocuments { job.retry = .ofDocuments }
         self.init(pictures: pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
         self.packagers = packagers

@@ -87,7 +87,9 @@ extension MetricRow {
     /// The metrics of pictures by URL.
     static let pictures = [
         MetricRow(.counter, "waybill_pictures_fetched_total", "pictures that were fetched, new or unchanged"),
-        MetricRow(.histogram, "waybill_picture_fetch_seconds", "time of a fetch, failed ones included"),
+        MetricRow(
+            .histogram, "waybill_picture_fetch_seconds",
+            "time of a fetch, and of making its picture right, failed ones included"),
         MetricRow(.counter, "waybill_picture_failures_total", by: ["reason"], "fetches that failed"),
         MetricRow(.gauge, "waybill_pictures_waiting", "awaited pictures, of all packagers"),
         MetricRow(

@@ -112,6 +112,11 @@ struct OrderPackager: Sendable {
             }
     }
 
+    /// Returns the place at which an order shows a picture; nil if it does not show it.
+    func place(of picture: PictureKey, in state: OrderState) -> PictureFit.Place? {
+        self.pictureHosts.place(of: picture.url, in: state.orderJSON(rules: self.rules))
+    }
+
     private func pictures(of result: FoldResult) -> [OrderPicture] {
         guard result.effect == .changed, let state = result.state else { return [] }
         return self.pictures(of: state)

@@ -167,6 +167,16 @@ enum PictureFailure: String, CaseIterable, Sendable {
     case serverError = "server_error"
     case tooLarge = "too_large"
     case notAPicture = "not_a_picture"
+    case tooManyPixels = "too_many_pixels"
+    case damaged = "damaged"
+    /// Decoding takes more processor time than it may.
+    case slow = "slow"
+    /// Decoding takes more memory than it may.
+    case memory = "memory"
+    /// The process that decodes it ended, without saying why.
+    case decoderCrashed = "decoder_crashed"
+    /// There is no process that decodes it.
+    case noDecoder = "no_decoder"
     case notADocument = "not_a_document"
     /// The documents of the order, or of the brand, would have more bytes than they may have.
     case noRoom = "no_room"
@@ -177,9 +187,9 @@ enum PictureFailure: String, CaseIterable, Sendable {
     /// True if a retry may succeed soon.
     var isTemporary: Bool {
         switch self {
-        case .serverError, .timeout, .connection, .tls: true
+        case .serverError, .timeout, .connection, .tls, .noDecoder: true
         case .url, .hostNotAllowed, .addressNotAllowed, .redirects, .notFound, .refused, .tooLarge, .notAPicture,
-            .notADocument, .noRoom:
+            .tooManyPixels, .damaged, .slow, .memory, .decoderCrashed, .notADocument, .noRoom:
             false
         }
     }

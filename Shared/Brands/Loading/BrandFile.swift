@@ -66,9 +66,25 @@ struct BrandFile {
 
     private static func pictureHosts(_ given: JSONMembers<BrandError>?) throws(BrandError) -> PictureHosts {
         guard var members = given else { return .none }
-        let hosts = try Self.hosts(&members)
+        var hosts = try Self.hosts(&members)
+        hosts.background = try Self.background(&members)
         try members.refuseRest()
         return hosts
+    }
+
+    /// Reads whether pictures are made right, and the colour below them; leaves the rest.
+    private static func background(_ members: inout JSONMembers<BrandError>) throws(BrandError) -> PictureFit.Colour? {
+        let text = try members.optionalText("background")
+        let fits = members.has("fit") ? try members.flag("fit") : true
+        guard fits else {
+            if text != nil { throw members.wrong("background", "has no use if fit is false") }
+            return nil
+        }
+        guard let text else { return .white }
+        guard let colour = PictureFit.Colour(text) else {
+            throw members.wrong("background", "\"\(text)\" must be # and six hexadecimal digits, such as #f5f5f7")
+        }
+        return colour
     }
 
     /// Reads the hosts of pictures or of documents; leaves the rest.

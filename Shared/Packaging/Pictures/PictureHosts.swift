@@ -15,6 +15,8 @@ public struct PictureHosts: Hashable, Sendable {
     private let patterns: [Pattern]
     /// The part of the query that does not distinguish pictures.
     let ignoredQuery: IgnoredQuery
+    /// The colour on which pictures are made right; nil leaves them as they are.
+    public var background: PictureFit.Colour?
 
     /// No host: no URL is fetched.
     public static let none = PictureHosts(patterns: [], ignoredQuery: .none)
@@ -92,6 +94,18 @@ public struct PictureHosts: Hashable, Sendable {
             if place.isPicture == ofPictures, self.allows(url: name), seen.insert(name).inserted { urls.append(name) }
         }
         return urls
+    }
+
+    /// Returns the place at which an order shows a picture, nil if it does not; `square` if there is more than one.
+    ///
+    /// - Parameter identity: that of the picture's URL.
+    public func place(of identity: String, in orderJSON: JSON) -> PictureFit.Place? {
+        var places: Set<PictureFit.Place> = []
+        orderJSON.object?.forEachFile { name, place in
+            guard place.isPicture, self.identity(of: name) == identity else { return }
+            places.insert(place.path.contains(.member("orderProvider")) ? .trackingLogo : .square)
+        }
+        return places.count > 1 ? .square : places.first
     }
 
     /// Returns the host of a URL, with a port that is not 443, in the form of the list; nil for anything unusual.

@@ -17,6 +17,14 @@ public struct PictureRecord: Hashable, Sendable {
     public var restsUntilEpochSeconds: Int64 = 0
     /// The reason of the last failure, for people; nil since the picture was fetched.
     public var failure: String?
+    /// SHA-256 of the file that was fetched, and the form that it was given; nil for a picture that is as it was
+    /// fetched.
+    public var form: (source: String, name: String)? {
+        get { self.source.flatMap { source in self.formName.map { (source, $0) } } }
+        set { (self.source, self.formName) = (newValue?.source, newValue?.name) }
+    }
+    private var source: String?
+    private var formName: String?
 
     public init() {}
 
@@ -45,7 +53,7 @@ public struct PictureRecord: Hashable, Sendable {
 
 /// The fields of a picture's hash.
 enum PictureField: String, CaseIterable {
-    case name, content, asset, checksum, size, etag, modified, checked, attempts, rests, failure
+    case name, content, asset, checksum, size, etag, modified, checked, attempts, rests, failure, source, form
 }
 
 extension PictureRecord {
@@ -66,6 +74,7 @@ extension PictureRecord {
         self.content = Content(name: name, contentDigest: content, asset: asset, checksum: checksum, size: size)
         self.entityTag = values[5].text
         self.lastModified = values[6].text
+        (self.source, self.formName) = (values[11].text, values[12].text)
     }
 
     /// Names and values for one HSET.
@@ -83,6 +92,7 @@ extension PictureRecord {
             ]
             if let tag = self.entityTag { fields.append((.etag, .string(tag))) }
             if let date = self.lastModified { fields.append((.modified, .string(date))) }
+            if let (source, name) = self.form { fields += [(.source, .string(source)), (.form, .string(name))] }
         }
         return fields.flatMap { [.string($0.0.rawValue), $0.1] }
     }

@@ -1,0 +1,110 @@
+import Dispatch
+import Packaging
+import PictureFitting
+import Sandbox
+
+/// Gives pictures their form, each in a child process of its own: one that a picture has taken over sees no other one.
+///
+/// Thread: any; the queue's owns a child from its start to its end. Bounded: one child at a time, those who wait for it
+/// are the pictures in hand.
+final class PictureChildren: Sendable {
+    static let command = "picture"
+
+    private let queue = DispatchQueue(label: "waybill.pictures")
+    private let sandbox: Sandbox
+
+    /// - Parameter isFiltered: false for limits without a filter of system calls.
+    static func sandbox(isFiltered: Bool = true) -> Sandbox {
+        var sandbox = Sandbox(command: Self.command)
+        sandbox.isFiltered = isFiltered
+        sandbox.memory = 192 << 20
+        sandbox.time = .seconds(2)
+        sandbox.frame = PictureFit.sizeLimit + 1024
+        return sandbox
+    }
+
+    init(_ sandbox: Sandbox) { self.sandbox = sandbox }
+
+    func fit(_ bytes: [UInt8], _ fit: PictureFit) async -> Result<[UInt8], PictureMaker.Failure> {
+        // An error page needs no process.
+        guard PictureFormat(bytes) != nil else {
+            return .failure(PictureMaker.Failure(PictureFitFault.notAPicture(bytes)))
+        }
+        return await withCheckedContinuation { continuation in
+            self.queue.async { continuation.resume(returning: self.fitNow(bytes, fit)) }
+        }
+    }
+
+    private func fitNow(_ bytes: [UInt8], _ fit: PictureFit) -> Result<[UInt8], PictureMaker.Failure> {
+        do throws(SandboxError) {
+            var child = try SandboxProcess.started(self.sandbox)
+            let result = child.exchange(Self.request(bytes, fit))
+            guard let answer = result.answers.first else { return .failure(self.failure(result.end)) }
+            return Self.result(of: answer)
+        } catch {
+            return .failure(PictureMaker.Failure(reason: .noDecoder, message: "it cannot be decoded: \(error)"))
+        }
+    }
+
+    private func failure(_ end: SandboxEnd?) -> PictureMaker.Failure {
+        switch end {
+        case .time: .init(reason: .slow, message: "decoding it takes more than \(self.sandbox.time) of processor time")
+        case .memory: .init(reason: .memory, message: "decoding it takes more than \(self.sandbox.memory >> 20) MiB")
+        case .crashed(let reason): .init(reason: .decoderCrashed, message: "decoding it: \(reason)")
+        case .absent(let reason): .init(reason: .noDecoder, message: "it cannot be decoded: \(reason)")
+        case nil: .init(reason: .decoderCrashed, message: "decoding it: no answer")
+        }
+    }
+
+    private static func request(_ bytes: [UInt8], _ fit: PictureFit) -> [UInt8] {
+        var writer = SandboxWriter()
+        writer.add(fit.place.rawValue)
+        for part in [fit.background.red, fit.background.green, fit.background.blue] { writer.add(part) }
+        writer.add(bytes)
+        return writer.bytes
+    }
+
+    /// The child: closes the wall, and decodes a picture.
+    ///
+    /// - Parameter limits: those of `Sandbox`.
+    static func serve(_ limits: String) -> Never {
+        PictureFit.prepare()
+        SandboxChild.serve(limits) { child, request in
+            child.begin()
+            child.answer(Self.answer(request))
+        }
+    }
+
+    /// Answers in the child: zero and the file, or the number of a reason and a sentence.
+    static func answer(_ request: [UInt8]) -> [UInt8] {
+        var writer = SandboxWriter()
+        do {
+            var reader = SandboxReader(request)
+            let place = PictureFit.Place(rawValue: try reader.byte()) ?? .square
+            let background = PictureFit.Colour(
+                red: try reader.byte(), green: try reader.byte(), blue: try reader.byte())
+            let file = try PictureFit(place, on: background).file(of: try reader.data())
+            writer.add(0 as UInt8)
+            writer.add(file)
+        } catch let fault as PictureFitFault {
+            writer.add(fault.reason.rawValue)
+            writer.add(fault.message)
+        } catch {
+            writer.add(PictureFitFault.Reason.damaged.rawValue)
+            writer.add("it was not handed over whole")
+        }
+        return writer.bytes
+    }
+
+    static func result(of answer: [UInt8]) -> Result<[UInt8], PictureMaker.Failure> {
+        do throws(SandboxFormatError) {
+            var reader = SandboxReader(answer)
+            let number = try reader.byte()
+            if number == 0 { return .success(try reader.data()) }
+            guard let reason = PictureFitFault.Reason(rawValue: number) else { throw SandboxFormatError() }
+            return .failure(PictureMaker.Failure(PictureFitFault(reason, try reader.text())))
+        } catch {
+            return .failure(.init(reason: .decoderCrashed, message: "decoding it: its answer is not as agreed"))
+        }
+    }
+}
