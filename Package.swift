@@ -239,9 +239,8 @@ let package = Package(
         tests(
             "PackagerTests",
             [
-                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens", "Packaging", "PictureFitting",
-                "PictureSamples",
-                "Sandbox", "Brands", "Operations",
+                "Packager", "Sandbox", "SandboxSubject", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens",
+                "Packaging", "PictureFitting", "PictureSamples", "Brands", "Operations",
                 "Cryptography", "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration,
                 .serviceLifecycle,
                 .serviceLifecycleTestKit,

@@ -5,6 +5,7 @@ import NIOCore
 import NIOPosix
 import Operations
 import Packaging
+import Sandbox
 
 /// `waybill-packager check`: see `CheckOptions`. With `--ingest` that of the role `ingest`.
 struct CheckCommand: AsyncParsableCommand {
@@ -26,16 +27,20 @@ struct CheckCommand: AsyncParsableCommand {
 extension Packager {
     /// Checks configuration and surroundings.
     ///
-    /// - Parameter patience: the factor of all time limits.
+    /// - Parameters:
+    ///   - patience: the factor of all time limits.
+    ///   - program: that of the mapper processes, by default this one.
     static func preflight(
-        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1, program: String? = nil
     ) async -> PreflightReport {
         await Preflight.run(
             variables, version: Self.version, role: KafkaRole.packager, isOffline: isOffline, patience: patience,
             read: { settings, common in
                 (
                     own: try PackagerSettings(settings, common: common),
-                    sources: settings.text(.sources).map { SourceCheck($0, common.topics) }
+                    sources: try settings.text(.sources).map {
+                        SourceCheck($0, common.topics, .mapper(try settings.mapperWall(), path: program))
+                    }
                 )
             },
             checks: { settings, environment in
@@ -49,16 +54,19 @@ extension Packager {
 extension Ingest {
     /// Checks configuration and surroundings of the role.
     ///
-    /// - Parameter patience: the factor of all time limits.
+    /// - Parameters:
+    ///   - patience: the factor of all time limits.
+    ///   - program: that of the mapper processes, by default this one.
     static func preflight(
-        _ variables: [String: String], isOffline: Bool, patience: Int = 1
+        _ variables: [String: String], isOffline: Bool, patience: Int = 1, program: String? = nil
     ) async -> PreflightReport {
         await Preflight.run(
             variables, version: Packager.version, role: { .ingest($0, sources: []) }, isOffline: isOffline,
             patience: patience,
             read: { settings, common in
                 SourceCheck(
-                    try settings.required(.sources, "directory with one sub-directory per source"), common.topics)
+                    try settings.required(.sources, "directory with one sub-directory per source"), common.topics,
+                    .mapper(try settings.mapperWall(), path: program))
             },
             topics: { $0.needs }, checks: { sources, _ in sources.checks })
     }
@@ -68,13 +76,15 @@ extension Ingest {
 struct SourceCheck: Sendable {
     private let directory: String
     private let topics: Topics
+    private let sandbox: Sandbox
     private let sources: [Source]
     private let findings: [PreflightFinding]
 
-    init(_ directory: String, _ topics: Topics) {
+    init(_ directory: String, _ topics: Topics, _ sandbox: Sandbox) {
         self.directory = directory
         self.topics = topics
-        (self.sources, self.findings) = Self.files(directory, topics)
+        self.sandbox = sandbox
+        (self.sources, self.findings) = Self.files(directory, topics, sandbox)
     }
 
     /// The topics of the role.
@@ -89,7 +99,7 @@ struct SourceCheck: Sendable {
 
     /// The sources that can be loaded, and the faults of all.
     private static func files(
-        _ directory: String, _ topics: Topics
+        _ directory: String, _ topics: Topics, _ sandbox: Sandbox
     ) -> (sources: [Source], findings: [PreflightFinding]) {
         var (sources, findings): ([Source], [PreflightFinding]) = ([], [])
         func add(_ text: String, _ fix: String) { findings.append(PreflightFinding(.sources, text, fix: fix)) }
@@ -101,7 +111,7 @@ struct SourceCheck: Sendable {
         }
         for name in names {
             let folder = "\(directory)/\(name)"
-            let (source, faults) = Source.loadAll(folder: folder, name: name)
+            let (source, faults) = Source.loadAll(folder: folder, name: name, in: sandbox)
             for fault in faults { add("\(fault)", "correct the file in \(folder)") }
             guard let source else { continue }
             for fault in SourceTable.conflicts(of: source, with: sources, topics) {
@@ -118,13 +128,15 @@ struct SourceCheck: Sendable {
     /// Registries that cannot be asked. They have no schema 0, which they say.
     private func registries() async -> [PreflightFinding] {
         var findings: [PreflightFinding] = []
+        let mapper = Mapper(self.sandbox, count: 1)
         for source in self.sources {
-            guard case .away(let reason)? = await source.registry?.schema(0) else { continue }
+            guard case .away(let reason)? = await source.registry?.schema(0, mapper, of: source.name) else { continue }
             findings.append(
                 PreflightFinding(
                     .sources, "\(source.name): \(reason)",
                     fix: "correct registry in \(self.directory)/\(source.name)/source.json, or start the registry"))
         }
+        await mapper.close()
         return findings
     }
 }

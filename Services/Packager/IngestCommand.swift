@@ -4,6 +4,7 @@ import Logging
 import Model
 import Operations
 import Redis
+import Sandbox
 import ServiceLifecycle
 import Store
 
@@ -38,7 +39,7 @@ struct IngestRunCommand: AsyncParsableCommand {
                 sourceTopics = own.sources.table.topics
                 return own
             },
-            build: { settings, environment in try Ingest.build(settings, environment) })
+            build: { settings, environment in try await Ingest.build(settings, environment) })
     }
 }
 
@@ -47,12 +48,19 @@ struct IngestSettings {
     let sources: SourceLibrary
     /// The time that a record waits for the order of a parcel.
     let unknownOrderPatience: Duration
+    /// The processes that map, and the most of them.
+    let sandbox: Sandbox
+    let mappers: Int
 
+    /// - Parameter program: that of the mapper processes, by default this one.
     /// - Throws: `SettingsError` naming key and value.
-    init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
+    init(_ settings: Settings, common: CommonSettings, program: String? = nil) throws(SettingsError) {
         let path = try settings.required(.sources, "directory with one sub-directory per source")
+        self.sandbox = .mapper(try settings.mapperWall(), path: program)
+        self.mappers = try settings.integer(.mappers, default: 4, in: 1...64)
         do {
-            self.sources = try SourceLibrary(directory: path, topics: common.topics, isStrict: settings.isCheck)
+            self.sources = try SourceLibrary(
+                directory: path, topics: common.topics, isStrict: settings.isCheck, in: self.sandbox)
         } catch {
             throw SettingsError(.sources, value: path, "\(error)")
         }
@@ -73,7 +81,11 @@ enum Ingest {
         ]
     }
 
-    static func build(_ settings: IngestSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
+    static func build(
+        _ settings: IngestSettings, _ environment: ServiceEnvironment
+    ) async throws -> [any Service] {
+        let mapper = Mapper(settings.sandbox, count: settings.mappers)
+        try await mapper.start()
         let common = environment.common
         let sources = settings.sources
         let producer = try KafkaProducer(
@@ -88,7 +100,10 @@ enum Ingest {
             deadLetters: DeadLetterPublisher(
                 topics: common.topics, producer: producer, counter: metrics.deadLetters, logger: environment.logger,
                 spans: environment.spans),
-            metrics: metrics, table: { sources.table }, parcels: OrderStore(redis: redis, view: view).parcels,
+            metrics: metrics, table: { sources.table },
+            mapper: SourceMapper(
+                mapper: mapper, topic: common.topics.orderChanges,
+                parcels: OrderStore(redis: redis, view: view).parcels),
             unknown: UnknownOrders(patience: settings.unknownOrderPatience, gauge: metrics.unknownAliases),
             spans: environment.spans)
         let groups: @Sendable () -> [KeyGroup] = {
@@ -107,11 +122,13 @@ enum Ingest {
         ) { works, _ in
             await processor.process(works)
         } onStopped: {
+            await mapper.close()
             await producer.close()
             await redis.close()
         }
         return [
-            SourceReloader(library: sources, logger: environment.logger), SchemaFetcher { sources.table }, worker,
+            SourceReloader(library: sources, logger: environment.logger),
+            SchemaFetcher(table: { sources.table }, mapper: mapper), worker,
         ]
     }
 }

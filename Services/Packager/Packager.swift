@@ -11,11 +11,12 @@ import Redis
 import ServiceLifecycle
 import Store
 
-/// The entry point. A process that decodes pictures closes its wall here, while it has one thread.
+/// The entry point. A process that maps records or decodes pictures closes its wall here, while it has one thread.
 @main
 enum PackagerProgram {
     static func main() async {
         let arguments = CommandLine.arguments.dropFirst()
+        if arguments.count == 2, arguments.first == MapperChild.command { MapperChild.serve(arguments.last ?? "") }
         if arguments.count == 2, arguments.first == PictureChildren.command {
             PictureChildren.serve(arguments.last ?? "")
         }

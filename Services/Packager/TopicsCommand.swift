@@ -3,6 +3,7 @@ import FoundationEssentials
 import Kafka
 import Model
 public import Operations
+import Sandbox
 
 /// `waybill-packager topics`: the topics of an installation.
 struct TopicsCommand: AsyncParsableCommand {
@@ -74,7 +75,9 @@ struct AccessListsCommand: ParsableCommand {
         let (settings, environment) = try ServiceEnvironment.ofCommand("waybill-packager")
         let topics = environment.common.topics
         let sources = try settings.text(.sources).map {
-            try SourceLibrary(directory: $0, topics: topics, isStrict: true).table.topics
+            try SourceLibrary(
+                directory: $0, topics: topics, isStrict: true, in: Sandbox.mapperOfCommand()
+            ).table.topics
         }
         let webhooks = try settings.text(.merchants).map { try Self.webhookTopics($0) }
         let roles = KafkaRole.all(topics, sources: sources ?? [], webhooks: webhooks ?? [])

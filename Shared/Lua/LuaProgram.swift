@@ -159,6 +159,8 @@ public struct UnknownValue: Hashable, Sendable {
     /// `status.shopify`, or the name of a table of the program's own
     public let table: String
     public let value: String
+
+    public init(table: String, value: String) { (self.table, self.value) = (table, value) }
 }
 
 /// The version of the library that is in use: `5.4.4`.

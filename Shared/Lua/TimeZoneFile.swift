@@ -5,12 +5,15 @@ import Synchronization
 /// The offsets of a time zone, from the system's database (Debian: `tzdata`).
 ///
 /// Source: RFC 8536 (TZif); POSIX.1-2017, "Environment Variables", `TZ`, for moments after the last transition
-struct TimeZoneFile: Sendable {
+public struct TimeZoneFile: Sendable {
     private static let folder = "/usr/share/zoneinfo"
     /// The zones that were used, by name; null for those that do not exist. Bounded by `cacheLimit`.
     private static let cache = Mutex<[String: TimeZoneFile?]>([:])
     private static let cacheLimit = 256
     private static let sizeLimit = 1 << 16
+
+    /// Reads a zone's file: that of the system, unless another way is set.
+    private static let reader = Mutex<@Sendable (String) -> [UInt8]?>(content(of:))
 
     private var transitions: [(at: Int64, offset: Int64)] = []
     private var first: Int64 = 0
@@ -27,7 +30,17 @@ struct TimeZoneFile: Sendable {
         }
     }
 
+    /// Sets the way in which files of zones are read in a process that may open none.
+    public static func read(by reader: @escaping @Sendable (String) -> [UInt8]?) {
+        self.reader.withLock { $0 = reader }
+    }
+
     private static func read(_ name: String) -> TimeZoneFile? {
+        self.reader.withLock { $0 }(name).flatMap { TimeZoneFile($0) }
+    }
+
+    /// Returns the file of a zone; nil if there is none, or the name is that of no zone.
+    public static func content(of name: String) -> [UInt8]? {
         let isName = name.utf8.allSatisfy { byte in
             (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10 || "_+-/".utf8.contains(byte)
         }
@@ -35,7 +48,7 @@ struct TimeZoneFile: Sendable {
             let data = try? Data(contentsOf: URL(filePath: "\(self.folder)/\(name)")),  // tidy: of the system
             data.count <= self.sizeLimit
         else { return nil }
-        return TimeZoneFile(Array(data))
+        return Array(data)
     }
 
     private init() {}

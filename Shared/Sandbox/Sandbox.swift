@@ -31,6 +31,8 @@ public enum SandboxEnd: Hashable, Sendable, CustomStringConvertible {
     case memory
     /// Anything else; a sentence for people.
     case crashed(String)
+    /// It had ended before the request, or said something: no task is at fault.
+    case gone
     /// It was not started, whatever the task; a sentence for people.
     case absent(String)
 
@@ -38,6 +40,7 @@ public enum SandboxEnd: Hashable, Sendable, CustomStringConvertible {
         switch self {
         case .time: "more processor time than it may take"
         case .memory: "more memory than it may have"
+        case .gone: "it had ended before"
         case .crashed(let reason), .absent(let reason): reason
         }
     }

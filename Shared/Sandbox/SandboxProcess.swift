@@ -14,7 +14,7 @@ public struct SandboxProcess: ~Copyable {
     /// For tests and logs.
     public let identifier: Int32
     private let sandbox: Sandbox
-    private let socket: Int32
+    let socket: Int32
     private var reader: FrameReader
     private(set) var end: SandboxEnd?
 
@@ -68,6 +68,9 @@ public struct SandboxProcess: ~Copyable {
         _ request: [UInt8], answers count: Int = 1, answering: (([UInt8]) -> [UInt8])? = nil
     ) -> SandboxExchange {
         if let end = self.end { return SandboxExchange(answers: [], end: end) }
+        var poll = pollfd(fd: self.socket, events: Int16(POLLIN), revents: 0)
+        // It has nothing to say before it is asked.
+        guard self.reader.isEmpty, unsafe Glibc.poll(&poll, 1, 0) == 0 else { return self.ended([], .gone) }
         return self.answers(FrameReader.frame(request), count, isTask: true, answering: answering)
     }
 
@@ -77,7 +80,9 @@ public struct SandboxProcess: ~Copyable {
         var (output, written) = (frame, 0)
         var answers: [[UInt8]] = []
         var questions = 0
-        var used = csandbox_used(self.identifier)
+        // The child's clock at the first look after an answer: looking costs two calls.
+        var used: Int64?
+        var looks = 1
         var last = ContinuousClock.now
         // The child's own timer is the first to end it; its clock ticks in milliseconds.
         let limit = Int64((self.sandbox.time * 2 + .milliseconds(50)) / .microseconds(1))
@@ -86,8 +91,7 @@ public struct SandboxProcess: ~Copyable {
                 switch frame.kind {
                 case .answer where answers.count < count:
                     answers.append(frame.content)
-                    used = csandbox_used(self.identifier)
-                    last = .now
+                    (used, looks, last) = (nil, 1, .now)
                 case .question where answering != nil && questions < Self.questionLimit:
                     questions += 1
                     output.removeFirst(written)
@@ -98,16 +102,21 @@ public struct SandboxProcess: ~Copyable {
             }
             if answers.count == count { break }
             if self.reader.isBroken { return self.ended(answers, .crashed("its answers are not as agreed")) }
-            var poll = pollfd(
-                fd: self.socket, events: Int16(POLLIN) | (written < output.count ? Int16(POLLOUT) : 0), revents: 0)
-            guard unsafe Glibc.poll(&poll, 1, Self.tick) > 0 else {
-                let spent = csandbox_used(self.identifier) - used
-                if isTask, spent > limit { return self.ended(answers, .time) }
-                if .now - last > self.sandbox.patience {
+            // Also while it sends an answer byte by byte. All that has come is taken first: this process may have been
+            // the one that stood still.
+            let waited = ContinuousClock.now - last
+            if waited > .milliseconds(Int64(Self.tick)) * looks {
+                looks += 1
+                let now = csandbox_used(self.identifier)
+                if isTask, now - (used ?? now) > limit { return self.ended(answers, .time) }
+                used = used ?? now
+                if waited > self.sandbox.patience {
                     return self.ended(answers, .crashed("no answer for \(self.sandbox.patience)"))
                 }
-                continue
             }
+            var poll = pollfd(
+                fd: self.socket, events: Int16(POLLIN) | (written < output.count ? Int16(POLLOUT) : 0), revents: 0)
+            guard unsafe Glibc.poll(&poll, 1, Self.tick) > 0 else { continue }
             if poll.revents & Int16(POLLOUT) != 0 {
                 let sent = unsafe output.withUnsafeBytes { bytes in
                     unsafe send(
@@ -149,6 +158,8 @@ struct FrameReader {
     let limit: Int
     private var bytes: [UInt8] = []
     private var from = 0
+    /// True if all that was read is taken.
+    var isEmpty: Bool { self.from == self.bytes.count }
     /// True after a frame that is longer than it may be.
     private(set) var isBroken = false
 

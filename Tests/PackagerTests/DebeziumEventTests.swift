@@ -68,7 +68,7 @@ import Testing
         let fixture = try SourceFixture()
         let extra = #""unavailableValuePlaceholder": "\#(property)""#
         try fixture.write("s", topics: ["events"], format: "debezium", extra: extra, "function map(e) end")
-        let unavailable = try fixture.load("s").unavailable
+        let unavailable = try fixture.load("s").program.unavailable
         for form in forms {
             let text = JSON.string(form).text
             #expect(try Self.row(text, unavailable: unavailable) == ["id": 1])
@@ -90,7 +90,7 @@ import Testing
             try fixture.write(
                 "s", topics: ["events"], format: "avro+debezium", extra: extra + Self.registry,
                 "function map(e) end")
-            let unavailable = try fixture.load("s").unavailable
+            let unavailable = try fixture.load("s").program.unavailable
             #expect(try Self.row(#"["\#(uuid)"]"#, unavailable: unavailable) == ["id": 1], "\(property)")
         }
     }

@@ -49,7 +49,7 @@ import Testing
             "sources/shop/source.json",
             #"{"topics": ["t"], "format": "json", "name": "/t", "orderType": "order.com.example.shop"}"#)
         let settings = try Settings(environment: ["WAYBILL_SOURCES": directory.path("sources")])
-        _ = try IngestSettings(settings, common: try CommonSettings(settings))
+        _ = try IngestSettings(settings, common: try CommonSettings(settings), program: SourceFixture.program)
         let used = try ConfigurationTable().differences(
             ofUseBy: "ingest", read: settings.effective.map(\.key.rawValue), common: try Self.common())
         #expect(used == [])

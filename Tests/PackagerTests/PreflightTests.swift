@@ -81,7 +81,7 @@ import Testing
         for fault in CheckFault.files + CheckFault.tokens {
             let world = try CheckedEnvironment()
             try await fault.cause(in: world)
-            let report = await Packager.preflight(world.variables, isOffline: true)
+            let report = await Packager.preflight(world.variables, isOffline: true, program: SourceFixture.program)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
             #expect(report.unchecked.contains { $0.area == .kafka })
         }
@@ -96,7 +96,8 @@ import Testing
             try await CheckFault.reset(redis)
             try await fault.cause(in: world)
             try kafka.tell(world.topics)
-            let report = await Packager.preflight(world.variables, isOffline: false, patience: Self.patience)
+            let report = await Packager.preflight(
+                world.variables, isOffline: false, patience: Self.patience, program: SourceFixture.program)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
         await kafka.stop()
@@ -111,7 +112,8 @@ import Testing
             let world = try CheckedEnvironment(kafka: kafka.bootstrap, redis: redis.url)
             try await fault.cause(in: world)
             try kafka.tell(world.topics)
-            let report = await Ingest.preflight(world.variables, isOffline: false, patience: Self.patience)
+            let report = await Ingest.preflight(
+                world.variables, isOffline: false, patience: Self.patience, program: SourceFixture.program)
             #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         }
         await kafka.stop()
@@ -129,7 +131,8 @@ import Testing
             try Self.source($0)
         }
         try await fault.cause(in: world)
-        let report = await Ingest.preflight(world.variables, isOffline: false, patience: Self.patience)
+        let report = await Ingest.preflight(
+            world.variables, isOffline: false, patience: Self.patience, program: SourceFixture.program)
         #expect(fault.difference(from: report.json, exitCode: report.exitCode) == nil)
         await redis.stop()
     }
@@ -139,7 +142,8 @@ import Testing
         let fixture = try SourceFixture()
         world.variables["WAYBILL_SOURCES"] = fixture.path
         func faults() async -> [(area: String, text: String, fix: String)] {
-            self.findings(await Packager.preflight(world.variables, isOffline: true), "faults")
+            self.findings(
+                await Packager.preflight(world.variables, isOffline: true, program: SourceFixture.program), "faults")
         }
         let none = await faults()
         #expect(none.map(\.area) == ["sources"])
@@ -170,7 +174,8 @@ import Testing
         let kafka = try await ScriptedKafka.start([:])
         let world = try CheckedEnvironment(kafka: kafka.bootstrap, redis: redis.url)
         try kafka.tell(world.topics)
-        let report = await Packager.preflight(world.variables, isOffline: false, patience: Self.patience)
+        let report = await Packager.preflight(
+            world.variables, isOffline: false, patience: Self.patience, program: SourceFixture.program)
         #expect(report.faults.isEmpty, "\(report.text)")
         #expect(report.exitCode == 0)
         #expect(report.checked.map(\.rawValue).contains("kafka"))
@@ -181,7 +186,8 @@ import Testing
         world.topics["waybill.orders"] = nil
         try kafka.tell(world.topics)
         try world.write("brands/shop/key.pem", "nonsense")
-        let five = await Packager.preflight(world.variables, isOffline: false, patience: Self.patience)
+        let five = await Packager.preflight(
+            world.variables, isOffline: false, patience: Self.patience, program: SourceFixture.program)
         #expect(self.findings(five, "faults").count == 5, "\(five.text)")
         #expect(self.findings(five, "faults").allSatisfy { !$0.fix.isEmpty })
         #expect(five.exitCode == 78)

@@ -31,9 +31,14 @@ import Testing
         try server.answer(
             "/subjects/e%2F1/versions/3", Self.answer(#"{"type": "enum", "name": "com.E", "symbols": ["A", "B"]}"#))
         let registry = try Self.registry(server)
+        let mapper = Mapper(SourceFixture.sandbox, count: 1)
         for _ in 0..<3 {
-            guard case .schema(let schema) = await registry.schema(7) else {
+            guard case .schema(let documents) = await registry.schema(7, mapper, of: "a") else {
                 Issue.record("no schema")
+                return
+            }
+            guard case .schema(let schema) = SchemaReading.read(documents) else {
+                Issue.record("it cannot be read")
                 return
             }
             let text = try AvroDecoder.text(of: [0, 0, 0, 0, 7, 2], from: 5, schema)
@@ -43,6 +48,7 @@ import Testing
         #expect(requests.map(\.path) == ["/schemas/ids/7", "/subjects/e%2F1/versions/3"])
         #expect(requests.allSatisfy { $0.headers["authorization"] == "Basic dTpw" })
         await server.stop()
+        await mapper.close()
     }
 
     @Test func onlyTheRegistrysOwnAnswerMakesASchemaMissing() async throws {
@@ -57,9 +63,12 @@ import Testing
         try server.answer(
             "/schemas/ids/9", PictureServer.Answer(Array(#"{"schema": "x", "schemaType": "PROTOBUF"}"#.utf8)))
         let registry = try Self.registry(server)
-        func isAway(_ id: UInt32) async -> Bool { if case .away = await registry.schema(id) { true } else { false } }
+        let mapper = Mapper(SourceFixture.sandbox, count: 1)
+        func isAway(_ id: UInt32) async -> Bool {
+            if case .away = await registry.schema(id, mapper, of: "a") { true } else { false }
+        }
         func fault(_ id: UInt32) async -> ChangeFault? {
-            if case .missing(let fault) = await registry.schema(id) { fault } else { nil }
+            if case .missing(let fault) = await registry.schema(id, mapper, of: "a") { fault } else { nil }
         }
         #expect(await fault(1) == ChangeFault(code: .mapSchemaMissing, reason: "schema 1: Schema not found"))
         for id in UInt32(2)...8 { #expect(await isAway(id), "\(id)") }
@@ -70,6 +79,7 @@ import Testing
         await server.stop()
         // It is down; what is known is known.
         #expect(await isAway(1))
+        await mapper.close()
     }
 
     /// Nine records in one another are 36 levels of JSON, and a reason says what is wrong.
@@ -94,11 +104,12 @@ import Testing
         try server.answer("/schemas/ids/7", Self.answer("\"F\"", "[\(references.joined(separator: ","))]"))
         for number in 1...4 { try server.answer("/subjects/r\(number)/versions/1", Self.answer(long)) }
         let registry = try Self.registry(server)
+        let mapper = Mapper(SourceFixture.sandbox, count: 1)
         func reason(_ id: UInt32) async -> String? {
-            if case .missing(let fault) = await registry.schema(id) { fault.reason } else { nil }
+            if case .missing(let fault) = await registry.schema(id, mapper, of: "a") { fault.reason } else { nil }
         }
         for id in [UInt32(1), 6] {
-            guard case .schema = await registry.schema(id) else {
+            guard case .schema = await registry.schema(id, mapper, of: "a") else {
                 Issue.record("\(id): \(await reason(id) ?? "no reason")")
                 continue
             }
@@ -109,5 +120,6 @@ import Testing
         #expect(await reason(5) == "schema 5: the schema is of type JSON, not AVRO: take the format json")
         #expect(await reason(7) == "schema 7: it has more than 1048576 bytes together with what it refers to")
         await server.stop()
+        await mapper.close()
     }
 }

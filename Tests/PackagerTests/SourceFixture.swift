@@ -1,6 +1,7 @@
 import Foundation
 import Kafka
 import Model
+import Sandbox
 import TestKit
 
 @testable import Packager
@@ -37,7 +38,33 @@ struct SourceFixture {
         try Data(text.utf8).write(to: URL(fileURLWithPath: path), options: .atomic)
     }
 
-    func load(_ name: String) throws -> Source { try Source.load(folder: "\(self.path)/\(name)", name: name) }
+    /// Reads a source, and loads its program in this process.
+    func load(_ name: String) throws -> Source {
+        let source = try Source.read(folder: "\(self.path)/\(name)", name: name)
+        do { _ = try LoadedProgram(source.program) } catch { throw SourceError("\(name): \(error)") }
+        return source
+    }
+
+    /// Returns the differences of a source's tests.
+    func differences(_ name: String) async throws -> [String] {
+        let source = try self.load(name)
+        var differences: [String] = []
+        for test in try SourceTest.all(of: "\(self.path)/\(name)") {
+            differences += await test.differences(source, NearMapper())
+        }
+        return differences
+    }
+
+    /// The program with the mapper processes.
+    static let program =
+        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+
+    static var sandbox: Sandbox {
+        var sandbox = Sandbox.mapper(.full, path: Self.program)
+        // A build for tests is slow.
+        sandbox.time = .seconds(2)
+        return sandbox
+    }
 
     /// Loads a source with this program, and maps one record with it.
     static func map(
@@ -49,12 +76,32 @@ struct SourceFixture {
         let record = KafkaRecord(
             cluster: "c1", topic: "events", partition: 3, offset: 17, timestampMilliseconds: timestamp,
             key: Array("k".utf8), value: value.map { Array($0.utf8) }, headers: headers)
-        return SourceMapping(
-            record, try fixture.load("s"), topic: "waybill.order-changes", nowEpochSeconds: 1_767_225_600)
+        return try SourceMapping(record, try fixture.load("s"), nowEpochSeconds: 1_767_225_600)
+    }
+}
+
+/// Maps in this process, by the same steps.
+struct NearMapper: RecordMapper {
+    func map(_ tasks: [MapperTask], _ source: Source) async throws(MapperUnavailable) -> [MapperAnswer] {
+        do { return try tasks.map { try Self.answer($0, source) } } catch { throw MapperUnavailable("\(error)") }
+    }
+
+    static func answer(_ task: MapperTask, _ source: Source) throws -> MapperAnswer {
+        let request = MapperRequest.map(program: source.program, schemas: [], [task]).bytes
+        guard case .map(let program?, _, let tasks) = try MapperRequest(reading: request), let task = tasks.first else {
+            throw SandboxFormatError()
+        }
+        return try MapperAnswer(reading: MapperAnswer(task, try LoadedProgram(program), schemas: [:]).bytes)
     }
 }
 
 extension SourceMapping {
+    /// Maps a record in this process.
+    init(_ record: KafkaRecord, _ source: Source, nowEpochSeconds now: Int64) throws {
+        let answer = try source.verdict(on: record) ?? NearMapper.answer(MapperTask(record), source)
+        self.init(answer, record, source, topic: "waybill.order-changes", nowEpochSeconds: now)
+    }
+
     /// The events that were made.
     var events: [JSON] {
         guard case .mapped(let changes) = self.outcome else { return [] }

@@ -14,7 +14,7 @@ import Testing
                 "orderType": "order.com.example.shop",
                 "owns": ["status"], "start": "2026-01-01T00:00:00Z", "silentBefore": "2026-01-01T00:00:00Z",
                 "constants": ["a": 1], "deletions": true, "unmapped": "dead-letter", "strict": true,
-                "limits": ["memoryMiB": 8, "instructions": 100_000],
+                "limits": ["memoryMiB": 8, "instructions": 100_000, "bytes": 100_000],
             ]
         ),
         (

@@ -9,32 +9,34 @@ import Testing
 /// Three topics of a retailer, by the example sources.
 @Suite struct SourcesOfOneOrderTests {
     /// Seven events of one order: two of the shop, two of its fulfillment, three of the carrier.
-    private static func changes() throws -> [OrderChange] {
+    private static func changes() async throws -> [OrderChange] {
         let directory = Repository.root.appending(path: "compose/sources").path()
-        func changes(_ name: String, _ files: [String], _ minutes: [Int64]) throws -> [OrderChange] {
+        func changes(_ name: String, _ files: [String], _ minutes: [Int64]) async throws -> [OrderChange] {
             let folder = "\(directory)/\(name)"
-            let source = try Source.load(folder: folder, name: name)
+            let source = try Source.read(folder: folder, name: name)
             let tests = try SourceTest.all(of: folder)
-            return try zip(files, minutes).flatMap { file, minute -> [OrderChange] in
+            var named: [OrderChange] = []
+            for (file, minute) in zip(files, minutes) {
                 var test = try #require(tests.first { $0.name == "\(file).json" }?.content.object)
                 var record = try #require(test["record"]?.object)
                 record["time"] = .string(RFC3339.format(epochSeconds: 1_768_000_000 + minute * 60))
                 test["record"] = .object(record)
-                let outcome = SourceTest(name: file, content: .object(test)).outcome(source)
+                let outcome = await SourceTest(name: file, content: .object(test)).outcome(source, NearMapper())
                 guard case .mapped(let changes)? = outcome else {
                     Issue.record("\(name) \(file): \(outcome.debugDescription)")
                     return []
                 }
-                return try changes.map { try Self.named("\(name) \(file)", $0) }
+                named += try changes.map { try Self.named("\(name) \(file)", $0) }
             }
+            return named
         }
-        return try changes("shopify-orders", ["pending", "paid"], [0, 1])
+        return try await changes("shopify-orders", ["pending", "paid"], [0, 1])
             + changes("shopify-fulfillments", ["shipped", "in-transit"], [2, 3])
             + changes("easypost", ["created", "in-transit", "delivered"], [4, 5, 6])
     }
 
-    @Test func everyInterleavingGivesTheSameOrder() throws {
-        let changes = try Self.changes()
+    @Test func everyInterleavingGivesTheSameOrder() async throws {
+        let changes = try await Self.changes()
         #expect(changes.count == 7)
         let rules = BrandRules(
             orderType: changes[0].key.orderType,
@@ -75,9 +77,9 @@ import Testing
         ("adyen", ["declined", "authorised", "captured", "refund-of-all"]),
         ("stripe", ["attempt-failed", "reserved", "captured-in-part", "refunded-twice-in-part"]),
     ])
-    func aPaymentEndsAlikeInAnySequence(_ name: String, _ files: [String]) throws {
+    func aPaymentEndsAlikeInAnySequence(_ name: String, _ files: [String]) async throws {
         let folder = Repository.root.appending(path: "compose/sources/\(name)").path()
-        let source = try Source.load(folder: folder, name: name)
+        let source = try Source.read(folder: folder, name: name)
         let tests = try SourceTest.all(of: folder)
         let key = "order.com.example.shop/4711"
         let event: JSONObject = [
@@ -90,13 +92,13 @@ import Testing
             ],
         ]
         let shop = try OrderChange.decode(key: Array(key.utf8), event: event, value: event.serialized, headers: [])
-        let changes =
-            try [shop]
-            + files.map { file in
-                let outcome = try #require(tests.first { $0.name == "\(file).json" }?.outcome(source))
-                guard case .mapped(let changes) = outcome else { throw SourceError("\(file): \(outcome)") }
-                return try Self.named(file, try #require(changes.first))
-            }
+        var changes = [shop]
+        for file in files {
+            let test = try #require(tests.first { $0.name == "\(file).json" })
+            let outcome = try #require(await test.outcome(source, NearMapper()))
+            guard case .mapped(let mapped) = outcome else { throw SourceError("\(file): \(outcome)") }
+            changes.append(try Self.named(file, try #require(mapped.first)))
+        }
         #expect(Set(changes.map(\.key)).count == 1)
         let rules = BrandRules(
             orderType: shop.key.orderType,

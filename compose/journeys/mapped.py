@@ -7,11 +7,13 @@ What becomes of each order is compared with `mapped_events.document`.
 
 import collections
 import concurrent.futures
+import contextlib
 import json
 import os
 import random
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -192,18 +194,49 @@ class Mapped(World):
         parts = [
             events[len(events) * part // (len(plan) + 1):len(events) * (part + 1) // (len(plan) + 1)]
             for part in range(len(plan) + 1)]
-        began = time.monotonic()
+        began, is_done = time.monotonic(), threading.Event()
         self.publish(parts[0])
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            harrying = pool.submit(self.harry, is_done)
             for part, (what, worker) in zip(parts[1:], plan):
                 publishing = pool.submit(self.publish, part)
                 self.disturb_one(what, worker)
                 publishing.result()
-        self.await_done()
+            self.await_done()
+            is_done.set()
+            harrying.result()
+        self.judge_mappers()
         say(f"{len(events)} events and {len(plan)} disturbances took {time.monotonic() - began:.0f} s")
         self.judge_documents()
         self.judge_letters()
         self.judge_changes()
+
+    def harry(self, is_done):
+        """Kills mapper processes of the workers until the event is set: their records are mapped again."""
+        lot = random.Random(self.arguments.seed)
+        while not is_done.wait(0.2 + lot.random()):
+            # A worker or a process may end meanwhile.
+            with contextlib.suppress(OSError, ValueError):
+                children = [child for worker in WORKERS for child in self.mappers(worker)]
+                if children:
+                    os.kill(lot.choice(children), signal.SIGKILL)
+                    self.findings.saw("mapper processes that were killed")
+
+    def mappers(self, worker):
+        """The mapper processes of a worker."""
+        found = []
+        for path in Path(f"/proc/{self.stack.pid(worker)}/task").glob("*/children"):
+            # A thread that ends meanwhile has no file.
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in path.read_text().split()]
+        return found
+
+    def judge_mappers(self):
+        """Workers have at most four mapper processes and one that is ready, whatever came and went."""
+        for worker in WORKERS:
+            if (count := len(self.mappers(worker))) > 5:
+                self.findings.add(f"{worker} has {count} mapper processes")
+            self.findings.saw(f"mapper processes of {worker}", count)
 
     def disturb_one(self, what, worker):
         say(f"{what} {worker}".rstrip())
@@ -219,7 +252,10 @@ class Mapped(World):
         elif what == "join":
             self.add_service("ingest-3", self.role)
         else:
+            children = self.mappers("ingest-3")
             self.stack.stop("ingest-3")
+            if left := [child for child in children if Path(f"/proc/{child}").exists()]:
+                self.findings.add(f"{len(left)} of {len(children)} mapper processes stay behind ingest-3")
 
     def repeat(self):
         """Publishes all events with identifiers or numbers of their own once more."""

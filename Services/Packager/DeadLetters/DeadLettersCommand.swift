@@ -5,6 +5,7 @@ import Logging
 import Model
 import NIOPosix
 import Operations
+import Sandbox
 
 /// `waybill-packager dead-letters`: lists, replays, copies and closes changes that could not be applied.
 struct DeadLettersCommand: AsyncParsableCommand {
@@ -44,7 +45,11 @@ struct DeadLettersCommand: AsyncParsableCommand {
         ///
         /// - Throws: `SourceError` if one of them cannot be loaded.
         func sources() throws -> SourceTable? {
-            try self.sourcesPath.map { try SourceLibrary(directory: $0, topics: self.topics, isStrict: true).table }
+            try self.sourcesPath.map {
+                try SourceLibrary(
+                    directory: $0, topics: self.topics, isStrict: true, in: Sandbox.mapperOfCommand()
+                ).table
+            }
         }
 
         /// Reads all dead letters and indexes those that match.

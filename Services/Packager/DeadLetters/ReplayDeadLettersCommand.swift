@@ -6,6 +6,7 @@ import Logging
 import Model
 import Operations
 import Redis
+import Sandbox
 import Store
 
 /// `waybill-packager dead-letters replay`
@@ -109,16 +110,21 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
         // It connects when a program asks for a parcel.
         let redis = RedisClient(context.environment.redis, eventLoopGroup: context.environment.group)
         let view = ViewEpochCache(MaterializedView(redis: redis))
+        // It starts its process when a record of a source is replayed.
+        let mapper = Mapper(try .mapperOfCommand(), count: 1)
+        let maps = SourceMapper(
+            mapper: mapper, topic: context.topics.orderChanges, parcels: OrderStore(redis: redis, view: view).parcels)
         let messages: @Sendable (DeadLetterRecord) async -> Result<[KafkaMessage], ChangeFault> = {
-            [topics = context.topics, index = OrderStore(redis: redis, view: view).parcels] letter in
+            [topics = context.topics] letter in
             guard let record = letter.sourceRecord else { return .success([letter.replay(topics)]) }
-            return await SourceMapping.replay(record, sources, topic: topics.orderChanges, index: index)
+            return await maps.replay(record, sources, schemas: mapper)
         }
         let run = DeadLetterReplay(
             plan, removals, letters: context.letters, producer: producer, topics: context.topics, rate: self.rate,
             stopAbove: self.stopAbove, messages: messages, logger: context.environment.logger
         ) { line.show($0, isLast: $1) }
         let close = {
+            await mapper.close()
             await producer.close()
             await context.reader.close()
             await redis.close()

@@ -21,10 +21,11 @@ struct IngestLintCommand: AsyncParsableCommand {
 
     func run() async throws {
         let (directory, names) = try self.sources.chosen(self.names)
+        let sandbox = try self.sources.sandbox()
         var isWell = true
         for name in names {
             do throws(SourceError) {
-                let source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                let source = try Source.load(folder: "\(directory)/\(name)", name: name, in: sandbox)
                 let lint = ProgramLint(String(decoding: source.program.text, as: UTF8.self))
                 for finding in lint.globals { StandardStream.output.write("\(name)/\(finding)\n") }
                 for finding in lint.members { StandardStream.output.write("\(name)/\(finding)\n") }

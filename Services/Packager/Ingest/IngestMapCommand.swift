@@ -5,6 +5,7 @@ import Kafka
 import Lua
 import Model
 import Operations
+import Sandbox
 
 /// A folder of sources for a command that runs without Kafka.
 struct SourcesOption: ParsableArguments {
@@ -27,7 +28,28 @@ struct SourcesOption: ParsableArguments {
     }
 
     func source(_ name: String) throws -> Source {
-        try Source.load(folder: "\(try self.directory())/\(name)", name: name)
+        try Source.load(folder: "\(try self.directory())/\(name)", name: name, in: try self.sandbox())
+    }
+
+    func sandbox() throws -> Sandbox { try .mapperOfCommand() }
+
+    /// Calls `body` with a mapper of one process.
+    func withMapper(_ body: (Mapper) async throws -> Void) async throws {
+        let mapper = Mapper(try self.sandbox(), count: 1)
+        try await mapper.start()
+        try await withCleanup(mapper.close) { try await body(mapper) }
+    }
+}
+
+/// Gives a person's orders of parcels to all records.
+struct KnownParcels: RecordMapper {
+    let mapper: any RecordMapper
+    let parcels: [Parcel: ParcelOwner?]
+
+    func map(_ tasks: [MapperTask], _ source: Source) async throws(MapperUnavailable) -> [MapperAnswer] {
+        var tasks = tasks
+        for index in tasks.indices { tasks[index].parcels = self.parcels }
+        return try await self.mapper.map(tasks, source)
     }
 }
 
@@ -76,11 +98,16 @@ struct IngestMapCommand: AsyncParsableCommand {
         let record = KafkaRecord(
             topic: self.topic ?? source.topics[0], partition: 0, offset: 0, timestampMilliseconds: seconds * 1000,
             key: self.key.map { Array($0.utf8) }, value: try Self.standardInput(), headers: headers)
-        var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
-        if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
-        let mapping = SourceMapping(
-            record, source, topic: Topics().orderChanges, schemas: schemas, parcels: try self.parcels(),
-            nowEpochSeconds: now)
+        let parcels = try self.parcels()
+        try await self.sources.withMapper { mapper in
+            let known = KnownParcels(mapper: mapper, parcels: parcels)
+            let mapping = try await SourceMapper(mapper: known, topic: Topics().orderChanges)
+                .map(record, source, schemas: mapper, nowEpochSeconds: now)
+            try self.show(mapping, now)
+        }
+    }
+
+    private func show(_ mapping: SourceMapping, _ now: Int64) throws {
         for note in mapping.notes { StandardStream.error.write("note: \(note)\n") }
         switch mapping.outcome {
         case .ignored(let kind): StandardStream.error.write("ignored: \(kind.reason)\n")

@@ -16,17 +16,16 @@ struct IngestProcessor: Sendable {
     /// The time after which a record that waits for its parcel's order looks for it again.
     private static let aliasPause = Duration.seconds(1)
 
-    /// The time after which the rest of a batch is computed on other threads, where slow programs take turns of this
-    /// length: a record may take 50 ms, and the present threads are those of all sources, of fetching and of probes.
-    private static let turn = Duration.milliseconds(5)
+    /// The most records, and about the most bytes, that a process gets at once.
+    private static let chunkRecords = 64
+    private static let chunkBytes = 1 << 20
 
     let topics: Topics
     let producer: KafkaProducer
     let deadLetters: DeadLetterPublisher
     let metrics: IngestMetrics
     let table: @Sendable () -> SourceTable
-    /// The orders of parcels that programs ask for.
-    let parcels: ParcelIndex
+    let mapper: SourceMapper
     /// The keys whose records wait for the order of a parcel.
     let unknown: UnknownOrders
     /// Takes the spans of records; nil if there is no collector.
@@ -52,19 +51,28 @@ struct IngestProcessor: Sendable {
         /// The reasons why changes of orders could not be published, by order.
         var unpublished: [OrderKey: String] = [:]
         var refused: [RefusedRecord] = []
-        /// The place of the work, and of its record, that comes next.
-        var next = (work: 0, record: 0)
-        /// True if a record of this work has waited for its order as long as it may. The time of the first one is that
-        /// of all: each would begin to wait when the one before ends.
-        var isLate = false
-        /// By source.
-        var schemas: [String: [UInt32: Result<AvroSchema, ChangeFault>]] = [:]
+        /// The number of records of each piece of work that are mapped.
+        var done: [Int]
+        /// The work of each source that has records to map, in order.
+        var open: [(source: Source, places: [Int])] = []
+        /// The work of which a record has waited for its order as long as it may. The time of the first one is that of
+        /// all: each would begin to wait when the one before ends.
+        var late: Set<Int> = []
+    }
+
+    /// Records of one source that are mapped together, each with the place of its work.
+    private struct Chunk: Sendable {
+        let source: Source
+        var records: [KafkaRecord] = []
+        var places: [Int] = []
+        var bytes = 0
     }
 
     /// - Returns: one outcome for each piece of work, in order.
     func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
         let table = self.table()
-        var batch = Batch(outcomes: BatchOutcomes(count: works.count))
+        var batch = Batch(
+            outcomes: BatchOutcomes(count: works.count), done: Array(repeating: 0, count: works.count))
         CrashPoint.reached(.batchTaken)
         await self.map(works, table, into: &batch)
         await self.publish(&batch)
@@ -78,72 +86,86 @@ struct IngestProcessor: Sendable {
         return outcomes
     }
 
+    /// Maps records up to the end of the batch's time, those of sources beside each other.
     private func map(_ works: [KeyedWork], _ table: SourceTable, into batch: inout Batch) async {
         let end = ContinuousClock.now + self.longest
-        await self.takeTurn(works, table, &batch)
-        if batch.next.work < works.count {
-            await withTaskExecutorPreference(BackgroundExecutor.shared) {
-                while batch.next.work < works.count, .now < end {
-                    await self.takeTurn(works, table, &batch)
-                    await Task.yield()
+        for (place, work) in works.enumerated() {
+            guard let topic = work.records.first?.topic, let source = table.source(of: topic) else {
+                batch.outcomes.postpone(place, "no source reads \(work.records.first?.topic ?? "it") any more")
+                continue
+            }
+            if let index = batch.open.firstIndex(where: { $0.source.name == source.name }) {
+                batch.open[index].places.append(place)
+            } else {
+                batch.open.append((source, [place]))
+            }
+        }
+        while !batch.open.isEmpty, .now < end {
+            let chunks = batch.open.indices.map { self.chunk(of: $0, works, &batch) }
+            let now = self.now() / 1000
+            let results = await withTaskGroup(of: (Int, [SourceMapper.Mapped]).self) { group in
+                for (index, chunk) in chunks.enumerated() where !chunk.records.isEmpty {
+                    group.addTask { (index, await self.mapper.map(chunk.records, chunk.source, nowEpochSeconds: now)) }
+                }
+                return await group.reduce(into: [Int: [SourceMapper.Mapped]]()) { $0[$1.0] = $1.1 }
+            }
+            for (index, chunk) in chunks.enumerated() {
+                for (mapped, (place, record)) in zip(results[index] ?? [], zip(chunk.places, chunk.records))
+                where !batch.outcomes.isPostponed(place) {
+                    self.take(mapped, record, works[place], chunk.source.name, at: place, &batch)
+                }
+                if batch.bytes > Self.publishBytes { await self.publish(&batch) }
+            }
+            for index in batch.open.indices {
+                batch.open[index].places.removeAll {
+                    batch.outcomes.isPostponed($0) || batch.done[$0] == works[$0].records.count
                 }
             }
+            batch.open.removeAll { $0.places.isEmpty }
         }
-        for place in batch.next.work..<works.count {
-            batch.outcomes.end(place, after: place == batch.next.work ? batch.next.record : 0)
-        }
+        for place in batch.open.flatMap(\.places) { batch.outcomes.end(place, after: batch.done[place]) }
     }
 
-    /// Maps records until their time is over, those of a key up to one that must wait.
-    private func takeTurn(_ works: [KeyedWork], _ table: SourceTable, _ batch: inout Batch) async {
-        let end = ContinuousClock.now + Self.turn
-        while batch.next.work < works.count, .now < end {
-            let (work, place) = (works[batch.next.work], batch.next.record)
-            if await self.map(work.records[place], of: work, table, into: &batch), place + 1 < work.records.count {
-                batch.next.record += 1
-            } else {
-                batch.next = (batch.next.work + 1, 0)
-                batch.isLate = false
+    /// Returns the next records of a source, up to one whose schema is not there.
+    private func chunk(of index: Int, _ works: [KeyedWork], _ batch: inout Batch) -> Chunk {
+        var chunk = Chunk(source: batch.open[index].source)
+        for place in batch.open[index].places {
+            for record in works[place].records[batch.done[place]...] {
+                guard chunk.records.count < Self.chunkRecords, chunk.bytes < Self.chunkBytes else { return chunk }
+                let record = record.keyed(SourceKey.original(record.key))
+                if let away = chunk.source.reasonToAwait(record) {
+                    // Those before it are mapped first.
+                    if chunk.places.last != place { batch.outcomes.postpone(place, away) }
+                    break
+                }
+                chunk.records.append(record)
+                chunk.places.append(place)
+                chunk.bytes += record.size
             }
         }
+        return chunk
     }
 
-    /// - Returns: false if the work must wait.
-    private func map(
-        _ record: KafkaRecord, of work: KeyedWork, _ table: SourceTable, into batch: inout Batch
-    ) async -> Bool {
-        let place = batch.next.work
-        guard let source = table.source(of: record.topic) else {
-            batch.outcomes.postpone(place, "no source reads \(record.topic) any more")
-            return false
-        }
-        let record = record.keyed(SourceKey.original(record.key))
-        if let away = source.add(knownSchemaOf: record, to: &batch.schemas[source.name, default: [:]]) {
-            batch.outcomes.postpone(place, away)
-            return false
-        }
-        let start = ContinuousClock.now
+    private func take(
+        _ mapped: SourceMapper.Mapped, _ record: KafkaRecord, _ work: KeyedWork, _ source: String, at place: Int,
+        _ batch: inout Batch
+    ) {
         let mapping: SourceMapping
-        do {
-            mapping = try await SourceMapping.map(
-                record, source, topic: self.topics.orderChanges, schemas: batch.schemas[source.name] ?? [:],
-                index: self.parcels, nowEpochSeconds: self.now() / 1000)
-        } catch {
-            batch.outcomes.postpone(place, "\(error)")
-            return false
-        }
-        if case .refused(let fault) = mapping.outcome, fault.code == .mapUnknownAlias, !batch.isLate {
-            let bytes = work.records.reduce(0) { $0 + $1.size }
-            if let time = self.unknown.wait(work.key ?? [], bytes: bytes, now: .now) {
-                batch.outcomes.wait(place, min(time, Self.aliasPause))
-                return false
+        switch mapped {
+        case .waits(let reason): return batch.outcomes.postpone(place, reason)
+        case .mapped(let found, let took):
+            mapping = found
+            if case .refused(let fault) = mapping.outcome, fault.code == .mapUnknownAlias, !batch.late.contains(place) {
+                let bytes = work.records.reduce(0) { $0 + $1.size }
+                if let time = self.unknown.wait(work.key ?? [], bytes: bytes, now: .now) {
+                    return batch.outcomes.wait(place, min(time, Self.aliasPause))
+                }
+                batch.late.insert(place)
             }
-            batch.isLate = true
+            self.account(for: mapping, of: record, source, took: took)
         }
-        self.account(for: mapping, of: record, source.name, took: .now - start)
-        self.add(mapping, of: record, source.name, at: place, to: &batch)
-        if batch.bytes > Self.publishBytes { await self.publish(&batch) }
-        return true
+        self.add(mapping, of: record, source, at: place, to: &batch)
+        batch.done[place] += 1
     }
 
     private func add(

@@ -57,14 +57,15 @@ struct IngestDryRunCommand: AsyncParsableCommand {
         }
         var tally = DryRunTally()
         try await withCleanup(close) {
-            var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
-            try await self.records.each(source, reader) { records in
-                for record in records {
-                    if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
-                    tally.add(
-                        try await SourceMapping.map(
-                            record, source, topic: environment.common.topics.orderChanges, schemas: schemas,
-                            index: parcels, nowEpochSeconds: Int64(time(nil))), of: record)
+            try await self.sources.withMapper { mapper in
+                let maps = SourceMapper(
+                    mapper: mapper, topic: environment.common.topics.orderChanges, parcels: parcels)
+                try await self.records.each(source, reader) { records in
+                    for record in records {
+                        let now = Int64(time(nil))
+                        tally.add(
+                            try await maps.map(record, source, schemas: mapper, nowEpochSeconds: now), of: record)
+                    }
                 }
             }
         }
@@ -162,15 +163,16 @@ struct IngestSampleCommand: AsyncParsableCommand {
         var last = LastRecords()
         last.last = self.count
         try await withCleanup(reader.close) {
-            var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
-            try await last.each(source, reader) { records in
-                for record in records where left > 0 {
-                    if let away = await source.add(schemaOf: record, to: &schemas) { throw ValidationError(away) }
-                    let path = "\(folder)/sample-\(record.partition)-\(record.offset).json"
-                    guard !FileManager.default.fileExists(atPath: path) else { continue }
-                    let test = SourceTest.draft(of: record, source, schemas, isRedacted: self.redact)
-                    try PrivateFile.write(test.serialized, to: path)
-                    left -= 1
+            try await self.sources.withMapper { mapper in
+                try await last.each(source, reader) { records in
+                    for record in records where left > 0 {
+                        _ = try await source.fetchSchema(of: record, mapper)
+                        let path = "\(folder)/sample-\(record.partition)-\(record.offset).json"
+                        guard !FileManager.default.fileExists(atPath: path) else { continue }
+                        let test = await SourceTest.draft(of: record, source, mapper, isRedacted: self.redact)
+                        try PrivateFile.write(test.serialized, to: path)
+                        left -= 1
+                    }
                 }
             }
         }
@@ -181,14 +183,15 @@ struct IngestSampleCommand: AsyncParsableCommand {
 extension SourceTest {
     /// Returns the content of a test for a record, with what it becomes now.
     static func draft(
-        of record: KafkaRecord, _ source: Source, _ schemas: [UInt32: Result<AvroSchema, ChangeFault>],
-        isRedacted: Bool
-    ) -> JSON {
-        var event = try? SourceEvent(
-            record, format: source.format, schemas: schemas, unavailable: source.unavailable,
-            repeated: source.repeated)
-        try? event?.read()
-        var value = event?.event ?? .null
+        of record: KafkaRecord, _ source: Source, _ mapper: any RecordMapper, isRedacted: Bool
+    ) async -> JSON {
+        var task = MapperTask(record)
+        task.schema = source.schema(of: record)
+        task.wantsEvent = true
+        var value = JSON.null
+        if case .event(let event)? = try? await mapper.map([task], source).first?.outcome {
+            value = (try? JSON(parsing: event)) ?? .null
+        }
         if isRedacted { value = Self.redacted(value, isPrivate: false) }
         let seconds = max(0, record.timestampMilliseconds) / 1000
         var members: [(String, JSON)] = [
@@ -201,7 +204,7 @@ extension SourceTest {
         let content = JSON.object(["record": .object(JSONObject(members)), "changes": []])
         let test = SourceTest(name: "", content: content)
         var expected: (String, JSON) = ("changes", [])
-        switch test.outcome(source) {
+        switch await test.outcome(source, mapper) {
         case .mapped(let changes)?:
             let events = changes.map { (try? JSON(parsing: $0.message.value ?? []))?.object ?? JSONObject() }
             expected.1 = .array(

@@ -21,20 +21,23 @@ struct IngestTestCommand: AsyncParsableCommand {
 
     func run() async throws {
         let (directory, names) = try self.sources.chosen(self.names)
+        let sandbox = try self.sources.sandbox()
         var report = SourceTestReport()
+        let mapper = Mapper(sandbox, count: 1)
         for name in names {
             do throws(SourceError) {
-                let source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                let source = try Source.load(folder: "\(directory)/\(name)", name: name, in: sandbox)
                 let cases = try SourceTest.all(of: "\(directory)/\(name)")
                 if cases.isEmpty { report.add("\(name)", ["it has no file in tests"]) }
                 for test in cases {
-                    let result = test.result(source)
+                    let result = await test.result(source, mapper)
                     report.add("\(name)/\(test.name)", result.differences, notes: result.notes)
                 }
             } catch {
                 report.add(name, [error.description])
             }
         }
+        await mapper.close()
         StandardStream.output.write(report.text)
         if report.failures > 0 { throw ExitCode(1) }
     }
@@ -68,10 +71,14 @@ struct SourceTest {
     }
 
     /// Returns the differences between expectation and result; none for a test that passes.
-    func differences(_ source: Source) -> [String] { self.result(source).differences }
+    func differences(_ source: Source, _ mapper: any RecordMapper) async -> [String] {
+        await self.result(source, mapper).differences
+    }
 
     /// Returns the differences, the members that the changes go without, and notes for people, these among them.
-    func result(_ source: Source) -> (differences: [String], omitted: [OmittedMember], notes: [String]) {
+    func result(
+        _ source: Source, _ mapper: any RecordMapper
+    ) async -> (differences: [String], omitted: [OmittedMember], notes: [String]) {
         do throws(SourceError) {
             var test = try JSONMembers(self.content, path: "$") { SourceError($0) }
             let record = try Self.record(&test, source)
@@ -86,7 +93,7 @@ struct SourceTest {
             guard (code == nil) != (expected == nil) else {
                 throw SourceError("$: give either changes or deadLetter")
             }
-            let mapping = Self.mapping(record, source, parcels, nowEpochSeconds: now)
+            let mapping = try await Self.mapping(record, source, mapper, parcels, nowEpochSeconds: now)
             switch mapping.outcome {
             case .refused(let fault):
                 if fault.code.rawValue == code { return ([], [], mapping.notes) }
@@ -111,20 +118,26 @@ struct SourceTest {
     }
 
     /// Maps the record; nil if this is no test.
-    func outcome(_ source: Source) -> SourceMapping.Outcome? {
+    func outcome(_ source: Source, _ mapper: any RecordMapper) async -> SourceMapping.Outcome? {
         guard var test = try? JSONMembers(self.content, path: "$", failure: { SourceError($0) }),
             let record = try? Self.record(&test, source), let parcels = try? Self.parcels(&test)
         else { return nil }
-        return Self.mapping(record, source, parcels, nowEpochSeconds: record.timestampMilliseconds / 1000).outcome
+        let now = record.timestampMilliseconds / 1000
+        return try? await Self.mapping(record, source, mapper, parcels, nowEpochSeconds: now).outcome
     }
 
     /// The value of a format with schemas is the event, as the program gets it.
     private static func mapping(
-        _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?], nowEpochSeconds: Int64
-    ) -> SourceMapping {
-        let decoded = source.format.hasSchemas ? record.value.flatMap { try? JSON(parsing: $0) } : nil
-        return SourceMapping(
-            record, source, topic: "changes", decoded: decoded, parcels: parcels, nowEpochSeconds: nowEpochSeconds)
+        _ record: KafkaRecord, _ source: Source, _ mapper: any RecordMapper, _ parcels: [Parcel: ParcelOwner?],
+        nowEpochSeconds now: Int64
+    ) async throws(SourceError) -> SourceMapping {
+        let mapper = SourceMapper(mapper: KnownParcels(mapper: mapper, parcels: parcels), topic: "changes")
+        let found = await mapper.map([record], source, isDecoded: source.format.hasSchemas, nowEpochSeconds: now)
+        switch found.first {
+        case .mapped(let mapping, _)?: return mapping
+        case .waits(let reason)?: throw SourceError(reason)
+        case nil: throw SourceError("the record was not mapped")
+        }
     }
 
     /// The orders of parcels, by which a test stands in for Redis.

@@ -10,14 +10,15 @@ struct SchemaFetcher: Service {
     private static let tick = Duration.milliseconds(100)
 
     let table: @Sendable () -> SourceTable
+    let mapper: Mapper
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             await withDiscardingTaskGroup { group in
                 repeat {
-                    for registry in self.table().sources.compactMap(\.registry) {
-                        guard let first = registry.nextWanted() else { continue }
-                        group.addTask { await registry.fetch(from: first) }
+                    for source in self.table().sources {
+                        guard let registry = source.registry, let first = registry.nextWanted() else { continue }
+                        group.addTask { await registry.fetch(from: first, self.mapper, of: source.name) }
                     }
                 } while (try? await Task.sleep(for: Self.tick)) != nil
             }
@@ -45,8 +46,8 @@ extension SchemaRegistry {
     var reasonToAwait: String? { self.wanted.withLock { $0.reason } }
 
     /// Returns a schema without asking; nil if it must be asked for first, which `SchemaFetcher` does.
-    func known(_ identifier: UInt32) -> Result<AvroSchema, ChangeFault>? {
-        if let schema = self.stored(identifier) { return .success(schema) }
+    func known(_ identifier: UInt32) -> Result<Void, ChangeFault>? {
+        if self.stored(identifier) != nil { return .success(()) }
         return self.wanted.withLock { wanted in
             if let missing = wanted.missing[identifier], missing.until > .now { return .failure(missing.fault) }
             if wanted.identifiers.count < Self.wantedLimit { wanted.identifiers.insert(identifier) }
@@ -64,10 +65,10 @@ extension SchemaRegistry {
     }
 
     /// Asks for a schema, and then for the others.
-    fileprivate func fetch(from first: UInt32) async {
+    fileprivate func fetch(from first: UInt32, _ mapper: Mapper, of owner: String) async {
         var next: UInt32? = first
         while let identifier = next {
-            self.note(await self.schema(identifier), of: identifier)
+            self.note(await self.schema(identifier, mapper, of: owner), of: identifier)
             next = self.nextWanted()
         }
     }

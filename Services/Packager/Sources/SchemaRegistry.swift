@@ -3,9 +3,9 @@ import FoundationEssentials
 import Model
 import Synchronization
 
-/// The schemas of a registry, by their identifiers.
+/// The schemas of a registry, by their identifiers, as it sent them: a mapper process reads them.
 ///
-/// A schema is fetched once and kept, since an identifier's schema never changes. Bounded: `limit` schemas.
+/// A schema is fetched once and kept, since an identifier's schema never changes. Bounded by `limit` and `bytesLimit`.
 /// Source: Confluent, "Schema Registry API", "Wire format"
 final class SchemaRegistry: Sendable {
     /// The place of a registry, and how it is trusted.
@@ -21,7 +21,7 @@ final class SchemaRegistry: Sendable {
 
     /// The result of a look-up.
     enum Answer: Sendable {
-        case schema(AvroSchema)
+        case schema(SchemaDocuments)
         /// The registry says that there is none, or it is none that can be read.
         case missing(ChangeFault)
         /// The registry cannot be asked now; a sentence for people.
@@ -29,13 +29,28 @@ final class SchemaRegistry: Sendable {
     }
 
     private static let limit = 10_000
-    private static let referenceLimit = 64
-    /// The most bytes of an answer, and of a schema's text together with those that it refers to.
-    private static let sizeLimit = 1 << 20
+    private static let bytesLimit = 32 << 20
+    /// The most bytes of an answer.
+    private static let answerLimit = SchemaReading.sizeLimit
+
+    private struct Stored {
+        var schemas: [UInt32: SchemaDocuments] = [:]
+        var bytes = 0
+
+        mutating func add(_ documents: SchemaDocuments, of identifier: UInt32) {
+            self.bytes += documents.size - (self.schemas[identifier]?.size ?? 0)
+            self.schemas[identifier] = documents
+            while self.schemas.count > limit || self.bytes > bytesLimit,
+                let other = self.schemas.keys.first(where: { $0 != identifier })
+            {
+                self.bytes -= self.schemas.removeValue(forKey: other)?.size ?? 0
+            }
+        }
+    }
 
     private let configuration: Configuration
     private let fetcher: Fetcher
-    private let schemas = Mutex<[UInt32: AvroSchema]>([:])
+    private let schemas = Mutex(Stored())
     /// For `SchemaFetcher`.
     let wanted = Mutex(Wanted())
 
@@ -52,19 +67,17 @@ final class SchemaRegistry: Sendable {
     }
 
     /// Returns a schema that was fetched before.
-    func stored(_ identifier: UInt32) -> AvroSchema? { self.schemas.withLock { $0[identifier] } }
+    func stored(_ identifier: UInt32) -> SchemaDocuments? { self.schemas.withLock { $0.schemas[identifier] } }
 
     /// Returns a schema, from the registry if it is not stored.
-    func schema(_ identifier: UInt32) async -> Answer {
+    ///
+    /// - Parameter owner: the name of its source.
+    func schema(_ identifier: UInt32, _ mapper: Mapper, of owner: String) async -> Answer {
         if let known = self.stored(identifier) { return .schema(known) }
         do throws(Failure) {
-            let answer = try await self.object("/schemas/ids/\(identifier)")
-            let schema = try await self.schema(answer)
-            self.schemas.withLock { schemas in
-                if schemas.count >= Self.limit { _ = schemas.popFirst() }
-                schemas[identifier] = schema
-            }
-            return .schema(schema)
+            let documents = try await self.documents(identifier, mapper, owner)
+            self.schemas.withLock { $0.add(documents, of: identifier) }
+            return .schema(documents)
         } catch {
             switch error {
             case .away(let reason): return .away("the registry: \(reason)")
@@ -79,46 +92,34 @@ final class SchemaRegistry: Sendable {
         case missing(String)
     }
 
-    private func schema(_ answer: JSONObject) async throws(Failure) -> AvroSchema {
-        var reading = Reading()
-        try await self.read(answer, "the schema", &reading, depth: 0)
-        return AvroSchema(reading.builder)
-    }
-
-    /// A schema and what it refers to, one after another.
-    private struct Reading {
-        var builder = AvroSchema.Builder()
-        var names: Set<String> = []
-        var bytes = 0
-    }
-
-    /// Reads the schemas that an answer refers to, those that they need first, and then its own.
-    private func read(
-        _ answer: JSONObject, _ what: String, _ reading: inout Reading, depth: Int
-    ) async throws(Failure) {
-        if let type = answer["schemaType"]?.string, type != "AVRO" {
-            let cure = type == "JSON" ? "take the format json" : "it is not decoded, publish Avro or JSON"
-            throw .missing("\(what) is of type \(type.prefix(40)), not AVRO: \(cure)")
-        }
-        guard let text = answer["schema"]?.string else {
-            throw .missing("\(what) has no text in the registry's answer")
-        }
-        for reference in answer["references"]?.array ?? [] {
-            guard let subject = reference.object?["subject"]?.string,
-                let version = reference.object?["version"]?.integer
-            else { throw .missing("a reference of \(what) names no subject and version") }
-            guard reading.names.insert("\(subject)/\(version)").inserted else { continue }
-            guard depth < 8, reading.names.count <= Self.referenceLimit else {
-                throw .missing("it has too many references: \(Self.referenceLimit) are read, 8 behind one another")
+    /// Fetches the schema, and one after another what it refers to.
+    private func documents(
+        _ identifier: UInt32, _ mapper: Mapper, _ owner: String
+    ) async throws(Failure) -> SchemaDocuments {
+        let path = "/schemas/ids/\(identifier)"
+        var documents = SchemaDocuments(try await self.answer(path, mapper, owner))
+        while true {
+            let outcome: SchemaReading.Outcome
+            do throws(MapperUnavailable) { outcome = try await mapper.read(documents, of: owner) } catch {
+                throw .away("\(error)")
             }
-            let other = try await self.object("/subjects/\(Self.escaped(subject))/versions/\(version)")
-            try await self.read(other, "the reference \(subject.prefix(80))", &reading, depth: depth + 1)
+            switch outcome {
+            case .readable: return documents
+            case .needs(let reference):
+                guard documents.references.count < SchemaReading.referenceLimit,
+                    documents.size <= 2 * SchemaReading.sizeLimit
+                else { throw .missing("it refers to too much") }
+                let answer = try await self.answer(Self.path(of: reference), mapper, owner)
+                documents.references.append((reference, answer))
+            case .unreadable(let reference):
+                throw .away("its answer to \(reference.map { Self.path(of: $0) } ?? path) is not a JSON object")
+            case .missing(let reason): throw .missing(reason)
+            }
         }
-        reading.bytes += text.utf8.count
-        guard reading.bytes <= Self.sizeLimit else {
-            throw .missing("it has more than \(Self.sizeLimit) bytes together with what it refers to")
-        }
-        do { try reading.builder.add(Array(text.utf8)) } catch { throw .missing("\(what): \(error)") }
+    }
+
+    private static func path(of reference: SchemaReference) -> String {
+        "/subjects/\(Self.escaped(reference.subject))/versions/\(reference.version)"
     }
 
     /// Returns a text for one part of a path, as in RFC 3986 §2.1.
@@ -131,25 +132,22 @@ final class SchemaRegistry: Sendable {
         }.joined()
     }
 
-    private func object(_ path: String) async throws(Failure) -> JSONObject {
+    private func answer(_ path: String, _ mapper: Mapper, _ owner: String) async throws(Failure) -> [UInt8] {
         var request = FetchRequest(url: self.configuration.url + path) { _ in true }
         request.accept = "application/vnd.schemaregistry.v1+json, application/json"
         request.addresses = AddressPolicy(exceptions: self.configuration.addresses)
         request.rootsPEM = self.configuration.rootsPEM
-        request.sizeLimit = Self.sizeLimit
+        request.sizeLimit = Self.answerLimit
         request.timeout = .seconds(10)
         if let value = self.configuration.authorization { request.headers.append(("Authorization", value)) }
         let content: FetchedContent
         do { content = try await self.fetcher.exchange(request) } catch { throw .away("\(error)") }
-        let object = (try? JSON(parsing: content.body))?.object
-        switch content.status {
-        case 200:
-            guard let object else { throw .away("its answer to \(path) is not a JSON object") }
-            return object
         // A proxy's 404 is not the registry's, whose errors have numbers that begin with the status.
-        case 404 where object?["error_code"]?.integer.map { $0 / 100 == 404 } == true:
-            throw .missing(object?["message"]?.string ?? "not found")
-        default: throw .away("it answers \(content.status) to \(path)")
+        if content.status == 404, let refusal = await mapper.refusal(content.body, of: owner), refusal.code / 100 == 404
+        {
+            throw .missing(refusal.message ?? "not found")
         }
+        guard content.status == 200 else { throw .away("it answers \(content.status) to \(path)") }
+        return content.body
     }
 }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Lua
 import Model
 import Operations
-import Synchronization
+import Sandbox
 
 /// One source of events of another system: a folder with `source.json`, `map.lua` and `tests`.
 struct Source: Sendable {
@@ -31,10 +31,6 @@ struct Source: Sendable {
     let format: Format
     /// Where the schemas are; nil for a format without.
     let registry: SchemaRegistry?
-    /// Stands for a column of Debezium that the database did not send.
-    let unavailable: UnavailableValue
-    /// The value of a member that occurs with several.
-    let repeated: ForeignJSON.RepeatedMember
     /// The `source` of its changes.
     let eventSource: String
     let orderTypes: OrderTypes
@@ -46,49 +42,15 @@ struct Source: Sendable {
     let startsAtEnd: Bool
     /// Changes of records from before are silent; milliseconds since 1970.
     let silentBefore: Int64?
-    /// The global `constants` of the program.
-    let constants: JSON
-    /// True if the program gets tombstones and deleted rows.
-    let takesDeletions: Bool
     /// True if an event without a change becomes a dead letter.
     let refusesUnmapped: Bool
     /// True if a change is refused for any member that is not valid; else such a member is left out if it may be.
     let isStrict: Bool
-    let program: SourceProgram
+    /// The longest value of a record, in bytes; of JSON it may have `JSON.entryLimit` entries.
+    let valueLimit: Int
+    let program: MapperProgram
     /// The number of times that its folder was loaded before.
     var generation = 0
-}
-
-/// The program of a source, with a state of Lua for each thread that runs it.
-///
-/// Bounded: as many states as runs at once, each by its limits.
-final class SourceProgram: Sendable {
-    let text: [UInt8]
-    private let limits: LuaProgram.Limits
-    private let minorUnits: MinorUnits
-    private let idle: Mutex<[LuaProgram]>
-
-    /// - Throws: `LuaFailure` if the text is not a program.
-    init(_ text: [UInt8], limits: LuaProgram.Limits, minorUnits: MinorUnits = .iso4217) throws(LuaFailure) {
-        self.text = text
-        self.limits = limits
-        self.minorUnits = minorUnits
-        self.idle = Mutex([try LuaProgram(text, limits: limits, minorUnits: minorUnits)])
-    }
-
-    /// Runs a body with a state that no other thread has.
-    func run<Result>(
-        _ body: (LuaProgram) throws(LuaFailure) -> Result
-    ) throws(LuaFailure) -> Result {
-        let program: LuaProgram
-        if let idle = self.idle.withLock({ $0.popLast() }) {
-            program = idle
-        } else {
-            program = try LuaProgram(self.text, limits: self.limits, minorUnits: self.minorUnits)
-        }
-        defer { self.idle.withLock { $0.append(program) } }
-        return try body(program)
-    }
 }
 
 /// A folder of a source that cannot be used.
@@ -106,10 +68,19 @@ extension Source {
     private static let topicLimit = 32
     private static let constantsLimit = 1 << 16
 
-    /// Reads `source.json` and compiles `map.lua`. Blocks.
+    /// Reads `source.json` and `map.lua`, and loads the program in a mapper process. Blocks.
     ///
     /// Strict: an unknown member is refused, since it is usually a typing error.
-    static func load(folder: String, name: String) throws(SourceError) -> Source {
+    static func load(folder: String, name: String, in sandbox: Sandbox) throws(SourceError) -> Source {
+        let source = try Self.read(folder: folder, name: name)
+        do throws(SourceError) { try source.program.check(in: sandbox) } catch {
+            throw SourceError("\(name): \(error)")
+        }
+        return source
+    }
+
+    /// Reads a source whose program may be none.
+    static func read(folder: String, name: String) throws(SourceError) -> Source {
         do throws(SourceError) {
             let content = try Self.content("source.json", folder)
             let program = try Self.content("map.lua", folder)
@@ -122,15 +93,17 @@ extension Source {
     }
 
     /// The same with all faults that can be told apart: that of `source.json`, and that of `map.lua`.
-    static func loadAll(folder: String, name: String) -> (source: Source?, faults: [SourceError]) {
+    static func loadAll(
+        folder: String, name: String, in sandbox: Sandbox
+    ) -> (source: Source?, faults: [SourceError]) {
         do throws(SourceError) {
-            return (try Self.load(folder: folder, name: name), [])
+            return (try Self.load(folder: folder, name: name, in: sandbox), [])
         } catch {
             guard "\(error)".hasPrefix("\(name): source.json"),
                 let text = try? Self.content("map.lua", folder)
             else { return (nil, [error]) }
-            do throws(LuaFailure) {
-                _ = try SourceProgram(text, limits: LuaProgram.Limits())
+            do throws(SourceError) {
+                try MapperProgram(text).check(in: sandbox)
                 return (nil, [error])
             } catch let failure {
                 return (nil, [error, SourceError("\(name): \(failure)")])
@@ -153,8 +126,10 @@ extension Source {
         }
         self.format = format
         self.registry = try Self.registry(&file, format, folder)
-        self.unavailable = try Self.unavailable(&file, format)
-        self.repeated = try file.choice("repeated") ?? .refuse
+        var mapper = MapperProgram(program)
+        mapper.format = format
+        mapper.unavailable = try Self.unavailable(&file, format)
+        mapper.repeated = try file.choice("repeated") ?? .refuse
         self.eventSource = try file.text("name")
         self.orderTypes = try Self.orderTypes(&file)
         self.owns = try file.optionalTexts("owns")
@@ -170,28 +145,26 @@ extension Source {
         guard constants.serialized.count <= Self.constantsLimit else {
             throw file.wrong("constants", "may have \(Self.constantsLimit) bytes at most")
         }
-        self.constants = constants
-        self.takesDeletions = try file.flag("deletions")
+        mapper.constants = constants
+        mapper.takesDeletions = try file.flag("deletions")
         switch try file.optionalText("unmapped") {
         case nil, "ignore"?: self.refusesUnmapped = false
         case "dead-letter"?: self.refusesUnmapped = true
         case let other?: throw file.wrong("unmapped", "\"\(other)\" must be \"ignore\" or \"dead-letter\"")
         }
         self.isStrict = try file.flag("strict")
-        var limits = LuaProgram.Limits()
+        var valueLimit: Int64?
         if var given = try file.optionalMembers("limits") {
-            limits.memory = Int(try Self.limit(&given, "memoryMiB", 1...256) ?? 16) << 20
-            limits.steps = try Self.limit(&given, "instructions", 1000...100_000_000) ?? limits.steps
+            mapper.limits.memory = Int(try Self.limit(&given, "memoryMiB", 1...32) ?? 16) << 20
+            mapper.limits.steps = try Self.limit(&given, "instructions", 1000...100_000_000) ?? mapper.limits.steps
+            valueLimit = try Self.limit(&given, "bytes", 1024...(8 << 20))
             try given.refuseRest()
         }
+        self.valueLimit = Int(valueLimit ?? Int64(OrderChange.valueLimit))
         let usual = Self.minorUnits(ofSource: self.eventSource)
-        let minorUnits: MinorUnits = try file.choice("minorUnits") ?? usual
+        mapper.minorUnits = try file.choice("minorUnits") ?? usual
         try file.refuseRest()
-        do throws(LuaFailure) {
-            self.program = try SourceProgram(program, limits: limits, minorUnits: minorUnits)
-        } catch {
-            throw SourceError("\(error)")
-        }
+        self.program = mapper
     }
 
     /// A source that is named after a provider, such as `/adyen` or `/stripe/refunds`, has its amounts.

@@ -24,20 +24,18 @@ struct SourceEvent {
     /// Counts the faults of its JSON that were mended.
     var foreign = ForeignJSON()
 
-    /// The longest value, in bytes; of JSON it may have `JSON.entryLimit` entries.
-    static let valueLimit = OrderChange.valueLimit
-
     /// Decodes a record's value.
     ///
     /// - Throws: `map-undecodable` with what is expected.
     ///
     /// - Parameters:
     ///   - schemas: those of the source's registry, by their identifiers, or why there is none.
+    ///   - isDecoded: true for a value of a format with schemas that is the event itself.
     ///   - unavailable: stands for a column that the database did not send.
     ///   - repeated: the value of a member that occurs with several.
     init(
         _ record: KafkaRecord, format: Source.Format, schemas: [UInt32: Result<AvroSchema, ChangeFault>],
-        decoded: JSON? = nil, unavailable: UnavailableValue = .standard,
+        isDecoded: Bool = false, unavailable: UnavailableValue = .standard,
         repeated: ForeignJSON.RepeatedMember = .refuse
     ) throws(ChangeFault) {
         var foreign = ForeignJSON(repeated: repeated)
@@ -49,17 +47,13 @@ struct SourceEvent {
             }
             return
         }
-        guard value.count <= Self.valueLimit else {
-            throw ChangeFault(
-                code: .mapUndecodable,
-                reason: "the value has \(value.count) bytes, an event has at most \(Self.valueLimit)")
-        }
         if format.hasSchemas {
-            var event = SourceEvent(event: decoded ?? .null)
-            if decoded == nil { event.text = try Self.avro(record, value, schemas) }
+            var event = SourceEvent(event: .null)
+            event.foreign = foreign
+            event.text = isDecoded ? Text(bytes: value) : try Self.avro(record, value, schemas)
             if format == .avroDebezium {
                 try event.read()
-                event = try DebeziumEvent.event(event.event, unavailable: unavailable, foreign: foreign)
+                event = try DebeziumEvent.event(event.event, unavailable: unavailable, foreign: event.foreign)
             }
             self = event
             return

@@ -5,6 +5,7 @@ import Logging
 import Model
 import NIOPosix
 import Operations
+import Sandbox
 import ServiceLifecycle
 import Synchronization
 
@@ -19,20 +20,22 @@ final class SourceLibrary: Sendable {
     private typealias Catalog = FolderCatalog<Source, SourceError>
 
     private let directory: String
+    private let sandbox: Sandbox
     private let catalog: Mutex<Catalog>
     private let current: Mutex<SourceTable>
 
     /// - Parameters:
     ///   - topics: Waybill's own topics, which no source may read.
     ///   - isStrict: true if one source that fails stops the start, as for `--check-config`.
+    ///   - sandbox: the process in which programs are loaded.
     /// - Throws: `SourceError` if the directory cannot be read, or no source in it can be used.
-    init(directory: String, topics: Topics, isStrict: Bool) throws(SourceError) {
-        self.directory = directory
+    init(directory: String, topics: Topics, isStrict: Bool, in sandbox: Sandbox) throws(SourceError) {
+        (self.directory, self.sandbox) = (directory, sandbox)
         var catalog = Catalog(retrySeconds: 0)
         let names = try Self.names(in: directory)
         guard !names.isEmpty else { throw SourceError("\(directory): no folder has a source.json") }
         for _ in 0..<Self.startLooks where catalog.items.isEmpty && catalog.failures.isEmpty {
-            _ = Self.scan(&catalog, directory, names, isForced: true)
+            _ = Self.scan(&catalog, directory, names, sandbox, isForced: true)
         }
         let failures = catalog.failures.sorted { $0.key < $1.key }.map(\.value)
         if let failure = failures.first, isStrict || catalog.items.isEmpty { throw failure }
@@ -53,7 +56,7 @@ final class SourceLibrary: Sendable {
     func look(isAsked: Bool, _ report: (FolderCatalog<Source, SourceError>.Event) -> Void) {
         let events = self.catalog.withLock { catalog in
             let names = (try? Self.names(in: self.directory)) ?? []
-            let events = Self.scan(&catalog, self.directory, names, isForced: isAsked)
+            let events = Self.scan(&catalog, self.directory, names, self.sandbox, isForced: isAsked)
             let table = SourceTable(Array(catalog.items.values))
             self.current.withLock { $0 = table }
             return events
@@ -65,11 +68,11 @@ final class SourceLibrary: Sendable {
     func isKept(_ name: String) -> Bool { self.catalog.withLock { $0.items[name] != nil } }
 
     private static func scan(
-        _ catalog: inout Catalog, _ directory: String, _ names: [String], isForced: Bool
+        _ catalog: inout Catalog, _ directory: String, _ names: [String], _ sandbox: Sandbox, isForced: Bool
     ) -> [Catalog.Event] {
         catalog.scan(directory, folders: names, isForced: isForced, nowEpochSeconds: Int64(time(nil))) { name, items in
             Result { () throws(SourceError) in
-                var source = try Source.load(folder: "\(directory)/\(name)", name: name)
+                var source = try Source.load(folder: "\(directory)/\(name)", name: name, in: sandbox)
                 source.generation = items[name].map { $0.generation + 1 } ?? 0
                 let others = items.sorted { $0.key < $1.key }.map(\.value).filter { $0.name != name }
                 if let conflict = SourceTable.conflicts(of: source, with: others, nil).first { throw conflict }

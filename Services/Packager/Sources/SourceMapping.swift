@@ -48,138 +48,44 @@ struct SourceMapping {
         self.unknown.map { "unknown value: \($0.table) has no \"\($0.value)\"" }
             + self.foreign.faults.map { "mended: \($0.count) \($0.sentence)" } + self.omitted.map(\.description)
     }
-    /// The parcels whose orders the program needs and that were not given.
-    private(set) var wanted: [Parcel] = []
 
     /// - Parameters:
+    ///   - answer: that of the process which has decoded the record and run the program.
     ///   - topic: the topic for changes.
-    ///   - schemas: as for `SourceEvent`.
-    ///   - decoded: the event of a format with schemas, in a test.
-    ///   - parcels: the orders of parcels; nil for one that no order has.
     ///   - nowEpochSeconds: refuses an order that was created much later.
-    init(
-        _ record: KafkaRecord, _ source: Source, topic: String,
-        schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:], decoded: JSON? = nil,
-        parcels: [Parcel: ParcelOwner?] = [:], nowEpochSeconds: Int64
-    ) {
-        if let start = source.start, record.timestampMilliseconds < start {
-            self.outcome = .ignored(.early)
-            return
-        }
+    init(_ answer: MapperAnswer, _ record: KafkaRecord, _ source: Source, topic: String, nowEpochSeconds: Int64) {
+        (self.unknown, self.foreign) = (answer.unknown, answer.foreign)
         do throws(ChangeFault) {
-            var event = try SourceEvent(
-                record, format: source.format, schemas: schemas, decoded: decoded, unavailable: source.unavailable,
-                repeated: source.repeated)
-            self.foreign = event.foreign
-            let isLeftOut = event.isDeletion && !source.takesDeletions
-            if let kind = event.passedOver ?? (isLeftOut ? .deletion : nil) {
-                self.outcome = .ignored(kind)
-                return
+            switch answer.outcome {
+            case .ignored(let kind): self.outcome = .ignored(kind)
+            case .refused(let fault), .wanted(_, let fault): throw fault.named(source)
+            case .event, .later: throw ChangeFault(code: .mapFailed, reason: "the record was not mapped")
+            case .result(let value):
+                let changes = try Self.list(value)
+                if changes.isEmpty, source.refusesUnmapped {
+                    throw ChangeFault(
+                        code: .mapFailed, reason: "map.lua returned no change, and unmapped is dead-letter")
+                }
+                let own = answer.trace.first.flatMap {
+                    TraceContext(traceparent: $0, tracestate: answer.trace.dropFirst().first)
+                }
+                let drafts = ChangeDrafts(
+                    record: record, source: source, isSnapshot: answer.isSnapshot, topic: topic, now: nowEpochSeconds,
+                    trace: own ?? TraceContext(headers: record.headers.map { ($0.name, $0.value) }))
+                var mapped: [Change] = []
+                for (index, change) in changes.enumerated() { mapped.append(try drafts.change(change, index + 1)) }
+                self.outcome = mapped.isEmpty ? .ignored(.unmapped) : .mapped(mapped)
             }
-            let result = try Self.run(&event, record, source, parcels, &self.wanted, &self.foreign)
-            self.unknown = result.unknown
-            let changes = try Self.list(result.value)
-            if changes.isEmpty, source.refusesUnmapped {
-                throw ChangeFault(code: .mapFailed, reason: "map.lua returned no change, and unmapped is dead-letter")
-            }
-            let drafts = ChangeDrafts(
-                record: record, source: source, isSnapshot: event.isSnapshot, topic: topic, now: nowEpochSeconds,
-                trace: TraceContext(event: event.event, headers: record.headers.map { ($0.name, $0.value) }))
-            var mapped: [Change] = []
-            for (index, change) in changes.enumerated() { mapped.append(try drafts.change(change, index + 1)) }
-            self.outcome = mapped.isEmpty ? .ignored(.unmapped) : .mapped(mapped)
         } catch {
             self.outcome = .refused(error)
         }
     }
 
-    /// Maps a record, and looks up the parcels that its program asks for.
-    ///
-    /// - Parameter index: nil: no order has a parcel.
-    static func map(
-        _ record: KafkaRecord, _ source: Source, topic: String, schemas: [UInt32: Result<AvroSchema, ChangeFault>],
-        index: ParcelIndex?, nowEpochSeconds now: Int64
-    ) async throws(StoreError) -> SourceMapping {
-        var parcels: [Parcel: ParcelOwner?] = [:]
-        while true {
-            let mapping = SourceMapping(
-                record, source, topic: topic, schemas: schemas, parcels: parcels, nowEpochSeconds: now)
-            guard let index, !mapping.wanted.isEmpty, parcels.count < Parcel.limit else { return mapping }
-            let owners = try await index.owners(of: mapping.wanted)
-            for parcel in mapping.wanted {
-                parcels.updateValue(owners[parcel].flatMap { source.owner($0) }, forKey: parcel)
-            }
+    private static func list(_ bytes: [UInt8]) throws(ChangeFault) -> [JSON] {
+        let value: JSON
+        do { value = try JSON(parsing: bytes) } catch {
+            throw ChangeFault(code: .mapLimit, reason: "the result of map cannot be read: \(error)")
         }
-    }
-
-    /// Maps a record again whose dead letter is replayed.
-    static func replay(
-        _ record: KafkaRecord, _ table: SourceTable?, topic: String, index: ParcelIndex? = nil
-    ) async -> Result<[KafkaMessage], ChangeFault> {
-        guard let source = table?.source(of: record.topic) else {
-            return .failure(ChangeFault(code: .mapFailed, reason: "no source reads \(record.topic)"))
-        }
-        let now = Int64(Date().timeIntervalSince1970)
-        var schemas: [UInt32: Result<AvroSchema, ChangeFault>] = [:]
-        if let away = await source.add(schemaOf: record, to: &schemas) {
-            return .failure(ChangeFault(code: .mapUndecodable, reason: away))
-        }
-        let mapping: SourceMapping
-        do {
-            mapping = try await Self.map(
-                record, source, topic: topic, schemas: schemas, index: index, nowEpochSeconds: now)
-        } catch {
-            return .failure(ChangeFault(code: .mapUnknownAlias, reason: "\(error)"))
-        }
-        switch mapping.outcome {
-        case .ignored: return .success([])
-        case .refused(let fault): return .failure(fault)
-        case .mapped(let changes): return .success(changes.map(\.message))
-        }
-    }
-
-    /// - Parameter event: read if its text has a fault, which is mended or refused there, or names a trace.
-    private static func run(
-        _ event: inout SourceEvent, _ record: KafkaRecord, _ source: Source, _ parcels: [Parcel: ParcelOwner?],
-        _ wanted: inout [Parcel], _ foreign: inout ForeignJSON
-    ) throws(ChangeFault) -> LuaProgram.Result {
-        let facts = SourceEvent.facts(of: record)
-        if let text = event.text {
-            let result = try Self.run(source, parcels, &wanted) { (program) throws(LuaFailure) in
-                try program.map(text: text.bytes, record: facts, constants: source.constants, parcels: parcels)
-            }
-            if result?.isTraced != false {
-                try event.read()
-                foreign = event.foreign
-            }
-            if let result { return result }
-        }
-        let value = event.event
-        return try Self.run(source, parcels, &wanted) { (program) throws(LuaFailure) in
-            try program.map(value, record: facts, constants: source.constants, parcels: parcels)
-        }
-    }
-
-    private static func run<Result>(
-        _ source: Source, _ parcels: [Parcel: ParcelOwner?], _ wanted: inout [Parcel],
-        _ body: (LuaProgram) throws(LuaFailure) -> Result
-    ) throws(ChangeFault) -> Result {
-        do {
-            return try source.program.run(body)
-        } catch {
-            wanted = error.parcels.filter { parcels[$0] == nil }
-            let code: ChangeFault.Code =
-                switch error.kind {
-                case .failed: .mapFailed
-                case .limited: .mapLimit
-                case .inexact: .mapInexact
-                case .unknownParcel: .mapUnknownAlias
-                }
-            throw ChangeFault(code: code, reason: "source \(source.name): \(error.message)")
-        }
-    }
-
-    private static func list(_ value: JSON) throws(ChangeFault) -> [JSON] {
         guard let changes = value.array else {
             throw ChangeFault(
                 code: .mapInvalidChange, reason: "map must return nothing or a list of changes, not \(value.kind)")
@@ -205,38 +111,41 @@ extension Source {
         }
     }
 
-    /// Looks up the schema that a record needs.
-    ///
-    /// - Returns: nil, or why it is not known now.
-    func add(
-        schemaOf record: KafkaRecord, to schemas: inout [UInt32: Result<AvroSchema, ChangeFault>]
-    ) async -> String? {
-        guard let (registry, identifier) = self.schema(of: record), schemas[identifier] == nil else { return nil }
-        switch await registry.schema(identifier) {
-        case .schema(let schema): schemas[identifier] = .success(schema)
-        case .missing(let fault): schemas[identifier] = .failure(fault)
-        case .away(let reason): return reason
+    /// Returns what becomes of a record that no program sees; nil for others.
+    func verdict(on record: KafkaRecord) -> MapperAnswer? {
+        if let start = self.start, record.timestampMilliseconds < start { return MapperAnswer(.ignored(.early)) }
+        guard let count = record.value?.count, count > self.valueLimit else {
+            guard let identifier = self.schema(of: record),
+                case .failure(let fault)? = self.registry?.known(identifier)
+            else { return nil }
+            return MapperAnswer(fault)
         }
-        return nil
+        return MapperAnswer(
+            ChangeFault(
+                code: .mapUndecodable, reason: "the value has \(count) bytes, an event has at most \(self.valueLimit)"))
     }
 
-    /// Adds the schema that a record needs without waiting for the registry.
-    ///
-    /// - Returns: nil, or why it is not known now.
-    func add(
-        knownSchemaOf record: KafkaRecord, to schemas: inout [UInt32: Result<AvroSchema, ChangeFault>]
-    ) -> String? {
-        guard let (registry, identifier) = self.schema(of: record), schemas[identifier] == nil else { return nil }
-        schemas[identifier] = registry.known(identifier)
-        guard schemas[identifier] == nil else { return nil }
+    /// Returns why a record must wait: its schema is not known, and is asked for.
+    func reasonToAwait(_ record: KafkaRecord) -> String? {
+        guard let registry = self.registry, let identifier = self.schema(of: record), registry.known(identifier) == nil
+        else { return nil }
         return registry.reasonToAwait ?? "schema \(identifier) of source \(self.name) is being fetched"
     }
 
-    private func schema(of record: KafkaRecord) -> (SchemaRegistry, UInt32)? {
-        guard let registry = self.registry, let identifier = record.value.flatMap(SchemaRegistry.identifier(of:)) else {
-            return nil
+    /// The identifier of the schema of a record's value; nil without one.
+    func schema(of record: KafkaRecord) -> UInt32? {
+        self.registry == nil ? nil : record.value.flatMap(SchemaRegistry.identifier(of:))
+    }
+}
+
+extension ChangeFault {
+    /// Names the source of a fault that its program has.
+    fileprivate func named(_ source: Source) -> ChangeFault {
+        switch self.code {
+        case .mapFailed, .mapLimit, .mapCrashed, .mapInexact, .mapUnknownAlias:
+            ChangeFault(code: self.code, reason: "source \(source.name): \(self.reason)")
+        default: self
         }
-        return (registry, identifier)
     }
 }
 
@@ -259,7 +168,7 @@ struct ChangeDrafts {
         let type = try self.type(&members)
         var event: [(String, JSON)] = [
             ("specversion", "1.0"), ("type", .string(type.rawValue)), ("subject", .string(key)),
-            ("source", .string(try members.optionalText("source") ?? self.source.eventSource)),
+            ("source", .string(try self.eventSource(&members))),
             ("id", .string(try members.optionalText("id") ?? self.identifier(number))),
         ]
         switch members.take("sequence") {
@@ -303,6 +212,16 @@ struct ChangeDrafts {
             }
             return "\(type)/\(order)"
         }
+    }
+
+    /// Returns the `source` of a change: that of the source, or one below it, such as that of an aspect or a parcel.
+    private func eventSource(_ members: inout JSONMembers<ChangeFault>) throws(ChangeFault) -> String {
+        let own = self.source.eventSource
+        guard let given = try members.optionalText("source"), given != own else { return own }
+        guard given.hasPrefix("\(own)/") else {
+            throw members.wrong("source", "\"\(given.prefix(80))\" must be \"\(own)\" or begin with \"\(own)/\"")
+        }
+        return given
     }
 
     /// `merged`, `fulfillment.updated`, or the full name.

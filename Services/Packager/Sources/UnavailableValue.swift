@@ -9,18 +9,20 @@ struct UnavailableValue: Sendable {
     static let standard = UnavailableValue(
         Array("__debezium_unavailable_value".utf8), uuid: "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
 
+    let bytes: [UInt8]
     /// The placeholder itself.
     private let text: String
     /// Of a text, of bytes in each `binary.handling.mode`, and of an hstore as JSON.
     private let texts: [String]
     /// Of an array's only element: one of `texts`, or that of `uuid[]`.
-    private let uuid: String?
+    let uuid: String?
     /// Of an array of integers, or of dates: one element for each byte.
     private let numbers: [JSON]
     private let dates: [JSON]
 
     /// - Parameter uuid: the one that Java's `UUID.nameUUIDFromBytes` makes of the bytes; nil if it is not known.
     init(_ bytes: [UInt8], uuid: String?) {
+        self.bytes = bytes
         self.text = String(decoding: bytes, as: UTF8.self)
         let base64 = Data(bytes).base64EncodedString()
         let urlSafe = base64.replacing("+", with: "-").replacing("/", with: "_")

@@ -40,6 +40,8 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case mapFailed = "map-failed"
         /// The source's program needed too much memory or time, or returned too much.
         case mapLimit = "map-limit"
+        /// The process that mapped the record ended, and again when it was alone.
+        case mapCrashed = "map-crashed"
         /// The source's program returned a number with a fraction.
         case mapInexact = "map-inexact"
         /// The packager would refuse a change that the source's program returned.

@@ -21,6 +21,12 @@ public struct ForeignJSON: Hashable, Sendable {
 
     public init(repeated: RepeatedMember = .refuse) { self.repeated = repeated }
 
+    /// The faults that another process has counted.
+    public init(loneSurrogates: Int, repeatedMembers: Int) {
+        self.repeated = .refuse
+        (self.loneSurrogates, self.repeatedMembers) = (loneSurrogates, repeatedMembers)
+    }
+
     /// The faults that were mended, each with its name in metrics, a sentence's end, and its number.
     public var faults: [(kind: String, sentence: String, count: Int)] {
         [
