@@ -239,7 +239,7 @@ let package = Package(
         tests(
             "PackagerTests",
             [
-                "Packager", "Sandbox", "SandboxSubject", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens",
+                "Packager", "Sandbox", "SandboxSubject", "Lua", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens",
                 "Packaging", "PictureFitting", "PictureSamples", "Brands", "Operations",
                 "Cryptography", "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration,
                 .serviceLifecycle,

@@ -1,17 +1,16 @@
-/// The functions that programs have beside the library `waybill`: those of Lua without files, clocks, randomness,
-/// addresses, and work without bounds.
+/// The functions that programs have beside the library `waybill`: those of Lua without files, clocks, randomness
+/// and addresses.
 enum LuaBase {
-    /// The beginning of the library's chunk. Its arguments are the functions of the host with `charge`, `find` and
-    /// `text`; null; and the metatable of decimals. It leaves the base in `base`; what follows has some of it, the
-    /// functions of the host, `fail` and `protect`.
+    /// The beginning of the library's chunk. Its arguments are the functions of the host with `text`; null; and the
+    /// metatable of decimals. It leaves the base in `base`; what follows has some of it, the functions of the host,
+    /// `fail` and `protect`.
     static let text = #"""
         local host, null, decimal = ...
-        local charge, find, text_of = host.charge, host.find, host.text
+        local text_of = host.text
         local getmetatable, setmetatable, next, select = getmetatable, setmetatable, next, select
-        local rawget, rawlen, error, plain_type, plain_tostring = rawget, rawlen, error, type, tostring
+        local rawget, error, plain_type, plain_tostring = rawget, error, type, tostring
         local number_type, concat, sort, unpack = math.type, table.concat, table.sort, table.unpack
-        local sub, gsub, gmatch, match, format = string.sub, string.gsub, string.gmatch, string.match, string.format
-        local upper = string.upper
+        local find, sub, gmatch, format, upper = string.find, string.sub, string.gmatch, string.format, string.upper
 
         -- An error at the line of the program.
         local function fail(message) error(message, 0) end
@@ -27,15 +26,6 @@ enum LuaBase {
             local offered = {}
             for name in gmatch(names, "%g+") do offered[name] = from[name] end
             return offered
-        end
-
-        -- A function whose work grows with its first argument; `weight` in sixteenths of a step.
-        local function charged(original, weight)
-            return function(value, first, second, third)
-                local kind = plain_type(value)
-                if kind == "string" or kind == "table" then charge(rawlen(value) * weight // 16) end
-                return original(value, first, second, third)
-            end
         end
 
         local base = chosen(_G, "error ipairs rawequal rawlen select tonumber")
@@ -82,7 +72,6 @@ enum LuaBase {
                 count = count + 1
                 keys[count] = key
             end
-            charge(count * 4)
             sort(keys, texts > 0 and texts < count and precedes or nil)
             local place = 0
             return function()
@@ -94,23 +83,16 @@ enum LuaBase {
             end
         end
 
-        local strings = chosen(string, "char len sub")
-        for name in gmatch("byte lower upper reverse", "%g+") do strings[name] = charged(string[name], 16) end
-
-        -- That of nothing would take its time for nothing.
-        function strings.rep(text, count, between)
-            if text == "" and (between or "") == "" then return text end
-            return string.rep(text, count, between)
-        end
+        local strings = chosen(string, "byte char len lower match rep reverse sub upper")
 
         -- Plainly, without patterns.
-        strings.find = find
+        function strings.find(text, part, from) return find(text, part, from, true) end
 
         function strings.replace(text, part, by, most)
             if part == "" then fail("replace: the part must not be empty") end
             local parts, from = {}, 1
             for _ = 1, most or math.maxinteger do
-                local first, last = find(text, part, from)
+                local first, last = find(text, part, from, true)
                 if not first then break end
                 parts[#parts + 1] = sub(text, from, first - 1)
                 from = last + 1
@@ -119,21 +101,12 @@ enum LuaBase {
             return concat(parts, by)
         end
 
-        function strings.match(text, pattern, from)
-            if #text > 256 or #pattern > 256 then fail("match takes at most 256 bytes, and a pattern as long") end
-            local plain = gsub(gsub(gsub(pattern, "%%b..", "*"), "%%.", "x"), "%[%^?.[^%]]*%]", "x")
-            local _, repeats = gsub(plain, "[*+?-]", "")
-            if repeats > 2 then fail("a pattern has at most two of * + - ? %b") end
-            charge((#text + 1) * (repeats > 0 and #text or 1) * (repeats > 1 and #text or 1) // 16)
-            return match(text, pattern, from)
-        end
-
         -- `%s` is as tostring.
         function strings.format(form, ...)
             local values, place = {...}, 0
             for kind in gmatch(form, "%%[-+ #0-9.]*(.?)") do
                 if kind == "s" then values[place + 1] = base.tostring(values[place + 1]) end
-                if kind == "" or not find("cdisxX%", kind) then
+                if kind == "" or not find("cdisxX%", kind, 1, true) then
                     fail("format takes only %c %d %i %s %x %X")
                 end
                 if kind ~= "%" then place = place + 1 end
@@ -147,28 +120,10 @@ enum LuaBase {
         for name in next, texts do texts[name] = nil end
         texts.__index = strings
 
-        local tables = {concat = charged(concat, 16), sort = charged(sort, 512)}
-        for name in gmatch("insert remove", "%g+") do
-            local original = table[name]
-            -- As many arguments as are given, since their number says what they are.
-            tables[name] = function(value, ...)
-                if plain_type(value) == "table" then charge(rawlen(value)) end
-                return original(value, ...)
-            end
-        end
-
-        function tables.unpack(list, from, to)
-            from, to = from or 1, to or #list
-            if from < 1 or to > from + 250 then fail("unpack takes at most 250 elements") end
-            return unpack(list, from, to)
-        end
-
-        base.table = protect(tables)
+        base.table = protect(chosen(table, "concat insert remove sort unpack"))
         base.math = protect(chosen(math,
             "abs ceil floor fmod huge max maxinteger min mininteger modf tointeger type ult"))
-        local characters = {char = utf8.char}
-        for name in gmatch("len offset codepoint", "%g+") do characters[name] = charged(utf8[name], 16) end
-        base.utf8 = protect(characters)
+        base.utf8 = protect(chosen(utf8, "char codepoint len offset"))
 
         local compare = host.compare
         decimal.__tostring = text_of

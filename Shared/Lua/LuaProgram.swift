@@ -5,7 +5,8 @@ import Synchronization
 /// A program in Lua 5.4 that maps an event to changes of orders: text with a function `map(event, record)`.
 ///
 /// Each run begins with new globals, so nothing lasts from one event to the next, and the same event gives the same
-/// result. A program has no clock, files, randomness or patterns of unbounded cost, and cannot catch an error.
+/// result. A program has no clock, files or randomness, and cannot catch an error. Steps do not see the work of single
+/// functions of C, so foreign programs run in a process whose processor time is bounded.
 /// Owner: this object owns one state of Lua. Thread: any, one at a time. Bounded: by `Limits`.
 public final class LuaProgram: Sendable {
     /// The bounds of a program and of each of its runs.
@@ -14,8 +15,6 @@ public final class LuaProgram: Sendable {
         public var memory = 16 << 20
         /// Instructions of one run; 64 bytes that are allocated count as one. Default a million.
         public var steps: Int64 = 1_000_000
-        /// The processor time of one run, for what steps do not see. Default 50 ms.
-        public var time = Duration.milliseconds(50)
         /// Bytes of the result. Default 4 MiB.
         public var output = 4 << 20
         /// The depth of the result, which has a list, a change and its data around an order.
@@ -180,8 +179,7 @@ public func luaVersion() -> String { unsafe String(cString: clua_version()) }
         _ text: [UInt8], _ limits: LuaProgram.Limits, _ minorUnits: MinorUnits
     ) throws(LuaFailure) -> LuaState {
         var bounds = clua_limits(
-            memory: limits.memory, steps: limits.steps, nanoseconds: Int64(limits.time / .nanoseconds(1)),
-            output: limits.output, depth: Int32(LuaProgram.Limits.depth))
+            memory: limits.memory, steps: limits.steps, output: limits.output, depth: Int32(LuaProgram.Limits.depth))
         let host: clua_host = { context, function, arguments, count, result, text in
             guard let context = unsafe context, let arguments = unsafe arguments, let result = unsafe result,
                 let text = unsafe text

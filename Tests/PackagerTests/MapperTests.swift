@@ -1,5 +1,6 @@
 import Foundation
 import Kafka
+import Lua
 import Model
 import Sandbox
 import TestKit
@@ -109,6 +110,57 @@ import Testing
             [Self.record("\"" + String(repeating: "x", count: 1023) + "\"")], tight, SourceFixture.sandbox)
         #expect(long[0].fault?.reason == "the value has 1025 bytes, an event has at most 1024")
     }
+
+    @Test func workThatNoStepSeesIsADeadLetter() async throws {
+        for body in [
+            #"string.rep("", math.maxinteger)"#, #"local s = ("a"):rep(255) .. "b" while true do s:match(".-.-c") end"#,
+            #"local a, b = ("x"):rep(1 << 20), ("x"):rep(1 << 20) while true do if a ~= b then end end"#,
+            "local t = {} for i = 1, 20000 do t[i] = -i end while true do table.sort(t) end",
+            "local t = {} for i = 1, 1e9 do table.insert(t, 1, i) end",
+            #"local s = ("a"):rep(1 << 20) while true do s:find("b") end"#,
+            #"local s = (" "):rep(1 << 20) while true do tonumber(s) end"#,
+            "local function f(...) return f(1, ...) end f()",
+        ] {
+            let source = try Self.source("function map(e) if e then \(body) end end")
+            let sandbox = Sandbox.mapper(.full, path: SourceFixture.program)
+            let mapped = try await Self.map([Self.record("true"), Self.record("false")], source, sandbox)
+            #expect(mapped[0].fault?.code == .mapLimit, "\(body): \(mapped[0].outcome)")
+            #expect(mapped[1].isIgnored, "\(body): \(mapped[1].outcome)")
+        }
+    }
+
+    /// Every function that is offered, with arguments by which it might work for ever.
+    @Test(.timeLimit(.minutes(2))) func aFunctionEndsOrIsEndedWhateverItsArguments() async throws {
+        let program = """
+            local functions = {\(Self.functions.joined(separator: ", "))}
+            function map(event)
+                local call = functions[event[1]]
+                local values = {0, "", math.maxinteger, -1, ("ab"):rep(1 << 15), call}
+                local first, second = values[event[2]], values[event[3]]
+                if event[4] == 1 then call(first) elseif event[4] == 2 then call(first, second) end
+                call(first, second, second)
+            end
+            """
+        let records = Self.functions.indices.flatMap { function in
+            (0..<108).map { Self.record("[\(function + 1), \($0 / 18 + 1), \($0 / 3 % 6 + 1), \($0 % 3 + 1)]") }
+        }
+        let sandbox = Sandbox.mapper(.full, path: SourceFixture.program)
+        let mapped = try await Self.map(records, try Self.source(program), sandbox)
+        for (record, mapping) in zip(records, mapped) {
+            let value = String(decoding: record.value ?? [], as: UTF8.self)
+            let isEnded = [nil, .mapFailed, .mapLimit, .mapUnknownAlias].contains(mapping.fault?.code)
+            #expect(isEnded, "\(value): \(mapping.outcome)")
+        }
+    }
+
+    private static let functions =
+        LuaProgram.members.flatMap { table in
+            table.value.filter { !["huge", "maxinteger", "mininteger", "status"].contains($0) }.map {
+                "\(table.key).\($0)"
+            }
+        }.sorted() + [
+            "assert", "error", "ipairs", "pairs", "rawequal", "rawlen", "select", "tonumber", "tostring", "type",
+        ]
 
     @Test func aTextThatHangsIsRefusedWhereItIsLoaded() throws {
         var sandbox = SourceFixture.sandbox

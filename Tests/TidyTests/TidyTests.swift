@@ -96,7 +96,7 @@ import Testing
         "Shared/HTTP2": 620,
         "Shared/HTTPServer": 4320,
         "Shared/Kafka": 4730,
-        "Shared/Lua": 1720,
+        "Shared/Lua": 1680,
         "Shared/Model": 7480,
         "Shared/Operations": 5600,
         "Shared/Packaging": 1640,

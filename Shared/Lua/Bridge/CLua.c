@@ -4,19 +4,12 @@
 #include <lua5.4/lualib.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /// The instructions between two looks at the limits.
 #define INTERVAL 100
 #define PROGRAM "=map.lua"
 
 const char *clua_version(void) { return &LUA_RELEASE[4]; }
-
-static int64_t now(clockid_t clock) {
-    struct timespec time;
-    clock_gettime(clock, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
 
 // MARK: limits
 
@@ -47,26 +40,10 @@ int limited(lua_State *L, const char *reason) {
     return luaL_error(L, "%s", reason);
 }
 
-static void charge(lua_State *L, int64_t steps) {
-    clua *state = owner(L);
-    state->steps -= steps < state->limits.steps ? steps : state->limits.steps + 1;
-    if (state->steps < 0) limited(L, "too many instructions");
-}
-
 static void hook(lua_State *L, lua_Debug *activation) {
     (void)activation;
-    clua *state = owner(L);
-    charge(L, INTERVAL);
-    // The time of the wall costs little; that of the thread is asked for only after it.
-    if (now(CLOCK_MONOTONIC) > state->deadline) {
-        if (now(CLOCK_THREAD_CPUTIME_ID) > state->limits.nanoseconds) limited(L, "too much processor time");
-    }
-}
-
-/// The function `charge` of the library.
-static int charge_steps(lua_State *L) {
-    charge(L, luaL_checkinteger(L, 1));
-    return 0;
+    owner(L)->steps -= INTERVAL;
+    if (owner(L)->steps < 0) limited(L, "too many instructions");
 }
 
 /// Adds the line of the program to an error that has none, as those that a function of C raises.
@@ -85,22 +62,6 @@ static int locate(lua_State *L) {
 }
 
 // MARK: functions of the library
-
-/// The function `find`: the places of the first and the last byte of a part, in linear time.
-static int find_part(lua_State *L) {
-    size_t count, wanted;
-    const char *text = luaL_checklstring(L, 1, &count), *part = luaL_checklstring(L, 2, &wanted);
-    lua_Integer from = luaL_optinteger(L, 3, 1);
-    if (from < 0) from += (lua_Integer)count + 1;
-    if (from < 1) from = 1;
-    charge(L, (int64_t)(count / 16));
-    if (from > (lua_Integer)count + 1) return 0;
-    const char *found = memmem(text + from - 1, count - (size_t)from + 1, part, wanted);
-    if (!found) return 0;
-    lua_pushinteger(L, found - text + 1);
-    lua_pushinteger(L, found - text + (lua_Integer)wanted);
-    return 2;
-}
 
 /// The function `text` of the library: that of a decimal.
 static int decimal_text(lua_State *L) {
@@ -137,7 +98,6 @@ static int call_host(lua_State *L) {
     clua_value arguments[CLUA_ARGUMENTS], result = {clua_nil, 0, NULL, 0};
     int count = lua_gettop(L) < CLUA_ARGUMENTS ? lua_gettop(L) : CLUA_ARGUMENTS;
     for (int index = 0; index < count; index++) read_argument(L, index + 1, &arguments[index]);
-    charge(L, 50);
     char text[CLUA_TEXT];
     state->host(state->context, (int)lua_tointeger(L, lua_upvalueindex(1)), arguments, count, &result, text);
     if (result.count > CLUA_TEXT) result.count = CLUA_TEXT;
@@ -188,7 +148,7 @@ static int load(lua_State *L) {
     static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},       {LUA_STRLIBNAME, luaopen_string},
                                          {LUA_TABLIBNAME, luaopen_table}, {LUA_MATHLIBNAME, luaopen_math},
                                          {LUA_UTF8LIBNAME, luaopen_utf8}, {NULL, NULL}};
-    static const luaL_Reg own[] = {{"charge", charge_steps}, {"find", find_part}, {"text", decimal_text}, {NULL, NULL}};
+    static const luaL_Reg own[] = {{"text", decimal_text}, {NULL, NULL}};
     const texts *given = lua_touserdata(L, 1);
     clua *state = owner(L);
     for (const luaL_Reg *library = libraries; library->name; library++) {
@@ -258,15 +218,11 @@ static int protected(clua *state, lua_CFunction function, const void *argument, 
     state->steps = state->limits.steps;
     state->peak = state->used;
     state->count = state->message_count = 0;
-    int64_t allowed = state->limits.nanoseconds;
-    state->deadline = now(CLOCK_MONOTONIC) + allowed;
-    state->limits.nanoseconds += now(CLOCK_THREAD_CPUTIME_ID);
     lua_sethook(L, hook, LUA_MASKCOUNT, INTERVAL);
     lua_pushcfunction(L, locate);
     lua_pushcfunction(L, function);
     lua_pushlightuserdata(L, (void *)argument);
     int result = lua_pcall(L, 1, 0, 1);
-    state->limits.nanoseconds = allowed;
     if (result != LUA_OK) {
         if (state->status == clua_done) state->status = clua_failed;
         // No conversion: that could fail for want of memory.

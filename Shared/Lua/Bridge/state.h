@@ -17,7 +17,6 @@ struct clua {
     void *context;
     size_t used, peak;
     int64_t steps;
-    int64_t deadline;
     int status;
     bool is_traced;
     /// The result; before that, a text with escapes that is put together.

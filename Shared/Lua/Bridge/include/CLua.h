@@ -18,11 +18,9 @@ typedef struct clua clua;
 typedef struct {
     /// Bytes in use, the result included.
     size_t memory;
-    /// Instructions of one run; 64 bytes that are allocated count as one, 16 of a large block, and long work of a
-    /// library as much as it is.
+    /// Instructions of one run; 64 bytes that are allocated count as one, 16 of a large block. They do not see the work
+    /// of functions of C, such as comparisons of long texts: the processor time of the process bounds it.
     int64_t steps;
-    /// Processor time of one run for what the steps do not see, such as comparisons of long texts.
-    int64_t nanoseconds;
     /// Bytes of the result.
     size_t output;
     /// The depth of the result.
@@ -80,7 +78,7 @@ clua *clua_new(const clua_limits *limits, clua_host host);
 void clua_free(clua *state);
 
 /// Compiles the library: a chunk whose arguments are a table with the functions of the host by their names (in the
-/// order of their numbers, separated by spaces) and with `charge`, `find` and `text`; null; and the metatable of
+/// order of their numbers, separated by spaces) and with `text`; null; and the metatable of
 /// decimals. It returns the metatable of the globals of programs. Then compiles the program. On failure see
 /// `clua_message`.
 ///
