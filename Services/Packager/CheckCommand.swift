@@ -39,7 +39,7 @@ extension Packager {
                 (
                     own: try PackagerSettings(settings, common: common),
                     sources: try settings.text(.sources).map {
-                        SourceCheck($0, common.topics, .mapper(try settings.mapperWall(), path: program))
+                        SourceCheck($0, common.topics, .mapper(try settings.sandboxWall(), path: program))
                     }
                 )
             },
@@ -66,7 +66,7 @@ extension Ingest {
             read: { settings, common in
                 SourceCheck(
                     try settings.required(.sources, "directory with one sub-directory per source"), common.topics,
-                    .mapper(try settings.mapperWall(), path: program))
+                    .mapper(try settings.sandboxWall(), path: program))
             },
             topics: { $0.needs }, checks: { sources, _ in sources.checks })
     }

@@ -56,7 +56,7 @@ struct IngestSettings {
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings, program: String? = nil) throws(SettingsError) {
         let path = try settings.required(.sources, "directory with one sub-directory per source")
-        self.sandbox = .mapper(try settings.mapperWall(), path: program)
+        self.sandbox = .mapper(try settings.sandboxWall(), path: program)
         self.mappers = try settings.integer(.mappers, default: 4, in: 1...64)
         do {
             self.sources = try SourceLibrary(

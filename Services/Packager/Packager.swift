@@ -118,7 +118,7 @@ extension Packager {
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
         repackager.pictureIndex = pictureIndex
-        let maker = PictureMaker(fit: PictureChildren(PictureChildren.sandbox()).fit)
+        let maker = PictureMaker(fit: PictureChildren(PictureChildren.sandbox(settings.wall)).fit)
         let fetching = try [false, true].map { areDocuments in
             try PictureWorker(
                 pictureIndex, areDocuments: areDocuments, store: store, fetching: settings.pictures,

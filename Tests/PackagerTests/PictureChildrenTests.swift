@@ -61,7 +61,7 @@ import Testing
     }
 
     @Test func aProgramThatCannotBeStartedIsNotThePicturesFault() async throws {
-        var sandbox = PictureChildren.sandbox()
+        var sandbox = PictureChildren.sandbox(.full)
         sandbox.path = "/nonexistent"
         let result = await PictureChildren(sandbox).fit(Drawing(10, 10).jpeg(), self.fit)
         guard case .failure(let failure) = result else {

@@ -195,7 +195,7 @@ struct PictureFixture: Sendable {
 extension Sandbox {
     /// Children of the built packager, since a program of tests has no such command; a build for tests is slow.
     static var ofTests: Sandbox {
-        var sandbox = PictureChildren.sandbox()
+        var sandbox = PictureChildren.sandbox(.full)
         sandbox.path = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
         return sandbox
     }

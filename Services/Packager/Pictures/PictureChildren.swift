@@ -13,10 +13,9 @@ final class PictureChildren: Sendable {
     private let queue = DispatchQueue(label: "waybill.pictures")
     private let sandbox: Sandbox
 
-    /// - Parameter isFiltered: false for limits without a filter of system calls.
-    static func sandbox(isFiltered: Bool = true) -> Sandbox {
+    static func sandbox(_ wall: SandboxWall) -> Sandbox {
         var sandbox = Sandbox(command: Self.command)
-        sandbox.isFiltered = isFiltered
+        sandbox.isFiltered = wall == .full
         sandbox.memory = 192 << 20
         sandbox.time = .seconds(2)
         sandbox.frame = PictureFit.sizeLimit + 1024
@@ -52,7 +51,7 @@ final class PictureChildren: Sendable {
         case .memory: .init(reason: .memory, message: "decoding it takes more than \(self.sandbox.memory >> 20) MiB")
         case .crashed(let reason): .init(reason: .decoderCrashed, message: "decoding it: \(reason)")
         case .absent(let reason): .init(reason: .noDecoder, message: "it cannot be decoded: \(reason)")
-        case nil: .init(reason: .decoderCrashed, message: "decoding it: no answer")
+        case .gone, nil: .init(reason: .decoderCrashed, message: "decoding it: no answer")
         }
     }
 

@@ -10,6 +10,8 @@ struct PackagerSettings {
     let brands: BrandLibrary
     let tokens: TokenAuthority
     let pictures: FetcherConfiguration
+    /// That around the processes that decode pictures.
+    let wall: SandboxWall
     /// The time that an update waits for an order that does not exist yet.
     let unknownOrderPatience: Duration
     /// The versions that are packaged at once.
@@ -22,6 +24,7 @@ struct PackagerSettings {
         self.brands = try settings.brands(in: common.brands, webServiceURL: try settings.webServiceURL())
         self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
+        self.wall = try settings.sandboxWall()
         self.unknownOrderPatience = try settings.unknownOrderPatience()
         self.policy = try settings.policy()
         self.cooling = try settings.cooling()

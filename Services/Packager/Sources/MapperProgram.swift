@@ -237,18 +237,9 @@ extension SandboxReader {
     }
 }
 
-/// The wall around mapper processes: with a filter of system calls, or limits alone.
-enum MapperWall: String, CaseIterable {
-    case full, limits
-}
-
-extension Settings {
-    func mapperWall() throws(SettingsError) -> MapperWall { try self.choice(.sandbox, default: .full) }
-}
-
 extension Sandbox {
     /// The mapper process, with the limits that its records have.
-    static func mapper(_ wall: MapperWall, path: String? = nil) -> Sandbox {
+    static func mapper(_ wall: SandboxWall, path: String? = nil) -> Sandbox {
         var sandbox = Sandbox(command: MapperChild.command)
         sandbox.isFiltered = wall == .full
         if let path { sandbox.path = path }
@@ -257,7 +248,7 @@ extension Sandbox {
 
     /// Returns the mapper process of a command, by its environment.
     static func mapperOfCommand() throws -> Sandbox {
-        .mapper(try Settings(environment: ProcessInfo.processInfo.environment).mapperWall())
+        .mapper(try Settings(environment: ProcessInfo.processInfo.environment).sandboxWall())
     }
 
     /// Says what a record, or the text of a program, needed.

@@ -51,7 +51,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
     /// Directory with one sub-directory per source of events of other systems, for the role `ingest`.
     case sources = "WAYBILL_SOURCES"
-    /// The wall around the processes that map: `full`, or `limits` where the system refuses `seccomp`.
+    /// The wall around processes that map or decode: `full`, or `limits` where the system refuses `seccomp`.
     case sandbox = "WAYBILL_SANDBOX"
     /// Most processes that map records of sources, 1 to 64.
     case mappers = "WAYBILL_MAPPERS"
