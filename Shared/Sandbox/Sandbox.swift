@@ -10,8 +10,7 @@ public struct Sandbox: Sendable {
     public var time = Duration.milliseconds(100)
     /// The most bytes of an answer, or of a question.
     public var frame = 8 << 20
-    /// False for limits without a filter of system calls.
-    public var isFiltered = true
+    public var wall = SandboxWall.full
     /// The longest time without an answer. A busy machine makes a difference here, so it is long.
     public var patience = Duration.seconds(10)
 
@@ -19,8 +18,16 @@ public struct Sandbox: Sendable {
 
     /// The argument of the child.
     func limits(parent: Int32) -> String {
-        "\(parent),\(self.memory),\(Int64(self.time / .microseconds(1))),\(self.isFiltered ? 1 : 0)"
+        "\(parent),\(self.memory),\(Int64(self.time / .microseconds(1))),\(self.wall == .full ? 1 : 0)"
     }
+}
+
+/// What a child is behind.
+public enum SandboxWall: String, CaseIterable, Sendable {
+    /// Limits and a filter of system calls.
+    case full
+    /// Limits alone.
+    case limits
 }
 
 /// The way in which a child ended.

@@ -84,7 +84,7 @@ import Testing
 
     @Test func limitsAloneKeepFilesAway() throws {
         var sandbox = Self.sandbox()
-        sandbox.isFiltered = false
+        sandbox.wall = .limits
         var process = try SandboxProcess.started(sandbox)
         let result = process.exchange(Array("open connect".utf8), answers: 2)
         #expect(result.answers == [Array("-1".utf8), Array("-1".utf8)])

@@ -15,9 +15,11 @@ final class PictureChildren: Sendable {
 
     static func sandbox(_ wall: SandboxWall) -> Sandbox {
         var sandbox = Sandbox(command: Self.command)
-        sandbox.isFiltered = wall == .full
+        sandbox.wall = wall
         sandbox.memory = 192 << 20
         sandbox.time = .seconds(2)
+        // Its processor time ends a picture, not a busy machine.
+        sandbox.patience = .seconds(60)
         sandbox.frame = PictureFit.sizeLimit + 1024
         return sandbox
     }

@@ -2,6 +2,7 @@ import Brands
 import Fetch
 import Model
 import Operations
+import Sandbox
 import Store
 import Tokens
 

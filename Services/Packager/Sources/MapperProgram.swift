@@ -241,7 +241,7 @@ extension Sandbox {
     /// The mapper process, with the limits that its records have.
     static func mapper(_ wall: SandboxWall, path: String? = nil) -> Sandbox {
         var sandbox = Sandbox(command: MapperChild.command)
-        sandbox.isFiltered = wall == .full
+        sandbox.wall = wall
         if let path { sandbox.path = path }
         return sandbox
     }
