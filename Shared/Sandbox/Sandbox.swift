@@ -22,7 +22,7 @@ public struct Sandbox: Sendable {
     }
 }
 
-/// What a child is behind.
+/// The wall around a child.
 public enum SandboxWall: String, CaseIterable, Sendable {
     /// Limits and a filter of system calls.
     case full

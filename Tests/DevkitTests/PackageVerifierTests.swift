@@ -63,7 +63,8 @@ struct PackageVerifierTests {
         var draft = PackageDraft(files: self.fixture.files)
         draft["signature"] = try self.fixture.signatureByOpenSSL(BrokenPackage.signer)
         let package = try PythonZip.archive(draft.files, compressing: ["order.json"])
-        #expect(try await self.fixture.violations(package, check: check) == [])
+        // The program signs at its own time, which is later than that of the fixture.
+        #expect(try await self.fixture.violations(package, check: check, later: 600) == [])
     }
 
     @Test func severalViolationsAreReportedTogether() async throws {

@@ -102,7 +102,7 @@ import Testing
         "Shared/Packaging": 1640,
         "Shared/PictureFitting": 450,
         "Shared/Redis": 3430,
-        "Shared/Sandbox": 760,
+        "Shared/Sandbox": 780,
         "Shared/Store": 6960,
         "Shared/Tokens": 370,
     ]
