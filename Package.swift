@@ -192,7 +192,7 @@ let package = Package(
         // A child that does what it likes.
         .executableTarget(
             name: "SandboxSubject", dependencies: ["Sandbox"], path: "Tests/SandboxSubject", swiftSettings: house),
-        tests("SandboxTests", ["Sandbox", "SandboxSubject", "TestTraits"]),
+        tests("SandboxTests", ["Sandbox", "SandboxSubject", "TestKit", "TestTraits"]),
         tests("PictureFittingTests", ["PictureFitting", "Packaging", "PictureSamples", "TestKit"]),
         tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
         tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),

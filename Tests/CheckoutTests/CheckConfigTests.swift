@@ -15,9 +15,8 @@ import Testing
     func theRoleThatIsNamedPrintsItsConfigurationAndExits(arguments: [String], line: String) async throws {
         let directory = try TemporaryDirectory("check-config")
         try directory.write("token-secrets", CheckoutFixture.secretsText)
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let child = try ChildProcess(
-            URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path(), arguments,
+            Program.built("waybill-gateway"), arguments,
             environment: [
                 "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple",
                 "WAYBILL_TOKEN_SECRETS": directory.path("token-secrets"),
@@ -37,8 +36,7 @@ import Testing
     func aRefusedConfigurationEndsTheProgramWith78(program: String, role: [String]) async throws {
         let directory = try TemporaryDirectory("refused")
         try directory.write("unknown.json", #"{"WAYBILL_BRAND": "x"}"#)
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let path = URL(filePath: tests).deletingLastPathComponent().appending(path: program).path()
+        let path = Program.built(program)
         for (variable, value, said) in [
             ("WAYBILL_CONFIG", directory.path("unknown.json"), "unknown key"),
             ("WAYBILL_CONFIG", directory.path("none.json"), "No such file"),

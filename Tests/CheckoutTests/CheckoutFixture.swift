@@ -85,8 +85,7 @@ struct CheckoutFixture: Sendable {
         let redis = options.hasRedis ? try await RedisServer.start() : nil
         if let redis { try await Self.withClient(redis) { try await $0.completeView() } }
         let (reserved, operations) = (try ReservedPort(), try ReservedPort())
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
+        let program = Program.built("waybill-gateway")
         var environment = [
             "WAYBILL_CHECKOUT_LISTEN": "127.0.0.1:\(reserved.number)",
             "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:\(operations.number)",

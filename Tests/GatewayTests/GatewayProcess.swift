@@ -21,9 +21,7 @@ final class GatewayProcess: Sendable {
         try Data("the only secret of the test\n".utf8).write(to: URL(filePath: secrets))
         self.reserved = try ReservedPort()
         self.port = self.reserved.number
-        // The program is in the folder of the tests' executable.
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
+        let program = Program.built("waybill-gateway")
         let nobody = "127.0.0.1:1"
         self.child = try ChildProcess(
             "/bin/sh", ["-c", log == nil ? "exec \"$0\"" : "exec \"$0\" >\"$1\"", program, log?.path ?? ""],

@@ -31,8 +31,7 @@ import Testing
     @Test(.server, arguments: ["gateway", "packager", "pusher"])
     func everyProgramHasTheCommand(name: String) async throws {
         let readiness = Readiness(conditions: ["redis"])
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-\(name)").path()
+        let program = Program.built("waybill-\(name)")
         try await OperationsServerTests().with(readiness: readiness) { port in
             func ask(_ options: [String]) async throws -> (ChildProcess.Exit, String) {
                 let child = try ChildProcess(

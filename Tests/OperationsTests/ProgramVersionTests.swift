@@ -10,8 +10,7 @@ import Testing
 @Suite struct ProgramVersionTests {
     @Test(arguments: ["gateway", "packager", "pusher", "dev"])
     func everyProgramPrintsItsVersionAndItsLibraries(name: String) throws {
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-\(name)").path()
+        let program = Program.built("waybill-\(name)")
         let text = try Program.run(program, ["--version"])
         let start = "waybill-\(name) \(ProgramVersion.number) (commit \(ProgramVersion.commit), "
         #expect(text.hasPrefix("\(start)librdkafka \(librdkafkaVersion()), hiredis "))

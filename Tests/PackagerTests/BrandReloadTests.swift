@@ -191,7 +191,7 @@ import Testing
     func aHangupSignalReloadsBrandsAtOnce() async throws {
         let renewed = try RenewedBrand()
         try await PackagerFixture.run { fixture in
-            let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+            let program = Program.built("waybill-packager")
             let child = try ChildProcess(
                 program, [],
                 environment: [

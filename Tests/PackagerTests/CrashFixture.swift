@@ -89,17 +89,12 @@ final class CrashFixture: Sendable {
     ///
     /// - Parameter environment: the crash or stall to cause, see `CrashPoint`.
     func worker(_ environment: [String: String] = [:]) throws -> ChildProcess {
-        try ChildProcess(Self.program(), environment: self.settings.merging(environment) { $1 })
+        try ChildProcess(Program.built("waybill-packager"), environment: self.settings.merging(environment) { $1 })
     }
 
     /// Runs a command of the packager to its end.
     func command(_ arguments: [String]) async throws {
-        try await ChildProcess.run(Self.program(), arguments, environment: self.settings)
-    }
-
-    private static func program() throws -> String {
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        return URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-packager").path()
+        try await ChildProcess.run(Program.built("waybill-packager"), arguments, environment: self.settings)
     }
 
     func publish(_ changes: [CrashChange]) async throws {

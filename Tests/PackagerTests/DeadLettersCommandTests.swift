@@ -11,8 +11,7 @@ import Testing
 
 /// The commands, run as a program against a broker.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeadLettersCommandTests {
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
 
     private static func start(_ broker: KafkaBroker, _ arguments: [String]) throws -> ChildProcess {
         try ChildProcess(

@@ -10,8 +10,7 @@ import Testing
 
 /// The command `expire`, run as a program.
 @Suite(.server) struct ExpireTests {
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
 
     private func expire(
         _ fixture: PackagerFixture, _ renewed: RenewedBrand, _ arguments: [String] = []

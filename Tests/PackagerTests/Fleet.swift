@@ -77,10 +77,8 @@ struct Fleet: Sendable {
 
     /// Starts a service as a separate process that can be killed. Its executable is next to that of the tests.
     func child(_ program: String, _ more: [String: String] = [:]) throws -> ChildProcess {
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let path = URL(filePath: tests).deletingLastPathComponent().appending(path: program).path()
         return try ChildProcess(
-            path,
+            Program.built(program),
             environment: try self.settings(
                 [
                     "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",

@@ -12,8 +12,7 @@ import Testing
 
 /// The command `forget`, run as a program beside a packager.
 @Suite(.server) struct ForgetTests {
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
     /// A text that is nowhere but in one customer's data.
     private static let mark = "zelda.marked"
 

@@ -9,8 +9,7 @@ import Testing
 
 /// The command `import`, run as a program.
 @Suite(.server) struct ImportTests {
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
 
     /// Runs the command; `input` is its standard input.
     private func importing(

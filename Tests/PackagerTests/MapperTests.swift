@@ -20,7 +20,7 @@ import Testing
     private static var hostile: Sandbox {
         var sandbox = Sandbox.mapper(
             .full,
-            path: URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/SandboxSubject")
+            path: Program.built("SandboxSubject"))
         sandbox.time = .seconds(1)
         return sandbox
     }

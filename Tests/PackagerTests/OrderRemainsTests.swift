@@ -143,7 +143,7 @@ import Testing
     /// Two things that came between the two runs, with a packager: the late end of a registration, and one that only
     /// Kafka has.
     @Test func forgetEndsTheSecondTimeWhatCameInBetween() async throws {
-        let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+        let program = Program.built("waybill-packager")
         try await Fleet.run { fleet in
             let key = try ChangeLog.key("o1")
             @Sendable func forget() async throws -> (exit: ChildProcess.Exit, output: String) {

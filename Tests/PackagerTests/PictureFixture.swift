@@ -196,7 +196,7 @@ extension Sandbox {
     /// Children of the built packager, since a program of tests has no such command; a build for tests is slow.
     static var ofTests: Sandbox {
         var sandbox = PictureChildren.sandbox(.full)
-        sandbox.path = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+        sandbox.path = SourceFixture.program
         return sandbox
     }
 }

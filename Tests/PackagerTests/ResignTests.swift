@@ -13,8 +13,7 @@ import Testing
 /// The command, run as a program against a Redis and a broker.
 @Suite(.server) struct ResignTests {
     /// The program that was built with these tests.
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
 
     private func start(
         _ fixture: PackagerFixture, _ renewed: RenewedBrand, _ arguments: [String]

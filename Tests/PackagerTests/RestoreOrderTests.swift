@@ -90,7 +90,7 @@ import Testing
                     orders[..<5].map { RedisCommand("DEL", .string("waybill:1:order:{\($0)}")) })
                 func restore(_ arguments: [String]) async throws -> String {
                     let child = try ChildProcess(
-                        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager",
+                        Program.built("waybill-packager"),
                         ["restore", "--brand", BrandFixture.orderType] + arguments,
                         environment: try fleet.settings())
                     let exit = try await child.exit(within: .seconds(60))

@@ -13,8 +13,7 @@ import Tokens
 
 /// The command, run as a program against a Redis and a broker.
 @Suite(.server) struct RetokenTests {
-    private static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    private static let program = Program.built("waybill-packager")
     private static let new = "the secret that nobody has seen yet\n"
 
     private func start(

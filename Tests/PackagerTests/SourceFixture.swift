@@ -56,8 +56,7 @@ struct SourceFixture {
     }
 
     /// The program with the mapper processes.
-    static let program =
-        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+    static let program = Program.built("waybill-packager")
 
     static var sandbox: Sandbox {
         var sandbox = Sandbox.mapper(.full, path: Self.program)

@@ -160,8 +160,7 @@ extension PusherFixture {
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
     ) throws -> ChildProcess {
         let brandFixture = try PusherBrandFixture.shared.get()
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
+        let program = Program.built("waybill-pusher")
         let quick = KafkaBroker.quickFile()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,

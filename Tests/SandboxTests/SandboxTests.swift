@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import TestKit
 import TestTraits
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 @Suite(.server) struct SandboxTests {
     private static func sandbox() -> Sandbox {
         var sandbox = Sandbox(command: "subject")
-        sandbox.path = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/SandboxSubject"
+        sandbox.path = Program.built("SandboxSubject")
         sandbox.frame = 1 << 16
         return sandbox
     }

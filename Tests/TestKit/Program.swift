@@ -27,6 +27,12 @@ public enum Program {
         return said
     }
 
+    /// Returns the path of a program that was built with the tests: it is in the folder of their executable.
+    public static func built(_ name: String) -> String {
+        URL(filePath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent().appending(path: name)
+            .path()
+    }
+
     /// - Returns: the child, and the reading end of its output; our copy of the writing end is closed.
     private static func start(_ name: String, _ arguments: [String]) throws -> (pid_t, Descriptor) {
         let output = try Descriptor.pipe()

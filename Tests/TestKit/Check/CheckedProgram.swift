@@ -15,9 +15,8 @@ public struct CheckedProgram: Sendable {
     public static func run(
         _ program: String, _ arguments: [String], _ environment: CheckedEnvironment
     ) async throws -> CheckedProgram {
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let child = try ChildProcess(
-            URL(filePath: tests).deletingLastPathComponent().appending(path: program).path(), arguments,
+            Program.built(program), arguments,
             environment: environment.variables)
         let exit = try await child.exit(within: .seconds(40))
         return CheckedProgram(exit: exit, report: try JSON(parsing: Array(child.output.utf8)), text: child.output)
